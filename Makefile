@@ -1,0 +1,54 @@
+# One command each; every target makes the virtual environment it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test system check fix bench lock clean
+
+help: ## Show this help
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/runtime.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned dependencies into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
+	@echo "installing the pinned development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: $(VENV)/runtime.stamp ## Start three embedded clusters and watch pods spread over them (ARGS="--once", "--keep", ...)
+	@$(BIN)/global-dispatcher demo $(ARGS)
+
+test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 5 minutes)
+	@$(BIN)/python -m pytest -n 2 -m "not system" $(ARGS)
+
+system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters as processes, kills
+	@$(BIN)/python -m pytest -m system tests/system $(ARGS)
+
+check: $(VENV)/dev.stamp ## Lint, types and import contracts (changes nothing)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/lint-imports --no-cache
+
+fix: $(VENV)/dev.stamp ## Format and mend what the linter can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp ## Measure; prints a table and appends to benchmarks/results.jsonl
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(VENV)/dev.stamp ## Refresh the hash-locked dependency files
+	@$(BIN)/python -m pip install --quiet 'uv>=0.13,<0.14'
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --upgrade --output-file requirements.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+
+clean: ## Remove the virtual environment and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

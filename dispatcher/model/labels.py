@@ -1,0 +1,85 @@
+"""Label selectors and node selector terms, as Kubernetes defines them (apimachinery labels, core/v1 NodeSelector)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
+OPERATORS = (IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT)
+
+
+class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One `key operator values` clause. Gt and Lt compare integers; a non-integer never matches."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a set of labels satisfies this clause; an unknown operator matches nothing."""
+        return self.matches_value(labels.get(self.key))
+
+    def matches_value(self, value: str | None) -> bool:
+        """The same for the value of the key alone, None if the key is absent."""
+        if self.operator == IN:
+            return value is not None and value in self.values
+        if self.operator == NOT_IN:
+            return value is None or value not in self.values
+        if self.operator == EXISTS:
+            return value is not None
+        if self.operator == NOT_EXISTS:
+            return value is None
+        if self.operator in (GT, LT):
+            return self._compares(value)
+        return False
+
+    def _compares(self, value: str | None) -> bool:
+        left, right = _integer(value), _integer(self.values[0] if len(self.values) == 1 else None)
+        if left is None or right is None:
+            return False
+        return left > right if self.operator == GT else left < right
+
+
+def _integer(text: str | None) -> int | None:
+    if text is None or len(text) > 20:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """matchLabels and matchExpressions, all of which must hold. Empty matches everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether `labels` satisfy every clause."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            clause.matches(labels) for clause in self.match_expressions
+        )
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Clauses on node labels and on fields (only metadata.name); all must hold. An empty term matches no node."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name satisfies the term."""
+        if not self.match_expressions and not self.match_fields:
+            return False
+        fields = {"metadata.name": name}
+        return all(clause.matches(labels) for clause in self.match_expressions) and all(
+            clause.matches(fields) for clause in self.match_fields
+        )
+
+
+class PreferredTerm(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A node selector term that is worth `weight` (1-100) where it matches."""
+
+    weight: int
+    term: NodeSelectorTerm

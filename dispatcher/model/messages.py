@@ -1,0 +1,226 @@
+"""Everything that crosses between dispatcher and agents: versioned msgpack bytes, never pickled objects.
+
+Records are positional arrays; a new field is appended with a default, so N and N-1 read each other. `VERSION`
+changes only when that is impossible, and a peer of another version is refused with a clear error.
+
+The delegate protocol (cluster A holds the source pod, B runs it), every step idempotent and level-triggered:
+Claim (A) -> CreateDelegate (B) -> Bind to the proxy node (A) -> MirrorStatus (A) until it ends;
+source deleted -> DeleteDelegate (B) -> FinishSource (A); delegate gone -> FinishSource (A).
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod, Record, SourceRef
+
+VERSION = 1
+
+
+class PodRef(Record, frozen=True):
+    """Which pod, exactly: the UID is a precondition of every write."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+# --- agent -> dispatcher ---------------------------------------------------------------------------------------------
+
+
+class Hello(Record):
+    """Who an agent is. `cluster_uid` is the UID of its kube-system namespace."""
+
+    cluster: str
+    cluster_uid: str
+    incarnation: str
+    version: int = VERSION
+    server_version: str = ""
+
+
+class Changes(Record):
+    """What changed in one cluster after revision `since` up to `revision`.
+
+    `full` means: forget what you knew of this cluster, this is all of it. `synced` is False until the agent has listed
+    everything once. `api_ok` is False while its API server does not answer or its watch is silent; `problem` says why.
+    """
+
+    cluster: str
+    cluster_uid: str
+    incarnation: str
+    since: int
+    revision: int
+    full: bool = False
+    synced: bool = True
+    api_ok: bool = True
+    problem: str = ""
+    nodes: tuple[Node, ...] = ()
+    nodes_gone: tuple[str, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    pods_gone: tuple[str, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    version: int = VERSION
+
+
+# --- dispatcher -> agent: intents ------------------------------------------------------------------------------------
+
+
+class Intent(Record, tag=True):
+    """One order. (`pod.uid`, `epoch`, type) is its idempotency key; `id` pairs it with its outcome."""
+
+    id: str
+    pod: PodRef
+    epoch: int
+
+
+class Bind(Intent):
+    """Bind `pod` to `node` with the UID as precondition; `annotations` land on the pod in the same write.
+
+    `expects` is what the node must still have room for (re-checked by the agent); empty for a proxy node.
+    """
+
+    node: str
+    annotations: dict[str, str] = {}
+    proxy: bool = False
+
+
+class Claim(Intent):
+    """Mark the source pod as going to `node` of `cluster`: annotations and finalizer, guarded by uid and version.
+
+    Outcome CLAIMED carries the sanitised manifest for the delegate. Claiming again with the same epoch is a no-op that
+    answers the same; with another claim present it is STALE.
+    """
+
+    cluster: str
+    node: str
+
+
+class Unclaim(Intent):
+    """Take our claim and finalizer off an unbound source pod, so that it can be placed again."""
+
+
+class CreateDelegate(Intent):
+    """Create (or find) the delegate of `source` in this cluster from `manifest` (JSON of spec and metadata) and bind it.
+
+    `pod` names the source pod. The delegate's name is derived from the source UID.
+    """
+
+    source: SourceRef
+    node: str
+    manifest: bytes
+    annotations: dict[str, str] = {}
+
+
+class DeleteDelegate(Intent):
+    """Delete the delegate `pod` (its own UID is the precondition) with its own grace period."""
+
+
+class MirrorStatus(Intent):
+    """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase."""
+
+    status: bytes
+
+
+class FinishSource(Intent):
+    """The delegate is gone: take our finalizer off the source pod and, unless it has ended by itself, delete it."""
+
+
+class ReportUnschedulable(Intent):
+    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a FailedScheduling event."""
+
+    message: str
+    reason: str = "Unschedulable"
+
+
+AnyIntent = Bind | Claim | Unclaim | CreateDelegate | DeleteDelegate | MirrorStatus | FinishSource | ReportUnschedulable
+
+
+class IntentBatch(Record):
+    """Orders of one dispatcher life. `dispatcher_epoch` grows with every start; an agent refuses a lower one.
+
+    `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is answered STALE.
+    """
+
+    dispatcher: str
+    dispatcher_epoch: int
+    intents: tuple[AnyIntent, ...]
+    deadline_s: float = 30.0
+    version: int = VERSION
+
+
+# --- agent -> dispatcher: outcomes -----------------------------------------------------------------------------------
+
+BOUND, CLAIMED, DONE, STALE, REFUSED, UNKNOWN = "bound", "claimed", "done", "stale", "refused", "unknown"
+
+
+class Outcome(Record):
+    """What became of one intent.
+
+    bound/claimed/done: it holds now (also when it already held). stale: the world moved on, plan again. refused: local
+    policy, re-check or the API server said no; `message` says why. unknown: neither could be learnt; ask again.
+    """
+
+    id: str
+    uid: str
+    epoch: int
+    verdict: str
+    message: str = ""
+    manifest: bytes = b""
+
+
+class OutcomeBatch(Record):
+    """Answers in the order of the intents."""
+
+    cluster: str
+    outcomes: tuple[Outcome, ...]
+    version: int = VERSION
+
+
+# --- dispatcher -> agent: proxy nodes --------------------------------------------------------------------------------
+
+
+class Peer(Record):
+    """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free, internal units."""
+
+    cluster: str
+    ready: bool
+    allocatable: dict[str, int] = {}
+    labels: dict[str, str] = {}
+
+
+class Peers(Record):
+    """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it."""
+
+    dispatcher: str
+    dispatcher_epoch: int
+    peers: tuple[Peer, ...] = ()
+    version: int = VERSION
+
+
+T = TypeVar("T", bound=Record)
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers)
+}
+
+
+class WireError(ValueError):
+    """Bytes from a peer that are not what was expected; the text says what and from which version."""
+
+
+def encode(message: Record) -> bytes:
+    """A message as msgpack bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(kind: type[T], data: bytes) -> T:
+    """Read bytes from a peer; WireError for anything that is not a `kind` of our version."""
+    try:
+        message: T = _DECODERS[kind].decode(data)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"not a {kind.__name__}: {error}") from None
+    version = getattr(message, "version", VERSION)
+    if version != VERSION:
+        raise WireError(f"{kind.__name__} has version {version}, this side speaks {VERSION}: upgrade the older side")
+    return message

@@ -1,0 +1,43 @@
+"""Names that users and peers see: annotations, labels, finalizers, the scheduler name."""
+
+PREFIX = "global-dispatcher.io/"
+SCHEDULER_NAME = "global-dispatcher"
+
+# What users write on a pod.
+SCHEDULE = PREFIX + "schedule"  # "true": this pod is ours (admission turns it into schedulerName)
+CLUSTERS = PREFIX + "clusters"  # "a,b": the allowed set of clusters
+STAY = PREFIX + "stay"  # "true": only the cluster of submission
+SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
+
+# What we write on a source pod.
+FINALIZER = PREFIX + "delegate"
+CLAIM_CLUSTER = PREFIX + "cluster"
+CLAIM_NODE = PREFIX + "node"
+EPOCH = PREFIX + "epoch"
+DECISION = PREFIX + "decision"  # one line of why: score, runner-up, margin
+
+# What we write on a delegate pod. The label is what the observer selects delegates by.
+DELEGATE_LABEL = PREFIX + "delegate"
+SOURCE_CLUSTER = PREFIX + "source-cluster"
+SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
+SOURCE_NAMESPACE = PREFIX + "source-namespace"
+SOURCE_NAME = PREFIX + "source-name"
+SOURCE_UID = PREFIX + "source-uid"
+
+# Proxy nodes.
+PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
+PROXY_LABEL = PREFIX + "proxy-for"
+PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
+
+# Well-known labels of Kubernetes.
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+RACK = "topology.kubernetes.io/rack"
+PROVIDER = PREFIX + "provider"
+BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
+
+
+def proxy_node_name(cluster: str) -> str:
+    """Name of the virtual node that stands for `cluster` in every other cluster."""
+    return PROXY_NODE_PREFIX + cluster

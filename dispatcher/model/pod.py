@@ -1,0 +1,135 @@
+"""The pod, reduced to what placement needs. Made by agents from API objects, read by the dispatcher."""
+
+import msgspec
+
+from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
+
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+TERMINAL = frozenset((SUCCEEDED, FAILED))
+GENERATED_LABELS = frozenset(
+    (
+        "pod-template-hash",
+        "controller-revision-hash",
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "controller-uid",
+        "job-name",
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+        "batch.kubernetes.io/job-completion-index",
+    )
+)
+
+
+class Record(msgspec.Struct, array_like=True, gc=False, omit_defaults=True):
+    """Base of everything that crosses the wire: positional, so a field may only be appended."""
+
+
+class Toleration(Record, frozen=True):
+    """core/v1 Toleration; empty effect means all effects, empty key with Exists means all taints."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+
+
+class HostPort(Record, frozen=True):
+    """A port that a container takes on its node; ip '0.0.0.0' clashes with every address."""
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = "0.0.0.0"  # noqa: S104 - a value to compare, never a bind address
+
+
+class SpreadConstraint(Record, frozen=True):
+    """At most `max_skew` difference of matching pods between the domains of `key`, over the whole fleet.
+
+    `key` is a fault-domain level (provider, region, zone, rack, cluster, host) or a node label. `selector` None means
+    the pod's own app: pods of the same namespace with the same `Pod.app_labels`.
+    """
+
+    key: str
+    max_skew: int = 1
+    hard: bool = True
+    selector: LabelSelector | None = None
+    min_domains: int = 1
+
+
+class Affinity(Record, frozen=True):
+    """Node affinity: `required` terms are alternatives (None: no requirement), `preferred` add their weights."""
+
+    required: tuple[NodeSelectorTerm, ...] | None = None
+    preferred: tuple[PreferredTerm, ...] = ()
+
+
+class Claim(Record, frozen=True):
+    """What our annotations on a source pod say: to which cluster and node it went, at which epoch."""
+
+    cluster: str
+    node: str
+    epoch: int
+
+
+class SourceRef(Record, frozen=True):
+    """Whose delegate a pod is. `cluster_uid` is the UID of the source's kube-system namespace."""
+
+    cluster: str
+    cluster_uid: str
+    namespace: str
+    name: str
+    uid: str
+    epoch: int
+
+
+class Pod(Record):
+    """One pod of one cluster.
+
+    `requests` is the effective request (containers, init containers, overhead) in internal units, without the
+    implicit one pod. `annotations` holds our prefix only. `problems` names fields that could not be read or are not
+    supported: a pod with problems is never placed, and says so. `status` is the raw JSON of a delegate's status.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    requests: dict[str, int] = {}
+    priority: int = 0
+    scheduler_name: str = ""
+    node: str = ""
+    phase: str = PENDING
+    reason: str = ""
+    ready: bool = False
+    terminating: bool = False
+    created: float = 0.0
+    gated: bool = False
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    claim: Claim | None = None
+    source: SourceRef | None = None
+    owner: str = ""
+    images: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    status: bytes = b""
+    has_finalizer: bool = False
+
+    @property
+    def key(self) -> str:
+        """namespace/name, for people."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def app_labels(self) -> dict[str, str]:
+        """The labels without those that controllers make anew for each template, job or replica."""
+        return {key: value for key, value in self.labels.items() if key not in GENERATED_LABELS}
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the pod has ended and holds no room on its node any more."""
+        return self.phase in TERMINAL

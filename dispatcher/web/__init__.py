@@ -1,0 +1,1 @@
+"""The page that the HTTP API serves: templates and static files. No decisions, no state."""
