@@ -29,7 +29,7 @@ class PodRef(Record, frozen=True):
 # --- agent -> dispatcher ---------------------------------------------------------------------------------------------
 
 
-class Hello(Record):
+class Hello(Record, frozen=True):
     """Who an agent is. `cluster_uid` is the UID of its kube-system namespace."""
 
     cluster: str
@@ -39,7 +39,7 @@ class Hello(Record):
     server_version: str = ""
 
 
-class Changes(Record):
+class Changes(Record, frozen=True):
     """What changed in one cluster after revision `since` up to `revision`.
 
     `full` means: forget what you knew of this cluster, this is all of it. `synced` is False until the agent has listed
@@ -66,7 +66,7 @@ class Changes(Record):
 # --- dispatcher -> agent: intents ------------------------------------------------------------------------------------
 
 
-class Intent(Record, tag=True):
+class Intent(Record, frozen=True, tag=True):
     """One order. (`pod.uid`, `epoch`, type) is its idempotency key; `id` pairs it with its outcome."""
 
     id: str
@@ -74,7 +74,7 @@ class Intent(Record, tag=True):
     epoch: int
 
 
-class Bind(Intent):
+class Bind(Intent, frozen=True):
     """Bind `pod` to `node` with the UID as precondition; `annotations` land on the pod in the same write.
 
     `expects` is what the node must still have room for (re-checked by the agent); empty for a proxy node.
@@ -85,7 +85,7 @@ class Bind(Intent):
     proxy: bool = False
 
 
-class Claim(Intent):
+class Claim(Intent, frozen=True):
     """Mark the source pod as going to `node` of `cluster`: annotations and finalizer, guarded by uid and version.
 
     Outcome CLAIMED carries the sanitised manifest for the delegate. Claiming again with the same epoch is a no-op that
@@ -96,12 +96,12 @@ class Claim(Intent):
     node: str
 
 
-class Unclaim(Intent):
+class Unclaim(Intent, frozen=True):
     """Take our claim and finalizer off an unbound source pod, so that it can be placed again."""
 
 
-class CreateDelegate(Intent):
-    """Create (or find) the delegate of `source` in this cluster from `manifest` (JSON of spec and metadata) and bind it.
+class CreateDelegate(Intent, frozen=True):
+    """Create (or find) the delegate of `source` in this cluster from `manifest` (JSON: metadata, spec) and bind it.
 
     `pod` names the source pod. The delegate's name is derived from the source UID.
     """
@@ -112,22 +112,22 @@ class CreateDelegate(Intent):
     annotations: dict[str, str] = {}
 
 
-class DeleteDelegate(Intent):
+class DeleteDelegate(Intent, frozen=True):
     """Delete the delegate `pod` (its own UID is the precondition) with its own grace period."""
 
 
-class MirrorStatus(Intent):
+class MirrorStatus(Intent, frozen=True):
     """Write a delegate's status (raw JSON, pods/status shape) onto the source pod; never moves a terminal phase."""
 
     status: bytes
 
 
-class FinishSource(Intent):
+class FinishSource(Intent, frozen=True):
     """The delegate is gone: take our finalizer off the source pod and, unless it has ended by itself, delete it."""
 
 
-class ReportUnschedulable(Intent):
-    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a FailedScheduling event."""
+class ReportUnschedulable(Intent, frozen=True):
+    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a Warning event."""
 
     message: str
     reason: str = "Unschedulable"
@@ -136,7 +136,7 @@ class ReportUnschedulable(Intent):
 AnyIntent = Bind | Claim | Unclaim | CreateDelegate | DeleteDelegate | MirrorStatus | FinishSource | ReportUnschedulable
 
 
-class IntentBatch(Record):
+class IntentBatch(Record, frozen=True):
     """Orders of one dispatcher life. `dispatcher_epoch` grows with every start; an agent refuses a lower one.
 
     `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is answered STALE.
@@ -154,7 +154,7 @@ class IntentBatch(Record):
 BOUND, CLAIMED, DONE, STALE, REFUSED, UNKNOWN = "bound", "claimed", "done", "stale", "refused", "unknown"
 
 
-class Outcome(Record):
+class Outcome(Record, frozen=True):
     """What became of one intent.
 
     bound/claimed/done: it holds now (also when it already held). stale: the world moved on, plan again. refused: local
@@ -169,7 +169,7 @@ class Outcome(Record):
     manifest: bytes = b""
 
 
-class OutcomeBatch(Record):
+class OutcomeBatch(Record, frozen=True):
     """Answers in the order of the intents."""
 
     cluster: str
@@ -180,7 +180,7 @@ class OutcomeBatch(Record):
 # --- dispatcher -> agent: proxy nodes --------------------------------------------------------------------------------
 
 
-class Peer(Record):
+class Peer(Record, frozen=True):
     """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free, internal units."""
 
     cluster: str
@@ -189,7 +189,7 @@ class Peer(Record):
     labels: dict[str, str] = {}
 
 
-class Peers(Record):
+class Peers(Record, frozen=True):
     """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it."""
 
     dispatcher: str

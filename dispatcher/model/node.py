@@ -23,7 +23,7 @@ class Taint(Record, frozen=True):
         return bool(toleration.key) and toleration.operator in ("", "Equal") and toleration.value == self.value
 
 
-class Node(Record):
+class Node(Record, frozen=True):
     """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per direction, 0 unknown."""
 
     name: str
@@ -38,7 +38,7 @@ class Node(Record):
     proxy_for: str = ""
 
 
-class Reading(Record):
+class Reading(Record, frozen=True):
     """Live load of one node: shares 0..1 of its capacity, None unknown, and the age of each in seconds.
 
     Ages are counted by the agent on its own monotonic clock from the time of the sample, so no two machines'

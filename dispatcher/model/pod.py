@@ -21,7 +21,7 @@ GENERATED_LABELS = frozenset(
 )
 
 
-class Record(msgspec.Struct, array_like=True, gc=False, omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False, omit_defaults=True):
     """Base of everything that crosses the wire: positional, so a field may only be appended."""
 
 
@@ -83,7 +83,7 @@ class SourceRef(Record, frozen=True):
     epoch: int
 
 
-class Pod(Record):
+class Pod(Record, frozen=True):
     """One pod of one cluster.
 
     `requests` is the effective request (containers, init containers, overhead) in internal units, without the

@@ -1,0 +1,49 @@
+"""API requests and answers as plain data, so that the executor decides what to write without knowing how.
+
+A procedure of the executor is a generator: it yields a `Request`, is sent the `Response`, and returns its result.
+The shell drives many of them at once; a test drives one by hand.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to the API server. `path` starts with /api or /apis; `body` is encoded JSON."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = JSON
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer. `status` 0 means that none came (timeout, reset): the effect is unknown, `body` says what happened."""
+
+    status: int
+    body: bytes = b""
+    retry_after_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server said 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the effect may or may not have happened: no answer, or a server error."""
+        return self.status == 0 or self.status >= 500
+
+
+Result = TypeVar("Result")
+Procedure = Generator[Request, Response, Result]
