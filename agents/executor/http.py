@@ -28,7 +28,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The answer. `status` 0 means that none came (timeout, reset): the effect is unknown, `body` says what happened."""
+    """The answer. `status` 0 means that none came (timeout, reset): the effect is unknown, `body` says why."""
 
     status: int
     body: bytes = b""

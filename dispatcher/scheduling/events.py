@@ -1,0 +1,74 @@
+"""What goes into the core and what comes out of it: plain data, the whole surface between core and world."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatcher.model.messages import AnyIntent, Changes, Outcome, Peer
+
+
+@dataclass(frozen=True)
+class ClusterChanged:
+    """An agent reported; an empty report still proves that it lives."""
+
+    changes: Changes
+
+
+@dataclass(frozen=True)
+class ClusterSilent:
+    """An agent did not answer in time or died: nothing new goes there until it reports again."""
+
+    cluster: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Outcomes of intents sent to a cluster."""
+
+    cluster: str
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A batch whose call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
+
+    cluster: str
+    intent_ids: tuple[str, ...]
+    problem: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations."""
+
+    budget: int = 1000
+
+
+Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Tick
+
+
+@dataclass(frozen=True)
+class SendIntents:
+    """Send these to one cluster's agent, in order, in one call."""
+
+    cluster: str
+    intents: tuple[AnyIntent, ...]
+
+
+@dataclass(frozen=True)
+class SendPeers:
+    """Tell one cluster's agent what its proxy nodes shall show."""
+
+    cluster: str
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """One decision for the journal: `record` is the JSON-ready explain record (see explain.py)."""
+
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+Effect = SendIntents | SendPeers | Decided

@@ -1,0 +1,235 @@
+"""The scheduling framework: what a plugin may read, and the extension points it may implement.
+
+Names and order are kube-scheduler's (k8s.io/kube-scheduler framework). All points work on *rows*: a row is one node of
+one cluster. A plugin implements only the points it needs, by inheriting the mixins below.
+
+Laws: never log, never mutate the fleet, never raise for an expected rejection, no clock (`fleet.now`), no randomness.
+An exception in a plugin rejects the one pod it was raised for, with the plugin's name.
+"""
+
+import enum
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.node import Taint
+from dispatcher.model.pod import Pod
+from dispatcher.model.reasons import Reason, ReasonTable, Why
+from dispatcher.model.resources import ResourceAxis
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+SmallInts = NDArray[np.int32]
+Codes = NDArray[np.uint16]
+Floats = NDArray[np.float64]
+Readings = NDArray[np.float32]
+Rows = NDArray[np.intp] | slice
+
+MAX_SCORE = 100.0
+
+
+class Depends(enum.Enum):
+    """What one placement makes stale in a plugin's answers for other pods of the same class."""
+
+    STATIC = "static"  # nothing: answers depend on the node object alone (labels, taints)
+    NODE = "node"  # the touched row
+    DOMAIN = "domain"  # every row that shares a fault domain with the touched row
+    FLEET = "fleet"  # every row
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too."""
+
+    name: str
+    ready: bool
+    synced: bool
+
+
+class Fleet(Protocol):
+    """The fleet's columns as plugins read them; n rows, some of them `live`. Arrays are read-only by law.
+
+    Quantities are int64 internal units (milli-CPU, bytes, counts); readings float32 shares 0..1, NaN unknown.
+    """
+
+    now: float
+    axis: ResourceAxis
+    reasons: ReasonTable
+    n: int
+    live: Bools  # [n] the row is a node that exists (dead rows are filtered by the cycle itself)
+    cluster: SmallInts  # [n] index into clusters
+    clusters: Sequence[ClusterInfo]
+    ready: Bools  # [n] Ready condition
+    unschedulable: Bools  # [n] spec.unschedulable
+    allocatable: Ints  # [resources, n]
+    requested: Ints  # [resources, n] of all pods on the node and those assumed; row of "pods" counts pods
+    nonzero: Ints  # [2, n] cpu and memory requested with kube-scheduler's defaults (100m, 200MB) for pods without
+    recent: Ints  # [2, n] cpu and memory requests placed since the node's last reading: load that no reading shows yet
+    taint_set: SmallInts  # [n] index into taint_sets
+    taint_sets: Sequence[tuple[Taint, ...]]
+    cpu_used: Readings  # [n]
+    memory_used: Readings  # [n]
+    net_used: Readings  # [n]
+    cpu_at: Floats  # [n] when that reading was taken, on the clock of `now`; -inf never
+    memory_at: Floats  # [n]
+    net_at: Floats  # [n]
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of a row."""
+        ...
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """The row of a node, None if there is none."""
+        ...
+
+    def label(self, key: str) -> SmallInts:
+        """[n] interned value of a node label, -1 where absent. `label_value(key, code)` gives the text."""
+        ...
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `label(key)`."""
+        ...
+
+    def domain(self, key: str) -> SmallInts:
+        """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where unknown."""
+        ...
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `domain(key)`."""
+        ...
+
+    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """(protocol, port) -> host IPs taken on a row."""
+        ...
+
+    def rows_with_ports(self) -> Sequence[int]:
+        """Rows on which any host port is taken."""
+        ...
+
+    def count_matching(self, pod: Pod, selector: Any, key: str) -> Ints:
+        """[domains of key] live pods of `pod`'s namespace matching `selector` (None: pod.app_labels), placed + assumed.
+
+        Each pod counts once in the whole fleet: a source pod on a proxy node counts where its delegate runs.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A pod with the cluster it was submitted in, as the cycle hands it to plugins."""
+
+    pod: Pod
+    home: str  # cluster of submission
+
+
+@dataclass(frozen=True)
+class Skip:
+    """PreFilter or PreScore answer: this plugin has nothing to say about this pod class."""
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """An expected refusal of the pod as a whole (no node is looked at)."""
+
+    why: Why
+
+
+SKIP = Skip()
+
+
+def refuse(reason: Reason, argument: str = "") -> Refuse:
+    """A refusal from the closed list of reasons."""
+    return Refuse(Why(reason, argument))
+
+
+class Plugin:
+    """Base of every policy. `name` is the key in profiles; `args` are its checked arguments from the profile."""
+
+    name: ClassVar[str]
+    depends: ClassVar[Depends] = Depends.NODE
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
+        raise TypeError(f"plugin {self.name} does not say what it looks at")
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
+        return None
+
+
+class QueueSort(Protocol):
+    """Orders the queue."""
+
+    def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+        """A sortable key, smallest first; the cycle appends the pod's key so that ties are deterministic."""
+        ...
+
+
+class Filter(Plugin):
+    """A hard rule."""
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """[len(rows)] 0 where the pod may go, else a code of `fleet.reasons`."""
+        raise TypeError(f"plugin {self.name} filters nothing")
+
+
+class Score(Plugin):
+    """A preference."""
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises."""
+        raise TypeError(f"plugin {self.name} scores nothing")
+
+    normalizes: ClassVar[bool] = False
+
+    def normalize(self, raw: Floats) -> Floats:
+        """Raw scores of the feasible rows to 0..100 (only when `normalizes`)."""
+        return raw
+
+
+class Reserve(Plugin):
+    """Bookkeeping beside the node's room: called when a place is assumed, and its exact inverse."""
+
+    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+        """Book; a Refuse books nothing."""
+        raise TypeError(f"plugin {self.name} reserves nothing")
+
+    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """Give back what reserve booked."""
+        raise TypeError(f"plugin {self.name} reserves nothing")
+
+
+class Permit(Plugin):
+    """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait (gangs)."""
+
+    def permit(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | float | None:
+        """None: go. A Refuse: give the place back. A number: hold the place that many seconds at most."""
+        raise TypeError(f"plugin {self.name} permits nothing")
+
+
+class Explained(Protocol):
+    """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage, headroom)."""
+
+    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+        """Plain JSON values about the chosen row."""
+        ...
+
+
+@dataclass(frozen=True)
+class PluginUse:
+    """One line of a profile: which plugin, with which weight (scores only) and checked arguments."""
+
+    name: str
+    weight: float = 1.0
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Plugins, weights and arguments under one schedulerName, in the order in which filters run."""
+
+    scheduler_name: str
+    plugins: tuple[PluginUse, ...]
