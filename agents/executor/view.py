@@ -1,0 +1,39 @@
+"""What the executor knows of its own cluster without asking: the observer's cache, seen through a narrow window.
+
+The view may lag behind the API server, never lead it. So it may refuse a write early, but it never makes one safe:
+that is done by the UID and version preconditions of the write itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from dispatcher.model.node import Node
+from dispatcher.model.pod import HostPort, Pod
+
+
+class ClusterView(Protocol):
+    """Nodes and pods of one cluster as last seen by its watch. Quantities in internal units."""
+
+    def node(self, name: str) -> Node | None:
+        """The node of this name, proxy nodes included."""
+
+    def nodes(self) -> Iterable[Node]:
+        """All nodes, proxy nodes included."""
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod with this UID."""
+
+    def pod_by_name(self, namespace: str, name: str) -> Pod | None:
+        """The pod that has this name now."""
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """All pods bound to a node, ended ones included."""
+
+    def ports_on(self, node: str) -> Sequence[HostPort]:
+        """Host ports taken by the pods of a node that have not ended."""
+
+    def free(self, node: str) -> dict[str, int]:
+        """Allocatable of a node minus the requests of its pods that have not ended; 'pods' counts places left.
+
+        Empty for a node that is not known.
+        """
