@@ -1,0 +1,115 @@
+"""What the dispatcher knows of each cluster: whether to trust it now, its nodes and its pods, as last reported."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dispatcher.model.messages import Changes
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod
+
+
+@dataclass
+class ClusterView:
+    """One cluster as last reported. `ready`: the agent answers, has listed everything, and its API server answers."""
+
+    name: str
+    uid: str = ""
+    incarnation: str = ""
+    revision: int = 0
+    synced: bool = False
+    api_ok: bool = False
+    silent: bool = True
+    problem: str = "has not reported yet"
+    heard: bool = False  # reported or was declared silent: its state is known, for good or bad
+    last_report_at: float = float("-inf")
+    ready_since: float = float("inf")
+    not_ready_since: float = float("-inf")
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        """Whether new pods may go there and absence of a pod there means something."""
+        return self.synced and self.api_ok and not self.silent
+
+
+class PodChange(NamedTuple):
+    """One pod before and after; None before: new, None after: gone."""
+
+    before: Pod | None
+    after: Pod | None
+
+
+class NodeChange(NamedTuple):
+    """One node before and after; None before: new, None after: gone."""
+
+    before: Node | None
+    after: Node | None
+
+
+class GapError(ValueError):
+    """The report does not continue what is known: ask for a full one."""
+
+
+def check_continues(view: ClusterView, changes: Changes) -> None:
+    """Raise GapError unless `changes` is full or starts where `view` ends, in the same incarnation."""
+    if changes.full:
+        return
+    if changes.incarnation != view.incarnation or changes.since != view.revision:
+        raise GapError(
+            f"cluster {view.name}: report from {changes.incarnation}/{changes.since} does not continue "
+            f"{view.incarnation}/{view.revision}"
+        )
+
+
+def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[NodeChange]:
+    """Bring `view.nodes` up to date and yield what changed."""
+    gone = set(changes.nodes_gone)
+    if changes.full:
+        gone = view.nodes.keys() - {node.name for node in changes.nodes}
+    for name in sorted(gone):
+        before = view.nodes.pop(name, None)
+        if before is not None:
+            yield NodeChange(before, None)
+    for node in changes.nodes:
+        known = view.nodes.get(node.name)
+        if known != node:
+            view.nodes[node.name] = node
+            yield NodeChange(known, node)
+
+
+def fold_pods(view: ClusterView, changes: Changes) -> Iterator[PodChange]:
+    """Bring `view.pods` up to date and yield what changed."""
+    gone = set(changes.pods_gone)
+    if changes.full:
+        gone = view.pods.keys() - {pod.uid for pod in changes.pods}
+    for uid in sorted(gone):
+        before = view.pods.pop(uid, None)
+        if before is not None:
+            yield PodChange(before, None)
+    for pod in changes.pods:
+        known = view.pods.get(pod.uid)
+        if known != pod:
+            view.pods[pod.uid] = pod
+            yield PodChange(known, pod)
+
+
+def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
+    """Take over who the agent is and how its API server does."""
+    view.uid, view.incarnation, view.revision = changes.cluster_uid, changes.incarnation, changes.revision
+    view.synced, view.api_ok, view.silent = changes.synced, changes.api_ok, False
+    view.problem = changes.problem
+    view.heard = view.heard or changes.synced
+    view.last_report_at = now
+
+
+def note_readiness(view: ClusterView, was_ready: bool, now: float) -> bool:
+    """Stamp a change of readiness; True if there was one."""
+    if view.ready == was_ready:
+        return False
+    if view.ready:
+        view.ready_since, view.not_ready_since = now, float("inf")
+    else:
+        view.not_ready_since, view.ready_since = now, float("inf")
+    return True

@@ -1,0 +1,380 @@
+"""The dispatcher as a state machine: events in, effects out. No clock, no socket, no await.
+
+`handle(event, now)` is the only door. Reports are folded into the fleet and into what is tracked of each of our pods;
+a Tick decides queued pods; outcomes move flights on. Truth is what the agents report: after a crash the core starts
+empty and comes to the same state from full reports. Until every cluster was heard of once nothing is decided, since
+the room and quota in use would be unknown.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dispatcher.model.messages import DONE, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling import clusters as reports
+from dispatcher.scheduling import events, orders
+from dispatcher.scheduling.clusters import ClusterView, GapError
+from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.delegation import Step, next_step
+from dispatcher.scheduling.explain import DecisionLog
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.flights import PLACING, Flight, Move, Stage, settled
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.outbox import Backoff, Outbox
+from dispatcher.scheduling.peers import peers_of
+from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.tracking import PodId, Tracked, place_of, situation
+
+
+@dataclass(frozen=True)
+class CoreTiming:
+    """All in seconds.
+
+    `absence_grace_s`: how long a pod must be missing in a Ready cluster before it counts as gone. `settle_s`: how long
+    a confirmed effect may take to show in the watch. `peers_s`: how often proxy nodes are told the free room.
+    `cluster_lost_s`: how long a cluster may be NotReady before its proxy nodes are. `report_s`: least time between two
+    different Unschedulable messages of one pod. `retry`: pauses before the same intent is sent again.
+    """
+
+    absence_grace_s: float = 15.0
+    settle_s: float = 15.0
+    peers_s: float = 5.0
+    cluster_lost_s: float = 40.0
+    report_s: float = 10.0
+    retry: Backoff = field(default_factory=Backoff)
+
+
+class SchedulerCore:
+    """Folds events into state and answers with effects; `clusters` are all clusters that are expected to report."""
+
+    def __init__(
+        self,
+        clusters: Sequence[str],
+        fleet: FleetState,
+        queue: SchedulingQueue,
+        scheduler: Scheduler,
+        *,
+        boot_epoch: int,
+        timing: CoreTiming | None = None,
+    ) -> None:
+        self.clusters = {name: ClusterView(name) for name in clusters}
+        self.fleet, self.queue, self.scheduler = fleet, queue, scheduler
+        self.timing = timing or CoreTiming()
+        self.outbox = Outbox(boot_epoch, self.timing.retry)
+        self.log = DecisionLog()
+        self.tracked: dict[PodId, Tracked] = {}
+        self.counters: Counter[tuple[str, str]] = Counter()
+        self._due: set[PodId] = set()  # something about them changed: to be looked at
+        self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
+        self._effects: list[events.Effect] = []
+        self._peers_at = float("-inf")
+        for name in clusters:
+            fleet.set_cluster(name, ready=False, synced=False)
+
+    def handle(self, event: events.Event, now: float) -> list[events.Effect]:
+        """Take one event in; answer what shall be done now, intents grouped by cluster and in order.
+
+        Raises GapError for a report that does not continue what is known: ask that agent for a full one.
+        """
+        self.fleet.now = now
+        if isinstance(event, events.ClusterChanged):
+            self._reported(event.changes, now)
+        elif isinstance(event, events.ClusterSilent):
+            self._silent(event, now)
+        elif isinstance(event, events.Answered):
+            for outcome in event.outcomes:
+                self._answered(outcome, now)
+        elif isinstance(event, events.Unanswered):
+            self.outbox.unanswered(event.intent_ids, now)
+        else:
+            self._tick(event, now)
+        self._look(now)
+        effects, self._effects = self._effects, []
+        return [*effects, *self.outbox.take()]
+
+    @property
+    def open(self) -> bool:
+        """Whether decisions are taken: every cluster was heard of once."""
+        return all(view.heard for view in self.clusters.values())
+
+    # Reports
+
+    def _reported(self, changes: Changes, now: float) -> None:
+        view = self.clusters.get(changes.cluster)
+        if view is None:
+            raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {', '.join(self.clusters)}")
+        reports.check_continues(view, changes)
+        was_ready = view.ready
+        reports.fold_health(view, changes, now)
+        self._note_readiness(view, was_ready, now)
+        for node in reports.fold_nodes(view, changes):
+            self._node_changed(view.name, node, now)
+        for reading in changes.readings:
+            self.fleet.put_reading(view.name, reading)
+        if changes.readings:
+            self.queue.wake(WakeEvent.READINGS, now)
+        for pod in reports.fold_pods(view, changes):
+            self._pod_changed(view, pod, now)
+
+    def _silent(self, event: events.ClusterSilent, now: float) -> None:
+        view = self.clusters[event.cluster]
+        was_ready = view.ready
+        view.silent, view.problem, view.heard = True, event.problem, True
+        self._note_readiness(view, was_ready, now)
+
+    def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
+        if not reports.note_readiness(view, was_ready, now):
+            return
+        self.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced)
+        self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+        self._peers_at = float("-inf")
+        self._due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(view.name))
+
+    def _node_changed(self, cluster: str, change: reports.NodeChange, now: float) -> None:
+        before, after = change
+        if after is not None and not after.proxy_for:
+            self.fleet.put_node(cluster, after)
+            self.queue.wake(WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED, now)
+        elif before is not None and not before.proxy_for:
+            self.fleet.remove_node(cluster, before.name)
+
+    def _pod_changed(self, view: ClusterView, change: reports.PodChange, now: float) -> None:
+        pod = change.after or change.before
+        if pod is None:
+            return
+        if pod.source is not None:
+            tracked = self._track((pod.source.cluster, pod.source.uid))
+            tracked.see_delegate(view.name, change.after)
+        elif pod.scheduler_name == SCHEDULER_NAME:
+            tracked = self._track((view.name, pod.uid))
+            tracked.see_source(change.after)
+            tracked.queued = False  # labels, gates or spec may be others now: queue it anew
+        else:
+            self._foreign_changed(view.name, pod.uid, change, now)
+            return
+        self._due.add(tracked.pod_id)
+
+    def _track(self, pod_id: PodId) -> Tracked:
+        return self.tracked.setdefault(pod_id, Tracked(pod_id))
+
+    def _foreign_changed(self, cluster: str, uid: str, change: reports.PodChange, now: float) -> None:
+        pod_id, pod = (cluster, uid), change.after
+        if pod is not None and pod.node and not pod.terminal:
+            self.fleet.place(pod_id, Placed(pod, cluster), cluster, pod.node, assumed=False)
+        elif self.fleet.remove(pod_id):
+            self.queue.wake(WakeEvent.POD_REMOVED, now)
+
+    # Looking at what is due
+
+    def _look(self, now: float) -> None:
+        while self._due:
+            due, self._due = sorted(self._due), set()
+            for pod_id in due:
+                tracked = self.tracked.get(pod_id)
+                if tracked is not None:
+                    self._look_at(tracked, now)
+
+    def _look_at(self, tracked: Tracked, now: float) -> None:
+        self._drop_if_over(tracked, now)
+        self._occupy(tracked, now)
+        if tracked.flight is not None:
+            return
+        if now < tracked.hold_until:
+            self._waiting.add(tracked.pod_id)
+            return
+        step, cluster = next_step(situation(tracked, self.clusters, now, self.timing.absence_grace_s))
+        if step is Step.QUEUE:
+            self._enqueue(tracked, now)
+            return
+        self.queue.remove(tracked.pod_id)
+        tracked.queued = False
+        if step is not Step.NOTHING:
+            self.outbox.fly(tracked, self._order(tracked, step, cluster, now))
+        self._rest(tracked)
+
+    def _rest(self, tracked: Tracked) -> None:
+        """Nothing to do by event: forget what is over, come back by time to what is only missing."""
+        if tracked.forgotten:
+            self.tracked.pop(tracked.pod_id, None)
+        if tracked.waits_for_time and not tracked.forgotten:
+            self._waiting.add(tracked.pod_id)
+        else:
+            self._waiting.discard(tracked.pod_id)
+
+    def _drop_if_over(self, tracked: Tracked, now: float) -> None:
+        flight = tracked.flight
+        if flight is None:
+            return
+        # Without its source a pod needs no place; only an order to another cluster must still be seen through.
+        pointless = tracked.source is None and flight.via == tracked.home
+        shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
+        late = flight.settling and now - flight.sent_at > self.timing.settle_s
+        if pointless or shown or late:
+            self.outbox.drop(tracked)
+
+    def _occupy(self, tracked: Tracked, now: float) -> None:
+        """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
+        place = place_of(tracked)
+        known = self.fleet.occupant(tracked.pod_id)
+        if place is None:
+            placing = tracked.flight is not None and tracked.flight.stage in PLACING and tracked.source is not None
+            if known is not None and not placing:
+                self.scheduler.ended(tracked.pod_id)
+                self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+            return
+        pod, cluster, node = place
+        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, pod):
+            self.scheduler.restore(tracked.pod_id, Placed(pod, tracked.home), cluster, node)
+
+    def _enqueue(self, tracked: Tracked, now: float) -> None:
+        pod = tracked.source
+        if pod is None or tracked.queued:
+            return
+        if pod.problems:
+            self.queue.remove(tracked.pod_id)
+            self._report(tracked, Why(Reason.INVALID, "; ".join(pod.problems)).text, now)
+            return
+        tracked.queued = True
+        if tracked.refused and tracked.item is not None:
+            self.queue.retry(tracked.item, now)
+            self._report(tracked, Why(Reason.REFUSED, tracked.refused).text, now)
+            return
+        self.queue.add(tracked.pod_id, Placed(pod, tracked.home), now)
+        if pod.gated:
+            self._report(tracked, Why(Reason.GATED).text, now, "SchedulingGated")
+
+    def _order(self, tracked: Tracked, step: Step, cluster: str, now: float) -> Flight:
+        source = tracked.source
+        if step is Step.DELETE_DELEGATE:
+            return orders.delete_delegate(cluster, tracked.delegates[cluster], self.outbox.next_epoch(), now)
+        if source is None:
+            raise ValueError(f"{step} of {tracked.pod_id} needs its source pod")
+        if step is Step.FINISH:
+            return orders.finish(tracked.home, source, self.outbox.next_epoch(), now)
+        delegate = tracked.delegates.get(cluster)
+        if step is Step.MIRROR and delegate is not None:
+            epoch = self.outbox.next_epoch()
+            return orders.mirror(tracked.home, source, cluster, delegate.status, epoch, now)
+        claim = source.claim
+        if claim is None:
+            raise ValueError(f"{step} of {source.key} needs a claim")
+        if step is Step.BIND_PROXY:
+            ref = orders.ref(source)
+            return orders.bind_proxy(tracked.home, ref, cluster, claim.node, claim.epoch, self._why(tracked), now)
+        return orders.claim(tracked.home, source, claim.cluster, claim.node, claim.epoch, now)
+
+    def _why(self, tracked: Tracked) -> str:
+        return self.log.summary(tracked.pod_id)
+
+    # Outcomes
+
+    def _answered(self, outcome: Outcome, now: float) -> None:
+        self.counters["outcomes", outcome.verdict] += 1
+        found = self.outbox.landed(outcome, now)
+        if found is None:
+            return
+        tracked, flight, move = found
+        self._due.add(tracked.pod_id)
+        if move is Move.CREATE:
+            # From here on a delegate may exist there, seen or not.
+            tracked.vanished.discard(flight.cluster)
+            uid = self.clusters[tracked.home].uid
+            self.outbox.fly(tracked, orders.create(tracked, flight, uid, outcome.manifest, now))
+        elif move is Move.PROXY:
+            why = self._why(tracked)
+            place = (flight.cluster, flight.node, flight.epoch)
+            self.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
+        elif move is Move.UNCLAIM:
+            tracked.refused = outcome.message
+            self.outbox.fly(tracked, orders.unclaim(tracked.home, flight, now))
+        elif move is Move.GIVE_BACK:
+            tracked.refused = outcome.message or outcome.verdict
+            self.outbox.drop(tracked)
+            self.scheduler.forget(tracked.pod_id)
+            self._hold_if_claimed(tracked, now)
+        elif move is Move.DROP:
+            self.outbox.drop(tracked)
+            if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
+                tracked.mirrored = flight.status
+            else:
+                tracked.hold_until = now + self.timing.retry.first_s
+
+    def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
+        # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.
+        if tracked.source is not None and tracked.source.claim is not None:
+            tracked.hold_until = now + self.timing.retry.first_s
+
+    # Deciding
+
+    def _tick(self, event: events.Tick, now: float) -> None:
+        self._due |= self._waiting
+        self._due.update(tracked.pod_id for tracked in self.outbox.settling())
+        self.outbox.resend(self.clusters, now)
+        self._look(now)
+        if now - self._peers_at >= self.timing.peers_s:
+            self._peers_at = now
+            self._send_peers(now)
+        self.queue.flush(now)
+        if self.open:
+            self._decide(event.budget, now)
+
+    def _send_peers(self, now: float) -> None:
+        for name, view in self.clusters.items():
+            if not view.silent:
+                peers = peers_of(name, self.clusters, self.fleet, now, self.timing.cluster_lost_s)
+                self._effects.append(events.SendPeers(name, peers))
+
+    def _decide(self, budget: int, now: float) -> None:
+        while budget > 0:
+            batch = self.queue.pop_class(now, budget)
+            if not batch:
+                return
+            budget -= len(batch)
+            ready = [item for item in batch if self._home_ready(item, now)]
+            results = self.scheduler.schedule_class([(item.pod_id, item.placed) for item in ready])
+            for item, result in zip(ready, results, strict=True):
+                if isinstance(result, Decision):
+                    self._launch(item, result, now)
+                else:
+                    self._park(item, result, now)
+
+    def _home_ready(self, item: QueuedPod, now: float) -> bool:
+        ready = self.clusters[item.pod_id[0]].ready
+        if not ready:
+            self.queue.unschedulable(item, frozenset((Reason.CLUSTER_NOT_READY,)), now)
+        return ready
+
+    def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
+        tracked = self.tracked[decision.pod_id]
+        source = decision.placed.pod
+        tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
+        self.counters["decisions", "scheduled"] += 1
+        self.log.add(decision)
+        self._effects.append(events.Decided(decision.record()))
+        epoch = self.outbox.next_epoch()
+        if decision.cluster == tracked.home:
+            flight = orders.bind(tracked.home, source, decision.node, epoch, self._why(tracked), now)
+        else:
+            # This very decision proves that no delegate was made there yet: nothing to wait for if the pod goes.
+            tracked.vanished.add(decision.cluster)
+            flight = orders.claim(tracked.home, source, decision.cluster, decision.node, epoch, now)
+        self.outbox.fly(tracked, flight)
+
+    def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
+        self.counters["decisions", "unschedulable"] += 1
+        self.queue.unschedulable(item, result.reasons, now)
+        self.log.add(result)
+        self._report(self.tracked[item.pod_id], result.message, now)
+
+    def _report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
+        source = tracked.source
+        soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
+        if source is None or soon or message == tracked.reported:
+            return
+        tracked.reported, tracked.reported_at = message, now
+        epoch = self.outbox.next_epoch()
+        self.outbox.post(
+            tracked.home, ReportUnschedulable(f"{epoch}.report", orders.ref(source), epoch, message, reason)
+        )

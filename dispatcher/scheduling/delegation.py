@@ -1,0 +1,127 @@
+"""The delegate protocol as one level-triggered question: what is due for a source pod and its delegates as seen?
+
+Nothing is remembered from one answer to the next: after a crash of anything, the same question on the same world
+gives the same step, and every step is idempotent. The order of the rules is the order of the code.
+
+1. Nobody's delegate is collected: its source is surely gone.
+2. A stray delegate is collected: its source did not go to that cluster.
+3. A source that ends takes its delegate with it, and is let go when the delegate is gone.
+4. A claimed, unbound source goes on from where it stopped.
+5. A source on a proxy node mirrors its delegate, and goes when the delegate is surely gone.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dispatcher.model.names import proxy_node_name
+from dispatcher.model.pod import Pod
+
+
+class Step(enum.Enum):
+    """What to do next for one source pod."""
+
+    NOTHING = "nothing"
+    QUEUE = "queue"  # it wants a place
+    RESUME = "resume"  # claim again (same epoch), then create and bind the delegate
+    BIND_PROXY = "bind-proxy"
+    MIRROR = "mirror"
+    DELETE_DELEGATE = "delete-delegate"
+    FINISH = "finish"  # let the source go
+
+
+class Next(NamedTuple):
+    """A step and the cluster in which it happens ("" where that is the home cluster)."""
+
+    step: Step
+    cluster: str = ""
+
+
+NOTHING = Next(Step.NOTHING)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that is seen of one source pod.
+
+    `source_gone`: the pod is surely gone: it was seen and went, or has been missing for the grace time while its
+    home was Ready.
+    `reachable`: clusters whose agents answer now. `delegate_gone`: clusters in which the delegate is surely absent (it
+    was seen and went, or has been missing for the grace time while the cluster was Ready).
+    `home_settled`: the home cluster has been Ready for the grace time, so that a claim cannot be unseen any more.
+    """
+
+    home: str
+    source: Pod | None
+    delegates: Mapping[str, Pod] = field(default_factory=dict)
+    source_gone: bool = False
+    home_settled: bool = True
+    reachable: frozenset[str] = frozenset()
+    delegate_gone: frozenset[str] = frozenset()
+    mirrored: bytes = b""
+
+
+def next_step(seen: Situation) -> Next:
+    """The one step that is due; NOTHING means wait for the world to change."""
+    if seen.source is None:
+        return _collect(seen, seen.delegates) if seen.source_gone else NOTHING
+    if seen.home not in seen.reachable:
+        return NOTHING
+    target = _target(seen.home, seen.source)
+    strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
+    if strays and not seen.home_settled:
+        return NOTHING
+    stray = _collect(seen, strays)
+    if stray is not NOTHING:
+        return stray
+    if not target:
+        return Next(Step.QUEUE) if _wants_place(seen.source) else NOTHING
+    delegate = seen.delegates.get(target)
+    if seen.source.terminating or (seen.source.terminal and not (delegate and delegate.terminal)):
+        return _end(seen, seen.source, target, delegate)
+    if not seen.source.node:
+        return _go_on(seen, target, delegate)
+    return _mirror(seen, seen.source, target, delegate)
+
+
+def _target(home: str, source: Pod) -> str:
+    """The cluster the source's delegate belongs in, "" if it has none."""
+    claim = source.claim
+    if claim is None or claim.cluster == home:
+        return ""
+    if source.node and source.node != proxy_node_name(claim.cluster):
+        return ""  # somebody bound it elsewhere after our claim
+    return claim.cluster
+
+
+def _wants_place(source: Pod) -> bool:
+    return not (source.node or source.terminating or source.terminal)
+
+
+def _collect(seen: Situation, delegates: Mapping[str, Pod]) -> Next:
+    for cluster in sorted(delegates):
+        if cluster in seen.reachable and not delegates[cluster].terminating:
+            return Next(Step.DELETE_DELEGATE, cluster)
+    return NOTHING
+
+
+def _end(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
+    if delegate is not None:
+        return _collect(seen, {target: delegate})
+    # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
+    due = source.terminating or source.has_finalizer
+    return Next(Step.FINISH) if due and target in seen.delegate_gone else NOTHING
+
+
+def _go_on(seen: Situation, target: str, delegate: Pod | None) -> Next:
+    if target not in seen.reachable or (delegate and delegate.terminating):
+        return NOTHING
+    return Next(Step.BIND_PROXY if delegate and delegate.node else Step.RESUME, target)
+
+
+def _mirror(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
+    if delegate is None:
+        return Next(Step.FINISH) if target in seen.delegate_gone else NOTHING
+    stale = delegate.status and delegate.status != seen.mirrored
+    return Next(Step.MIRROR, target) if stale and not (source.terminal and not delegate.terminal) else NOTHING

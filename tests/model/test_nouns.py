@@ -1,0 +1,58 @@
+"""Small rules on nouns: tolerations, tenants, fault-domain levels, reasons."""
+
+import pytest
+
+from dispatcher.model.node import Taint
+from dispatcher.model.pod import Toleration
+from dispatcher.model.reasons import Reason, ReasonTable
+from dispatcher.model.tenant import Tenant
+from dispatcher.model.topology import level_of
+
+TAINT = Taint("gpu", "yes", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "want"),
+    [
+        pytest.param(Toleration("gpu", "Equal", "yes", "NoSchedule"), True, id="all agree"),
+        pytest.param(Toleration("gpu", "Equal", "yes"), True, id="no effect means every effect"),
+        pytest.param(Toleration("gpu", "Equal", "no"), False, id="another value"),
+        pytest.param(Toleration("gpu", "Exists"), True, id="Exists asks for no value"),
+        pytest.param(Toleration("", "Exists"), True, id="Exists without a key tolerates all"),
+        pytest.param(Toleration("", "Equal", "yes"), False, id="Equal without a key tolerates nothing"),
+        pytest.param(Toleration("gpu", "Equal", "yes", "NoExecute"), False, id="another effect"),
+        pytest.param(Toleration("gpu", "Sounds", "yes"), False, id="an unknown operator tolerates nothing"),
+    ],
+)
+def test_toleration_tolerates_as_kubernetes_defines(toleration: Toleration, want: bool) -> None:
+    assert TAINT.tolerated_by(toleration) is want
+
+
+@pytest.mark.parametrize(
+    ("pattern", "want"),
+    [
+        pytest.param("team-a", True, id="the namespace in any cluster"),
+        pytest.param("east/team-a", True, id="the namespace in this cluster"),
+        pytest.param("west/team-a", False, id="the namespace in another cluster"),
+        pytest.param("team-*", True, id="a prefix"),
+        pytest.param("team", False, id="a prefix needs its star"),
+    ],
+)
+def test_tenant_owns_what_its_patterns_say(pattern: str, want: bool) -> None:
+    assert Tenant("t", (pattern,), {}).owns("east", "team-a") is want
+
+
+def test_levels_are_named_by_word_or_by_label() -> None:
+    assert level_of("topology.kubernetes.io/zone") == "zone" == level_of("zone")
+    assert level_of("kubernetes.io/hostname") == "host"
+    assert level_of("example.com/room") == "example.com/room"
+
+
+def test_reason_codes_are_small_stable_and_turn_back_into_words() -> None:
+    table = ReasonTable()
+    cpu = table.code(Reason.INSUFFICIENT, "cpu")
+    memory = table.code(Reason.INSUFFICIENT, "memory")
+    assert (cpu, memory) == (1, 2) == (table.code(Reason.INSUFFICIENT, "cpu"), memory)
+    assert table.why(cpu).text == "Insufficient cpu"
+    with pytest.raises(KeyError):
+        table.why(0)
