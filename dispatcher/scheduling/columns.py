@@ -1,0 +1,131 @@
+"""The fleet's columns: one array per property, one row per node, grown by doubling; and the exact sums in them.
+
+Plugins see read-only windows of the first n rows; only the fleet writes, through the store behind them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.scheduling.framework import Bools, Floats, Ints, Readings, SmallInts
+
+
+class NodeColumns:
+    """Names and types of the columns (see `framework.Fleet` for what each one holds)."""
+
+    live: Bools
+    cluster: SmallInts
+    ready: Bools
+    unschedulable: Bools
+    allocatable: Ints
+    requested: Ints
+    nonzero: Ints
+    recent: Ints
+    taint_set: SmallInts
+    cpu_used: Readings
+    memory_used: Readings
+    net_used: Readings
+    cpu_at: Floats
+    memory_at: Floats
+    net_at: Floats
+    rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
+
+
+# column -> (dtype, value of an empty row, leading axis: 0 none, -1 one per resource, else its length)
+_TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
+    "live": (np.bool_, False, 0),
+    "cluster": (np.int32, -1, 0),
+    "ready": (np.bool_, False, 0),
+    "unschedulable": (np.bool_, False, 0),
+    "allocatable": (np.int64, 0, -1),
+    "requested": (np.int64, 0, -1),
+    "nonzero": (np.int64, 0, 2),
+    "recent": (np.int64, 0, 2),
+    "taint_set": (np.int32, 0, 0),
+    "cpu_used": (np.float32, np.nan, 0),
+    "memory_used": (np.float32, np.nan, 0),
+    "net_used": (np.float32, np.nan, 0),
+    "cpu_at": (np.float64, -np.inf, 0),
+    "memory_at": (np.float64, -np.inf, 0),
+    "net_at": (np.float64, -np.inf, 0),
+    "rank": (np.int64, 0, 0),
+}
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A window on the same memory that cannot be written through."""
+    window = array.view()
+    window.flags.writeable = False
+    return window
+
+
+def grown(array: NDArray[Any], length: int, fill: object) -> NDArray[Any]:
+    """`array` with at least `length` entries on its last axis: itself, or a copy of twice the size."""
+    have = array.shape[-1]
+    if length <= have:
+        return array
+    bigger = np.full((*array.shape[:-1], max(length, 2 * have, 16)), fill, dtype=array.dtype)
+    bigger[..., :have] = array
+    return bigger
+
+
+class RowStore(NodeColumns):
+    """The writable arrays, as long as their capacity."""
+
+    def __init__(self, resources: int) -> None:
+        self.resources = resources
+        for name, (dtype, fill, lead) in _TABLE.items():
+            shape = (0,) if lead == 0 else (resources if lead < 0 else lead, 0)
+            setattr(self, name, np.full(shape, fill, dtype=dtype))
+        self._windows: dict[str, NDArray[Any]] = {}
+        self._rewindow()
+        # What does not fit under MAX_QUANTITY, so that taking away is the exact inverse of adding.
+        self._excess: dict[tuple[str, int, int], int] = {}
+
+    def reserve(self, rows: int, resources: int) -> None:
+        """Make room for that many rows and resources; what is there stays where it is."""
+        if rows <= self.live.shape[0] and resources <= self.resources:
+            return
+        for name, (_, fill, lead) in _TABLE.items():
+            array = grown(getattr(self, name), rows, fill)
+            if lead < 0 and resources > self.resources:
+                more = np.full((resources - self.resources, array.shape[1]), fill, dtype=array.dtype)
+                array = np.concatenate([array, more])
+            setattr(self, name, array)
+        self.resources = max(resources, self.resources)
+        self._rewindow()
+
+    def _rewindow(self) -> None:
+        self._windows = {name: read_only(getattr(self, name)) for name in _TABLE}
+
+    def windows(self, n: int) -> Iterator[tuple[str, NDArray[Any]]]:
+        """(name, read-only window of the first n rows) of every column."""
+        for name, window in self._windows.items():
+            yield name, window[..., :n]
+
+    def clear(self, row: int) -> None:
+        """Make a row as it was before any node had it."""
+        for name, (_, fill, _) in _TABLE.items():
+            getattr(self, name)[..., row] = fill
+        for key in [key for key in self._excess if key[2] == row]:
+            del self._excess[key]
+
+    def add(self, name: str, array: Ints, column: int, row: int, amount: int) -> None:
+        """Add `amount` (negative: take away) to one cell of column `name`; the cell shows at most MAX_QUANTITY."""
+        total: int = array.item(column, row) + amount
+        if self._excess or total > MAX_QUANTITY:
+            total += self._excess.pop((name, column, row), 0)
+            if total > MAX_QUANTITY:
+                self._excess[name, column, row] = total - MAX_QUANTITY
+                total = MAX_QUANTITY
+        array[column, row] = total
+
+
+def exact_sums(values: Ints) -> list[int]:
+    """Sum of each resource over the rows of [resources, rows], capped at MAX_QUANTITY and never wrapped."""
+    high, low = values >> 32, values & 0xFFFFFFFF
+    pairs = zip(high.sum(axis=1).tolist(), low.sum(axis=1).tolist(), strict=True)
+    return [min((upper << 32) + lower, MAX_QUANTITY) for upper, lower in pairs]

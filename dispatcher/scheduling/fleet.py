@@ -1,0 +1,417 @@
+"""The fleet: every node of every cluster as one row of columns, and every pod that sits on one.
+
+The single writer is the core. Each change touches the rows it is about and says so in a journal, so that pod classes
+catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.node import Node, Reading, Taint
+from dispatcher.model.pod import Pod
+from dispatcher.model.reasons import ReasonTable
+from dispatcher.model.resources import ResourceAxis, Resources
+from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
+from dispatcher.scheduling.columns import NodeColumns, RowStore, exact_sums
+from dispatcher.scheduling.fleet_counts import MatchCount, MatchCounts
+from dispatcher.scheduling.fleet_journal import Journal
+from dispatcher.scheduling.fleet_labels import LabelColumns
+from dispatcher.scheduling.fleet_occupants import (
+    Occupant,
+    PodId,
+    Ports,
+    is_unseen,
+    nonzero_request,
+    requested,
+    weighs_the_same,
+)
+from dispatcher.scheduling.fleet_readings import take_reading
+from dispatcher.scheduling.framework import ClusterInfo, Ints, Placed, SmallInts
+
+_CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
+
+
+@dataclass
+class Observed:
+    """What somebody looked at besides the rows: the clock, and counts of matching pods."""
+
+    now: bool = False
+    counts: dict[int, MatchCount] = field(default_factory=dict)
+
+
+@dataclass
+class _Cluster:
+    index: int
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+class FleetState(NodeColumns):
+    """Satisfies `framework.Fleet`. Not thread-safe: one writer, which is also the only reader while it writes."""
+
+    def __init__(self, *, now: float = 0.0) -> None:
+        self.axis = ResourceAxis()
+        self.reasons = ReasonTable()
+        self.n = 0
+        self._infos: list[ClusterInfo] = []
+        self.clusters: Sequence[ClusterInfo] = self._infos
+        self._taint_sets: list[tuple[Taint, ...]] = [()]
+        self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
+        self.loads = Journal()  # rows whose pods or readings changed
+        self.changes = Journal()  # rows whose node or cluster changed
+        self.observed = Observed()
+        self._now = now
+        self._store = RowStore(len(self.axis))
+        self._nodes: list[Node | None] = []
+        self._free: list[int] = []
+        self._clusters: dict[str, _Cluster] = {}
+        self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
+        self._labels = LabelColumns()
+        self._counts = MatchCounts()
+        self._ports = Ports()
+        self._occupants: dict[PodId, Occupant] = {}
+        self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
+        self._unseen: dict[int, list[Occupant]] = {}
+        self._total: Resources | None = None
+        self._show()
+
+    def _show(self) -> None:
+        for name, window in self._store.windows(self.n):
+            setattr(self, name, window)
+
+    @property
+    def now(self) -> float:
+        """Seconds on the core's clock. Whoever reads it while judging rows is judged anew when it moves."""
+        self.observed.now = True
+        return self._now
+
+    @now.setter
+    def now(self, value: float) -> None:
+        self._now = value
+
+    # --- clusters and nodes ------------------------------------------------------------------------------------------
+
+    def set_cluster(self, name: str, *, ready: bool, synced: bool) -> None:
+        """Insert or update a cluster. Its index never changes."""
+        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced)
+        if self.clusters[cluster.index] == info:
+            return
+        self._infos[cluster.index] = info
+        self._total = None
+        for row in cluster.rows.values():
+            self.changes.append(row)
+
+    def _cluster(self, name: str) -> _Cluster:
+        found = self._clusters.get(name)
+        if found is None:
+            found = self._clusters[name] = _Cluster(len(self.clusters))
+            self._infos.append(ClusterInfo(name, ready=False, synced=False))
+        return found
+
+    def put_node(self, cluster: str, node: Node) -> int:
+        """Insert or update a node; pods that were placed on it by name before it was known attach now. Its row."""
+        home = self._cluster(cluster)
+        row = home.rows.get(node.name)
+        if row is not None and self._nodes[row] == node:
+            return row
+        seated = list(self._at.get((cluster, node.name), {}).values())
+        if row is None:
+            row = self._new_row(home, node.name)
+        else:
+            self._count(seated, row, -1)
+        self._write_node(row, node)
+        for occupant in seated:
+            if occupant.row is None:
+                self._attach(occupant, row)
+            else:
+                self._count([occupant], row, 1)
+        return row
+
+    def _new_row(self, home: _Cluster, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row, self.n = self.n, self.n + 1
+            self._nodes.append(None)
+            self._store.reserve(self.n, len(self.axis))
+            self._show()
+        cluster = self.clusters[home.index].name
+        home.rows[name] = row
+        self._store.cluster[row] = home.index
+        self._store.rank[row] = rank_of(cluster, name)
+        return row
+
+    def _write_node(self, row: int, node: Node) -> None:
+        before, store = self._nodes[row], self._store
+        self._nodes[row] = node
+        store.live[row] = True
+        store.ready[row] = node.ready
+        store.unschedulable[row] = node.unschedulable
+        store.taint_set[row] = self._taints(node.taints)
+        for resource in node.allocatable:
+            self._column(resource)
+        store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
+        self._labels.replace(row, before.labels if before else {}, node.labels)
+        self._total = None
+        self.changes.append(row)
+
+    def _taints(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taint_index.get(taints)
+        if found is None:
+            found = self._taint_index[taints] = len(self.taint_sets)
+            self._taint_sets.append(taints)
+        return found
+
+    def _column(self, resource: str) -> int:
+        column = self.axis.intern(resource)
+        if len(self.axis) > self._store.resources:
+            self._store.reserve(self.n, len(self.axis))
+            self._show()
+        return column
+
+    def remove_node(self, cluster: str, name: str) -> None:
+        """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""
+        row = self._cluster(cluster).rows.pop(name, None)
+        if row is None:
+            return
+        for occupant in self._at.get((cluster, name), {}).values():
+            self._detach(occupant)
+        node = self._nodes[row]
+        self._labels.replace(row, node.labels if node else {}, {})
+        self._nodes[row] = None
+        self._unseen.pop(row, None)
+        self._store.clear(row)
+        self._free.append(row)
+        self._total = None
+        self.changes.append(row)
+
+    def node_names(self, cluster: str) -> Iterable[str]:
+        """Names of the live nodes of a cluster."""
+        found = self._clusters.get(cluster)
+        return tuple(found.rows) if found else ()
+
+    def node(self, row: int) -> Node | None:
+        """The node behind a row, None if the row is dead."""
+        return self._nodes[row]
+
+    def put_reading(self, cluster: str, reading: Reading) -> None:
+        """Take over what a reading knows, newest sample first come; unknown nodes are ignored.
+
+        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it.
+        """
+        row = self._cluster(cluster).rows.get(reading.node)
+        if row is None:
+            return
+        take_reading(self._store, row, reading, self._now)
+        self._forget_seen(row)
+        self.loads.append(row)
+
+    def _forget_seen(self, row: int) -> None:
+        unseen = self._unseen.get(row)
+        if not unseen:
+            return
+        cpu_at, memory_at = self._store.cpu_at[row], self._store.memory_at[row]
+        for occupant in unseen:
+            self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
+        left = [one for one in unseen if one.unseen_cpu or one.unseen_memory]
+        self._unseen[row] = left
+
+    def _mark_seen(self, occupant: Occupant, *, cpu: bool, memory: bool) -> None:
+        row = occupant.row
+        if row is None:
+            return
+        amounts = nonzero_request(occupant.placed.pod)
+        if cpu and occupant.unseen_cpu:
+            self._store.add("recent", self._store.recent, _CPU, row, -amounts[_CPU])
+            occupant.unseen_cpu = False
+        if memory and occupant.unseen_memory:
+            self._store.add("recent", self._store.recent, _MEMORY, row, -amounts[_MEMORY])
+            occupant.unseen_memory = False
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+
+    def place(self, pod_id: PodId, placed: Placed, cluster: str, node: str, *, assumed: bool) -> None:
+        """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
+        old = self._occupants.get(pod_id)
+        stays = old is not None and old.cluster == cluster and old.node == node
+        if old is not None and stays and weighs_the_same(old.placed.pod, placed.pod):
+            old.placed, old.assumed = placed, assumed
+            return
+        new = Occupant(pod_id, placed, cluster, node, assumed, self._now)
+        new.unseen_cpu = new.unseen_memory = assumed or is_unseen(placed)
+        if old is not None:
+            if stays:
+                new.placed_at, new.unseen_cpu, new.unseen_memory = old.placed_at, old.unseen_cpu, old.unseen_memory
+            self.remove(pod_id)
+        self._occupants[pod_id] = new
+        self._at.setdefault((cluster, node), {})[pod_id] = new
+        row = self.row_of(cluster, node)
+        if row is not None:
+            self._attach(new, row)
+
+    def remove(self, pod_id: PodId) -> bool:
+        """Take a pod out, the exact inverse of `place`; False if it is unknown."""
+        occupant = self._occupants.pop(pod_id, None)
+        if occupant is None:
+            return False
+        self._detach(occupant)
+        where = (occupant.cluster, occupant.node)
+        del self._at[where][pod_id]
+        if not self._at[where]:
+            del self._at[where]
+        return True
+
+    def _attach(self, occupant: Occupant, row: int) -> None:
+        occupant.row = row
+        self._weigh(occupant, row, 1)
+        if occupant.unseen_cpu or occupant.unseen_memory:
+            self._unseen.setdefault(row, []).append(occupant)
+        self._ports.take(row, occupant.placed.pod)
+        self._count([occupant], row, 1)
+        self.loads.append(row)
+
+    def _detach(self, occupant: Occupant) -> None:
+        row = occupant.row
+        if row is None:
+            return
+        self._weigh(occupant, row, -1)
+        if occupant.unseen_cpu or occupant.unseen_memory:
+            self._unseen[row].remove(occupant)
+        self._ports.release(row, occupant.placed.pod)
+        self._count([occupant], row, -1)
+        occupant.row = None
+        self.loads.append(row)
+
+    def _weigh(self, occupant: Occupant, row: int, sign: int) -> None:
+        pod, store = occupant.placed.pod, self._store
+        for resource, amount in requested(pod):
+            column = self._column(resource)
+            store.add("requested", store.requested, column, row, sign * amount)
+        cpu, memory = nonzero_request(pod)
+        store.add("nonzero", store.nonzero, _CPU, row, sign * cpu)
+        store.add("nonzero", store.nonzero, _MEMORY, row, sign * memory)
+        if occupant.unseen_cpu:
+            store.add("recent", store.recent, _CPU, row, sign * cpu)
+        if occupant.unseen_memory:
+            store.add("recent", store.recent, _MEMORY, row, sign * memory)
+
+    def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
+        for occupant in occupants:
+            if occupant.row is not None:
+                self._counts.shift(occupant.placed.pod, row, self._domain_of, amount)
+
+    def occupant(self, pod_id: PodId) -> Occupant | None:
+        """Where a pod is, None if it is nowhere."""
+        return self._occupants.get(pod_id)
+
+    def occupants(self) -> Collection[Occupant]:
+        """All pods that are somewhere."""
+        return self._occupants.values()
+
+    def occupants_of(self, cluster: str) -> Iterator[Occupant]:
+        """The pods placed in a cluster."""
+        return (occupant for occupant in self._occupants.values() if occupant.cluster == cluster)
+
+    def occupants_on(self, cluster: str, node: str) -> Collection[Occupant]:
+        """The pods placed on a node, known or not."""
+        return self._at.get((cluster, node), {}).values()
+
+    # --- totals ------------------------------------------------------------------------------------------------------
+
+    def _rows(self, cluster: _Cluster) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        return np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
+
+    def free_total(self, cluster: str) -> Resources:
+        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes."""
+        found = self._clusters.get(cluster)
+        rows = self._rows(found) if found else np.zeros(0, dtype=np.intp)
+        rows = rows[self.ready[rows] & ~self.unschedulable[rows]]
+        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0)
+        return dict(zip(self.axis.names, exact_sums(left), strict=True))
+
+    def allocatable_total(self) -> Resources:
+        """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
+        if self._total is None:
+            ready = np.asarray([info.ready for info in self.clusters], dtype=np.bool_)
+            rows = np.flatnonzero(self.live & ready[self.cluster]) if len(ready) else np.zeros(0, dtype=np.intp)
+            self._total = dict(zip(self.axis.names, exact_sums(self.allocatable[:, rows]), strict=True))
+        return dict(self._total)
+
+    # --- what plugins ask --------------------------------------------------------------------------------------------
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of a live row; LookupError for a dead one."""
+        node = self._nodes[row]
+        if node is None:
+            raise LookupError(f"row {row} holds no node")
+        return self.clusters[self.cluster[row]].name, node.name
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """The row of a node, None if there is none."""
+        found = self._clusters.get(cluster)
+        return found.rows.get(node) if found else None
+
+    def label(self, key: str) -> SmallInts:
+        """[n] code of a node label, -1 where absent."""
+        return self._labels.codes(key, self._nodes)
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `label(key)`."""
+        return self._labels.values(key)
+
+    def domain(self, key: str) -> SmallInts:
+        """[n] fault-domain code of a level or label key; -1 where the node does not say."""
+        level = level_of(key)
+        if level == CLUSTER_LEVEL:
+            return self.cluster
+        if level == HOST_LEVEL:
+            return np.where(self.live, np.arange(self.n, dtype=np.int32), np.int32(-1))
+        return self.label(LEVELS.get(level, level))
+
+    def _domain_of(self, level: str, row: int) -> int:
+        return row if level == HOST_LEVEL else int(self.domain(level)[row])
+
+    def _domain_size(self, level: str) -> int:
+        return self.n if level == HOST_LEVEL else len(self.domain_values(level))
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `domain(key)`; a host is 'cluster/node'."""
+        level = level_of(key)
+        if level == CLUSTER_LEVEL:
+            return [info.name for info in self.clusters]
+        if level == HOST_LEVEL:
+            return ["/".join(self.name_of(row)) if self._nodes[row] else "" for row in range(self.n)]
+        return self.label_values(LEVELS.get(level, level))
+
+    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """(protocol, port) -> host IPs taken on a row."""
+        return self._ports.on(row)
+
+    def rows_with_ports(self) -> Sequence[int]:
+        """Rows on which any host port is taken."""
+        return self._ports.rows()
+
+    def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
+        """[domains of key] pods of `pod`'s namespace that match; counted once, then kept up to date."""
+        level = level_of(key)
+        count = self._counts.find(pod, selector, level, self._placed_in)
+        self.observed.counts[id(count)] = count
+        return count.window(self._domain_size(level))
+
+    def _placed_in(self, namespace: str, level: str) -> Iterator[tuple[Pod, int]]:
+        for occupant in self._occupants.values():
+            if occupant.row is not None and occupant.placed.pod.namespace == namespace:
+                yield occupant.placed.pod, self._domain_of(level, occupant.row)
+
+
+def rank_of(cluster: str, node: str) -> int:
+    """A stable 63-bit number of a node: among equal scores the lowest rank wins.
+
+    A hash and not the order of names, so that equal nodes fill up all over the fleet instead of from cluster "a" on;
+    and it costs nothing to keep up when nodes come and go.
+    """
+    digest = hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

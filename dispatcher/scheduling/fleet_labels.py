@@ -1,0 +1,75 @@
+"""Node labels as columns of small integers, one a label key, made when somebody first asks and kept up to date."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dispatcher.model.node import Node
+from dispatcher.scheduling.columns import grown, read_only
+from dispatcher.scheduling.framework import SmallInts
+
+ABSENT = -1
+
+
+@dataclass
+class _Column:
+    codes: SmallInts
+    values: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+
+    def code(self, value: str | None) -> int:
+        if value is None:
+            return ABSENT
+        found = self.index.get(value)
+        if found is None:
+            found = self.index[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+
+class LabelColumns:
+    """key -> [rows] code of the label's value, -1 where absent. Codes of a key never change their meaning.
+
+    Keys that no node has cost nothing, so pods cannot make the fleet grow by asking for odd labels.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, _Column] = {}
+        self._nodes_with: Counter[str] = Counter()
+        self._absent: SmallInts = np.full(0, ABSENT, dtype=np.int32)
+
+    def codes(self, key: str, nodes: Sequence[Node | None]) -> SmallInts:
+        """[len(nodes)] codes of `key`, read-only; `nodes` are the rows, None where a row is dead."""
+        column = self._columns.get(key)
+        if column is None:
+            if not self._nodes_with[key]:
+                return self._nowhere(len(nodes))
+            column = self._columns[key] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
+            for row, node in enumerate(nodes):
+                if node is not None:
+                    column.codes[row] = column.code(node.labels.get(key))
+        window: SmallInts = read_only(column.codes[: len(nodes)])
+        return window
+
+    def _nowhere(self, n: int) -> SmallInts:
+        self._absent = grown(self._absent, n, ABSENT)
+        window: SmallInts = read_only(self._absent[:n])
+        return window
+
+    def values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `key`."""
+        column = self._columns.get(key)
+        return column.values if column is not None else ()
+
+    def replace(self, row: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """The labels of a row were `before` (empty: no node) and are now `after`."""
+        for key in before:
+            self._nodes_with[key] -= 1
+            if not self._nodes_with[key]:
+                del self._nodes_with[key]
+        self._nodes_with.update(after.keys())
+        for key, column in self._columns.items():
+            column.codes = grown(column.codes, row + 1, ABSENT)
+            column.codes[row] = column.code(after.get(key))

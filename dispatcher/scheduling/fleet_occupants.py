@@ -1,0 +1,92 @@
+"""What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.resources import CPU, MEMORY, PODS
+from dispatcher.scheduling.framework import Placed
+
+PodId = tuple[str, str]  # cluster of submission, uid
+
+# kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is taken to use.
+DEFAULT_CPU = 100
+DEFAULT_MEMORY = 200 * 2**20
+
+
+@dataclass(slots=True)
+class Occupant:
+    """A pod on a node. `row` is None while that node is unknown; `assumed` until the cluster shows the pod there.
+
+    `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it.
+    """
+
+    pod_id: PodId
+    placed: Placed
+    cluster: str
+    node: str
+    assumed: bool
+    placed_at: float
+    row: int | None = None
+    unseen_cpu: bool = False
+    unseen_memory: bool = False
+
+
+def nonzero_request(pod: Pod) -> tuple[int, int]:
+    """(milli-CPU, bytes) the pod is expected to use: its requests, or kube-scheduler's defaults without."""
+    return pod.requests.get(CPU) or DEFAULT_CPU, pod.requests.get(MEMORY) or DEFAULT_MEMORY
+
+
+def requested(pod: Pod) -> Iterator[tuple[str, int]]:
+    """(resource, amount) the pod takes on its node, the implicit one pod included."""
+    for resource, amount in pod.requests.items():
+        if resource != PODS:
+            yield resource, amount
+    yield PODS, 1
+
+
+def weighs_the_same(one: Pod, other: Pod) -> bool:
+    """Whether two versions of a pod take and count the same, so that nothing has to be rewritten."""
+    return one is other or (
+        one.requests == other.requests
+        and one.ports == other.ports
+        and one.labels == other.labels
+        and one.namespace == other.namespace
+        and one.terminating == other.terminating
+    )
+
+
+def is_unseen(placed: Placed) -> bool:
+    """Whether a pod that is met for the first time still has its load before it: not if it already runs."""
+    return placed.pod.phase != RUNNING
+
+
+class Ports:
+    """Host ports taken: row -> (protocol, port) -> addresses, one entry for each pod that takes it."""
+
+    def __init__(self) -> None:
+        self._taken: dict[int, dict[tuple[str, int], list[str]]] = {}
+
+    def take(self, row: int, pod: Pod) -> None:
+        """The pod's ports are in use on a row."""
+        for port in pod.ports:
+            self._taken.setdefault(row, {}).setdefault((port.protocol, port.port), []).append(port.ip)
+
+    def release(self, row: int, pod: Pod) -> None:
+        """The exact inverse of `take`."""
+        for port in pod.ports:
+            taken = self._taken[row]
+            addresses = taken[port.protocol, port.port]
+            addresses.remove(port.ip)
+            if not addresses:
+                del taken[port.protocol, port.port]
+            if not taken:
+                del self._taken[row]
+
+    def on(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """(protocol, port) -> addresses taken on a row."""
+        return self._taken.get(row, {})
+
+    def rows(self) -> Sequence[int]:
+        """Rows on which any host port is taken, ascending."""
+        return sorted(self._taken)
