@@ -1,6 +1,7 @@
 """The delegate protocol: every situation has one next step."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,14 +20,14 @@ DYING = msgspec.structs.replace(DELEGATE, terminating=True)
 DONE = msgspec.structs.replace(DELEGATE, phase="Succeeded", status=b"done")
 
 
-def seen(source: Pod | None, west: Pod | None = None, **more: object) -> Situation:
+def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> Situation:
     delegates = {} if west is None else {"west": west}
-    return replace(Situation("east", source, delegates, reachable=BOTH), **more)  # type: ignore[arg-type]
+    return replace(Situation("east", source, delegates, reachable=BOTH), **more)
 
 
-GONE = {"delegate_gone": frozenset(("west",))}
-WEST_LOST = {"reachable": frozenset(("east",))}
-EAST_LOST = {"reachable": frozenset(("west",))}
+GONE: dict[str, Any] = {"delegate_gone": frozenset(("west",))}
+WEST_LOST: dict[str, Any] = {"reachable": frozenset(("east",))}
+EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""What people ask of the core: clusters, nodes, pods and why, as plain JSON-ready rows in a stable order."""
+
+import math
+from typing import Any
+
+from dispatcher.model.pod import Pod
+from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.tracking import Tracked
+
+Row = dict[str, Any]
+
+
+def clusters_view(core: SchedulerCore) -> list[Row]:
+    """One row a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds."""
+    return [_cluster_row(core, view) for _, view in sorted(core.clusters.items())]
+
+
+def _cluster_row(core: SchedulerCore, view: ClusterView) -> Row:
+    own = [node for node in view.nodes.values() if not node.proxy_for]
+    heard = view.last_report_at > float("-inf")
+    return {
+        "name": view.name,
+        "ready": view.ready,
+        "problem": "" if view.ready else view.problem or "not synced yet",
+        "nodes": len(own),
+        "ready_nodes": sum(node.ready for node in own),
+        "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),
+        "submitted": sum(tracked.home == view.name and tracked.source is not None for tracked in core.tracked.values()),
+        "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
+    }
+
+
+def _remote(pod: Pod, cluster: str) -> bool:
+    return pod.claim is not None and pod.claim.cluster != cluster
+
+
+def nodes_view(core: SchedulerCore) -> list[Row]:
+    """One row a node: readiness, requests against allocatable, live load and the age of each reading in seconds."""
+    fleet = core.fleet
+    rows = [int(row) for row in range(fleet.n) if fleet.live[row]]
+    return sorted((_node_row(fleet, row) for row in rows), key=lambda row: (row["cluster"], row["name"]))
+
+
+def _node_row(fleet: FleetState, row: int) -> Row:
+    cluster, name = fleet.name_of(row)
+    return {
+        "cluster": cluster,
+        "name": name,
+        "ready": bool(fleet.ready[row]),
+        "unschedulable": bool(fleet.unschedulable[row]),
+        **{resource: _use(fleet, row, resource) for resource in (CPU, MEMORY, PODS)},
+        "load": {
+            "cpu": _reading(fleet, row, fleet.cpu_used, fleet.cpu_at),
+            "memory": _reading(fleet, row, fleet.memory_used, fleet.memory_at),
+            "network": _reading(fleet, row, fleet.net_used, fleet.net_at),
+        },
+    }
+
+
+def _use(fleet: FleetState, row: int, resource: str) -> Row:
+    column = fleet.axis.column(resource)
+    if column is None:
+        return {"requested": "0", "allocatable": "0"}
+    requested, allocatable = int(fleet.requested[column, row]), int(fleet.allocatable[column, row])
+    return {
+        "requested": format_quantity(resource, requested),
+        "allocatable": format_quantity(resource, allocatable),
+        "share": round(requested / allocatable, 4) if allocatable else None,
+    }
+
+
+def _reading(fleet: FleetState, row: int, used: Any, at: Any) -> Row:
+    value = float(used[row])
+    known = not math.isnan(value)
+    return {
+        "used": round(value, 4) if known else None,
+        "age_s": round(fleet.now - float(at[row]), 1) if known else None,
+    }
+
+
+def pods_view(core: SchedulerCore) -> list[Row]:
+    """One row for each of our pods, as submitted: where it was submitted, where it runs, its phase and why."""
+    rows = [_pod_row(core, tracked) for tracked in core.tracked.values() if tracked.source is not None]
+    return sorted(rows, key=lambda row: (row["namespace"], row["name"], row["source"]))
+
+
+def _pod_row(core: SchedulerCore, tracked: Tracked) -> Row:
+    source = tracked.source
+    if source is None:
+        raise ValueError(f"{tracked.pod_id} has no source pod")
+    cluster, node = _place(tracked, source)
+    return {
+        "namespace": source.namespace,
+        "name": source.name,
+        "source": tracked.home,
+        "cluster": cluster,
+        "node": node,
+        "phase": "Terminating" if source.terminating else source.phase,
+        "ready": source.ready,
+        "reason": core.log.summary(tracked.pod_id) or tracked.reported,
+    }
+
+
+def _place(tracked: Tracked, source: Pod) -> tuple[str, str]:
+    if not source.node:
+        return "", ""
+    if source.claim is None or source.claim.cluster == tracked.home:
+        return tracked.home, source.node
+    delegate = tracked.delegates.get(source.claim.cluster)
+    return source.claim.cluster, delegate.node if delegate and delegate.node else source.claim.node
+
+
+def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -> Row | None:
+    """The whole record of one pod: where it is, what is in the air, the last decision and why; None if unknown.
+
+    With several clusters holding a pod of that name, `cluster` chooses; else the first by name.
+    """
+    found = [
+        tracked
+        for tracked in core.tracked.values()
+        if tracked.source is not None
+        and (tracked.source.namespace, tracked.source.name) == (namespace, name)
+        and cluster in ("", tracked.home)
+    ]
+    if not found:
+        return None
+    tracked = min(found, key=lambda item: item.pod_id)
+    record = core.log.record(tracked.pod_id)
+    return {
+        **_pod_row(core, tracked),
+        "uid": tracked.pod_id[1],
+        "flight": None if tracked.flight is None else tracked.flight.stage.value,
+        "message": tracked.reported,
+        "decision": record,
+    }
+
