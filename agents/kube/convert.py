@@ -1,0 +1,178 @@
+"""API objects -> what the observer keeps. Pure, and never raises for what an object holds.
+
+An object that cannot be read in part becomes a pod with `problems`; one that does not fit its type at all is read
+down to its identity; one without even that (no uid) is dropped, since nothing could ever refer to it.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from agents.kube import effective, marks, rules, wire
+from agents.observer.seen import Misplaced, PodSeen
+from dispatcher.model import names
+from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
+
+MAX_LABEL_BYTES = 64 * 1024
+MAX_PROBLEMS = 8
+MAX_STATUS_BYTES = 512 * 1024
+MAX_POOL = 65536
+_PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
+_POOL: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
+_NO_STATUS = wire.PodStatus()
+V = TypeVar("V", str, int)
+
+
+def pods_seen(items: Iterable[bytes | msgspec.Raw]) -> tuple[PodSeen, ...]:
+    """Every pod of a list that has an identity."""
+    return tuple(seen for item in items if (seen := pod_seen(item)) is not None)
+
+
+def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
+    """One pod from its JSON; None if not even its uid can be read."""
+    try:
+        pod = wire.read_pod(raw)
+    except wire.BROKEN as error:
+        return _bare_pod(raw, str(error))
+    if not pod.metadata.uid:
+        return None
+    return _judge(pod)
+
+
+def version_of(text: str) -> int:
+    """A resourceVersion as a number to compare, 0 when it is none (it then compares as unknown)."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
+
+
+def _judge(pod: wire.PodObject) -> PodSeen:
+    """Full for ours, the room it takes for a bound foreign pod, nothing for the rest."""
+    meta, spec = pod.metadata, pod.spec
+    labels = meta.labels or {}
+    version = version_of(meta.resource_version)
+    delegate = labels.get(names.DELEGATE_LABEL) == "true"
+    if delegate or spec.scheduler_name == names.SCHEDULER_NAME:
+        return PodSeen(meta.uid, version, _ours(pod, delegate))
+    misplaced = None
+    if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
+        misplaced = Misplaced(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
+    status = _status(pod.status, [])
+    if not spec.node_name or status.phase in TERMINAL:
+        return PodSeen(meta.uid, version, None, misplaced)
+    return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
+
+
+def _foreign(pod: wire.PodObject, status: wire.PodStatus) -> Pod:
+    meta, spec = pod.metadata, pod.spec
+    labels = meta.labels or {}
+    ignored: list[str] = []
+    return Pod(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        labels=_shared(labels if rules.labels_size(labels) <= MAX_LABEL_BYTES else {}),
+        requests=_shared(effective.effective_request(spec, ignored)),
+        priority=spec.priority or 0,
+        node=spec.node_name,
+        phase=_PHASES.get(status.phase, PENDING),
+        ports=effective.host_ports(spec, ignored),
+    )
+
+
+def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
+    meta, spec = pod.metadata, pod.spec
+    problems: list[str] = []
+    labels = _labels(meta, problems)
+    own = marks.own_annotations(meta.annotations or {}, problems)
+    status = _status(pod.status, problems)
+    owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
+    placement = rules.placement(spec, labels, problems)
+    spread = (*placement.spread, *marks.spread_of(own, problems))
+    requests = _shared(effective.effective_request(spec, problems))
+    # A delegate's epoch is its source's; it is never itself claimed.
+    claim = None if delegate else marks.claim_of(own, problems)
+    source = marks.source_of(own, problems) if delegate else None
+    return Pod(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        labels=_shared(labels),
+        annotations=own,
+        requests=requests,
+        priority=spec.priority or 0,
+        scheduler_name=spec.scheduler_name,
+        node=spec.node_name,
+        phase=_PHASES.get(status.phase, PENDING),
+        reason=status.reason[:256],
+        ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
+        terminating=meta.deletion_timestamp is not None,
+        created=_seconds(meta.creation_timestamp),
+        gated=bool(spec.scheduling_gates),
+        node_selector=placement.node_selector,
+        affinity=placement.affinity,
+        tolerations=placement.tolerations,
+        ports=placement.ports,
+        spread=spread,
+        claim=claim,
+        source=source,
+        owner=f"{owner.kind}/{owner.name}/{owner.uid}" if owner is not None else "",
+        images=tuple(container.image for container in (spec.containers or ())[: rules.MAX_CONTAINERS]),
+        problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
+        status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
+        has_finalizer=names.FINALIZER in (meta.finalizers or ()),
+    )
+
+
+def _labels(meta: wire.Meta, problems: list[str]) -> dict[str, str]:
+    labels = meta.labels or {}
+    if rules.labels_size(labels) > MAX_LABEL_BYTES:
+        problems.append(f"metadata.labels: more than {MAX_LABEL_BYTES // 1024} KiB")
+        return {key: labels[key] for key in (names.DELEGATE_LABEL,) if key in labels}
+    return labels
+
+
+def _status(raw: msgspec.Raw, problems: list[str]) -> wire.PodStatus:
+    try:
+        return wire.read_pod_status(raw)
+    except wire.BROKEN as error:
+        problems.append(f"status: {error}")
+        return _NO_STATUS
+
+
+def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:
+    try:
+        bare = wire.read_bare(raw)
+    except wire.BROKEN:
+        return None
+    meta = bare.metadata
+    if not meta.uid:
+        return None
+    try:
+        spec = wire.read_bare_spec(bare.spec)
+    except wire.BROKEN:
+        spec = wire.BareSpec()
+    version = version_of(meta.resource_version)
+    ours = spec.scheduler_name == names.SCHEDULER_NAME
+    node = spec.node_name if isinstance(spec.node_name, str) else ""
+    if not ours and not node:
+        return PodSeen(meta.uid, version)
+    scheduler = names.SCHEDULER_NAME if ours else ""
+    line = f"the object cannot be read: {problem}"[:300]
+    pod = Pod(meta.uid, meta.namespace, meta.name, scheduler_name=scheduler, node=node, problems=(line,))
+    return PodSeen(meta.uid, version, pod)
+
+
+def _seconds(timestamp: str | None) -> float:
+    """RFC 3339 as unix seconds, 0 if absent or unreadable."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _shared(items: dict[str, V]) -> dict[str, V]:
+    """One dict for all equal ones: replicas have the same labels and requests. Records are never changed."""
+    if len(_POOL) > MAX_POOL:
+        _POOL.clear()
+    return _POOL.setdefault(frozenset(items.items()), items)

@@ -1,0 +1,103 @@
+"""Nodes of the API -> model nodes, and what telemetry needs to ask their kubelets."""
+
+import msgspec
+
+from agents.kube import wire
+from agents.kube.convert import version_of
+from agents.kube.effective import read_quantities
+from agents.kube.rules import labels_size
+from agents.observer.seen import NodeSeen, NodeTarget
+from dispatcher.model import names
+from dispatcher.model.node import Node, Taint
+from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
+
+MAX_LABEL_CHARS = 64 * 1024
+MAX_IMAGES = 100
+KUBELET_PORT = 10250
+_IMAGE_NAMES: dict[str, str] = {}
+
+
+def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
+    """One node from its JSON. One that cannot be read is kept as a node that is not ready; without a name, None."""
+    try:
+        node = wire.read_node(raw)
+    except wire.BROKEN as error:
+        return _bare_node(raw, str(error))
+    if not node.metadata.name:
+        return None
+    problems: list[str] = []
+    model = _node(node, problems)
+    return NodeSeen(model, version_of(node.metadata.resource_version), _target(node, model), tuple(problems))
+
+
+def _node(node: wire.NodeObject, problems: list[str]) -> Node:
+    meta, spec, status = node.metadata, node.spec, node.status
+    labels = meta.labels or {}
+    if labels_size(labels) > MAX_LABEL_CHARS:
+        problems.append(f"metadata.labels: more than {MAX_LABEL_CHARS} characters, left out")
+        labels = {}
+    return Node(
+        name=meta.name,
+        uid=meta.uid,
+        labels=labels,
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
+        allocatable=read_quantities(status.allocatable, "status.allocatable", problems, round_up=False),
+        bandwidth=_bandwidth(meta, problems),
+        images=_images(status.images),
+        proxy_for=labels.get(names.PROXY_LABEL, ""),
+    )
+
+
+def _bandwidth(meta: wire.Meta, problems: list[str]) -> int:
+    """The annotation wins over the label, since a label value cannot hold every quantity."""
+    for field, values in (("annotations", meta.annotations), ("labels", meta.labels)):
+        text = (values or {}).get(names.BANDWIDTH)
+        if text is None:
+            continue
+        try:
+            return parse_quantity(text, round_up=False)
+        except QuantityError as error:
+            problems.append(f"metadata.{field}[{names.BANDWIDTH}]: {error}")
+    return 0
+
+
+def _images(images: list[wire.Image] | None) -> dict[str, int]:
+    """Tagged names and sizes; one string object for a name that many nodes have."""
+    found: dict[str, int] = {}
+    for image in (images or ())[:MAX_IMAGES]:
+        for name in image.names or ():
+            if "@" not in name and len(name) <= 512:
+                found[_IMAGE_NAMES.setdefault(name, name)] = max(0, image.size_bytes)
+    if len(_IMAGE_NAMES) > 100_000:
+        _IMAGE_NAMES.clear()
+    return found
+
+
+def _target(node: wire.NodeObject, model: Node) -> NodeTarget | None:
+    """Where to ask for readings; a proxy node has no kubelet."""
+    if model.proxy_for:
+        return None
+    status = node.status
+    capacity = read_quantities(status.capacity or status.allocatable, "status.capacity", [], round_up=False)
+    endpoint = status.daemon_endpoints.kubelet_endpoint if status.daemon_endpoints is not None else None
+    return NodeTarget(
+        name=model.name,
+        address=next((one.address for one in status.addresses or () if one.type == "InternalIP"), ""),
+        port=endpoint.port if endpoint is not None and 0 < endpoint.port < 65536 else KUBELET_PORT,
+        cpu=capacity.get(CPU, 0),
+        memory=capacity.get(MEMORY, 0),
+        bandwidth=model.bandwidth,
+    )
+
+
+def _bare_node(raw: bytes | msgspec.Raw, problem: str) -> NodeSeen | None:
+    try:
+        meta = wire.read_bare(raw).metadata
+    except wire.BROKEN:
+        return None
+    if not meta.name:
+        return None
+    line = f"the object cannot be read, so the node counts as not ready: {problem}"[:300]
+    return NodeSeen(Node(meta.name, meta.uid), version_of(meta.resource_version), None, (line,))

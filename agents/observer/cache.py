@@ -1,0 +1,165 @@
+"""The one compact picture of a cluster: nodes, the pods that matter, and the numbered log of what changed in it.
+
+Kept in full: our pods (by schedulerName) and delegates. Kept reduced: bound foreign pods that have not ended, for the
+room they hold. Not kept: the rest. What is kept is what crosses the wire, so the cache and a follower compare equal.
+"""
+
+from collections.abc import Iterable
+
+from agents.observer.changes import ChangeLog
+from agents.observer.occupancy import Occupancy
+from agents.observer.seen import NODES, PODS, Misplaced, NodeSeen, NodeTarget, PodSeen, Seen
+from dispatcher.model.node import Node
+from dispatcher.model.pod import HostPort, Pod
+from dispatcher.model.resources import PODS as PLACES
+
+MAX_WARNED = 10_000
+
+
+class ClusterCache:
+    """Fed by one list-and-watch per kind, in order; read by the executor (as its ClusterView) and the changes."""
+
+    def __init__(self, log: ChangeLog) -> None:
+        self.log = log
+        self.targets: dict[str, NodeTarget] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._on = Occupancy()
+        self._versions: dict[str, dict[str, int]] = {NODES: {}, PODS: {}}
+        self._listed: dict[str, set[str]] = {}
+        self._complete: set[str] = set()
+        self._warned: dict[str, None] = {}
+        self._warnings: list[Misplaced] = []
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def begin(self, kind: str, *, forget_versions: bool = False) -> None:
+        """A list of `kind` starts. `forget_versions` after the API server itself went back (restored from a backup)."""
+        self._listed[kind] = set()
+        if forget_versions:
+            self._versions[kind].clear()
+
+    def page(self, kind: str, items: Iterable[Seen]) -> None:
+        """Part of that list."""
+        listed = self._listed[kind]
+        for seen in items:
+            listed.add(seen.key)
+            self.apply(seen)
+
+    def end(self, kind: str) -> None:
+        """The list is complete: what was not in it is gone."""
+        listed = self._listed.pop(kind)
+        for key in [key for key in self._versions[kind] if key not in listed]:
+            self.forget(kind, key)
+        for key in [key for key in (self._nodes if kind == NODES else self._pods) if key not in listed]:
+            self.forget(kind, key)
+        if kind not in self._complete:
+            self._complete.add(kind)
+            self.log.bump()
+
+    def apply(self, seen: Seen) -> None:
+        """One object as it is now. An older version than the one known is ignored; an equal object changes nothing."""
+        versions = self._versions[NODES if isinstance(seen, NodeSeen) else PODS]
+        if seen.version and seen.version < versions.get(seen.key, 0):
+            return
+        versions[seen.key] = seen.version
+        if isinstance(seen, NodeSeen):
+            self._put_node(seen)
+        else:
+            self._put_pod(seen)
+
+    def forget(self, kind: str, key: str) -> None:
+        """The object is gone."""
+        self._versions[kind].pop(key, None)
+        if kind == NODES:
+            self.targets.pop(key, None)
+            if self._nodes.pop(key, None) is not None:
+                self.log.drop(NODES, key)
+        else:
+            self._warned.pop(key, None)
+            self._drop_pod(key)
+
+    def take_warnings(self) -> list[Misplaced]:
+        """Pods found since the last call that name us in the annotation and another scheduler in the spec, each once."""
+        taken, self._warnings = self._warnings, []
+        return taken
+
+    def _put_node(self, seen: NodeSeen) -> None:
+        if seen.target is not None:
+            self.targets[seen.key] = seen.target
+        else:
+            self.targets.pop(seen.key, None)
+        if self._nodes.get(seen.key) != seen.node:
+            self._nodes[seen.key] = seen.node
+            self.log.touch(NODES, seen.key)
+
+    def _put_pod(self, seen: PodSeen) -> None:
+        if seen.misplaced is not None and seen.uid not in self._warned and len(self._warned) < MAX_WARNED:
+            self._warned[seen.uid] = None
+            self._warnings.append(seen.misplaced)
+        pod, known = seen.pod, self._pods.get(seen.uid)
+        if pod is None:
+            self._drop_pod(seen.uid)
+            return
+        if known == pod:
+            return
+        if known is not None:
+            self._on.remove(known)
+        self._pods[pod.uid] = pod
+        self._names[pod.namespace, pod.name] = pod.uid
+        self._on.put(pod)
+        self.log.touch(PODS, pod.uid)
+
+    def _drop_pod(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return
+        self._on.remove(pod)
+        if self._names.get((pod.namespace, pod.name)) == uid:
+            del self._names[pod.namespace, pod.name]
+        self.log.drop(PODS, uid)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """Whether nodes and pods have both been listed once."""
+        return len(self._complete) == len(self._versions)
+
+    def node(self, name: str) -> Node | None:
+        """The node of this name, proxy nodes included."""
+        return self._nodes.get(name)
+
+    def nodes(self) -> Iterable[Node]:
+        """All nodes."""
+        return self._nodes.values()
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod of this UID, if it matters."""
+        return self._pods.get(uid)
+
+    def pods(self) -> Iterable[Pod]:
+        """All pods that matter."""
+        return self._pods.values()
+
+    def pod_by_name(self, namespace: str, name: str) -> Pod | None:
+        """The pod that has this name now, if it matters."""
+        return self._pods.get(self._names.get((namespace, name), ""))
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """Pods bound to the node; foreign ones only while they have not ended."""
+        return self._on.pods(node)
+
+    def ports_on(self, node: str) -> list[HostPort]:
+        """Host ports taken on the node."""
+        return [port for pod in self._on.pods(node) if not pod.terminal for port in pod.ports]
+
+    def free(self, node: str) -> dict[str, int]:
+        """Allocatable minus requests of pods not ended, 'pods' being places; may be negative. Empty for no such node."""
+        known = self._nodes.get(node)
+        if known is None:
+            return {}
+        requested = self._on.requested(node)
+        names = {**known.allocatable, PLACES: known.allocatable.get(PLACES, 0)}
+        return {name: value - requested.get(name, 0) for name, value in names.items()}

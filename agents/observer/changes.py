@@ -1,0 +1,61 @@
+"""Numbered changes: every change gets the next revision, and a follower asks for what changed after the one it has.
+
+Only the latest change of a key is kept, so the history is never longer than the cache plus the graves of what is gone.
+Graves are bounded: a follower that is older than the oldest forgotten grave gets everything anew.
+"""
+
+from collections.abc import Iterator
+
+Key = tuple[str, str]  # kind ("nodes", "pods", "readings") and the key within it
+
+
+class ChangeLog:
+    """Which keys changed at which revision. Revision 0 is before everything; the first change is 1."""
+
+    def __init__(self, *, max_graves: int = 20_000) -> None:
+        self.revision = 0
+        self._alive: dict[Key, int] = {}  # insertion order is revision order
+        self._gone: dict[Key, int] = {}
+        self._max_graves = max_graves
+        self._forgotten = 0  # the highest revision of a grave that is no longer kept
+
+    def touch(self, kind: str, key: str) -> None:
+        """`key` is new or different."""
+        self._gone.pop((kind, key), None)
+        self._stamp(self._alive, (kind, key))
+
+    def drop(self, kind: str, key: str) -> None:
+        """`key` is gone."""
+        self._alive.pop((kind, key), None)
+        self._stamp(self._gone, (kind, key))
+        while len(self._gone) > self._max_graves:
+            oldest = next(iter(self._gone))
+            self._forgotten = self._gone.pop(oldest)
+
+    def bump(self) -> None:
+        """Something without a key changed (health): wake the followers."""
+        self.revision += 1
+
+    def knows(self, since: int) -> bool:
+        """Whether all changes after `since` are still known; else only a full snapshot is right."""
+        return self._forgotten <= since <= self.revision and since > 0
+
+    def changed(self, since: int) -> Iterator[Key]:
+        """Keys that exist and changed after `since`, latest first."""
+        return _after(self._alive, since)
+
+    def gone(self, since: int) -> Iterator[Key]:
+        """Keys that went away after `since`, latest first."""
+        return _after(self._gone, since)
+
+    def _stamp(self, where: dict[Key, int], key: Key) -> None:
+        self.revision += 1
+        where.pop(key, None)
+        where[key] = self.revision
+
+
+def _after(where: dict[Key, int], since: int) -> Iterator[Key]:
+    for key, revision in reversed(where.items()):
+        if revision <= since:
+            return
+        yield key

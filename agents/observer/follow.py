@@ -1,0 +1,96 @@
+"""What one follower gets: everything, or what changed since the revision it has."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from agents.observer.cache import ClusterCache
+from agents.observer.loads import READINGS, Loads
+from agents.observer.seen import NODES, PODS
+from dispatcher.model.messages import Changes
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose changes these are."""
+
+    cluster: str
+    cluster_uid: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the picture can be trusted to be fresh, and why not."""
+
+    api_ok: bool = False
+    problem: str = ""
+
+
+class Follow:
+    """Answers `since(revision)`. A follower that applies every answer in turn ends with the cache's own content."""
+
+    def __init__(self, cache: ClusterCache, loads: Loads) -> None:
+        self._cache = cache
+        self._loads = loads
+        self._log = cache.log
+
+    @property
+    def revision(self) -> int:
+        """The latest revision."""
+        return self._log.revision
+
+    def since(self, who: Identity, asked: str, since: int, health: Health, now: float) -> Changes:
+        """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be told.
+
+        Until everything has been listed once, nothing is told (synced False, revision 0).
+        """
+        frame = Changes(who.cluster, who.cluster_uid, who.incarnation, since, 0, synced=False)
+        if not (self._cache.synced and who.cluster_uid):
+            return _with(frame, health, problem=health.problem or "the first list is not complete yet")
+        if asked != who.incarnation or not self._log.knows(since):
+            return _with(frame, health, **self._everything(now))
+        return _with(frame, health, **self._difference(since, now))
+
+    def _everything(self, now: float) -> dict[str, object]:
+        return {
+            "since": 0,
+            "revision": self._log.revision,
+            "full": True,
+            "synced": True,
+            "nodes": tuple(self._cache.nodes()),
+            "pods": tuple(self._cache.pods()),
+            "readings": self._readings(list(self._loads.names()), now),
+        }
+
+    def _difference(self, since: int, now: float) -> dict[str, object]:
+        changed = self._by_kind(list(self._log.changed(since)))
+        gone = self._by_kind(list(self._log.gone(since)))
+        nodes: tuple[Node, ...] = tuple(found for key in changed[NODES] if (found := self._cache.node(key)) is not None)
+        pods: tuple[Pod, ...] = tuple(pod for key in changed[PODS] if (pod := self._cache.pod(key)) is not None)
+        return {
+            "revision": self._log.revision,
+            "synced": True,
+            "nodes": nodes,
+            "nodes_gone": tuple(gone[NODES]),
+            "pods": pods,
+            "pods_gone": tuple(gone[PODS]),
+            "readings": self._readings(changed[READINGS], now),
+        }
+
+    def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
+        return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)
+
+    @staticmethod
+    def _by_kind(keys: list[tuple[str, str]]) -> dict[str, list[str]]:
+        """Keys of each kind, earliest change first."""
+        kinds: dict[str, list[str]] = {NODES: [], PODS: [], READINGS: []}
+        for kind, key in reversed(keys):
+            kinds[kind].append(key)
+        return kinds
+
+
+def _with(frame: Changes, health: Health, **fields: object) -> Changes:
+    return msgspec.structs.replace(frame, **{"api_ok": health.api_ok, "problem": health.problem, **fields})

@@ -1,0 +1,75 @@
+"""What one look at an API object tells the observer: its identity, its version, and what placement needs of it."""
+
+from dataclasses import dataclass, field
+
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod
+
+NODES, PODS = "nodes", "pods"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTarget:
+    """What telemetry needs of a node and placement does not: where its kubelet answers, and what its shares are of.
+
+    `cpu` in milli-cores and `memory` in bytes are the machine's capacity, `bandwidth` bytes/s per direction, 0 unknown.
+    """
+
+    name: str
+    address: str = ""
+    port: int = 10250
+    cpu: int = 0
+    memory: int = 0
+    bandwidth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node at one resourceVersion (0 if that is not a number)."""
+
+    node: Node
+    version: int
+    target: NodeTarget | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Nodes are known by their name."""
+        return self.node.name
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A pod that asks for us by annotation and for another scheduler by name: it gets one warning and is left alone."""
+
+    uid: str
+    namespace: str
+    name: str
+    scheduler_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node."""
+
+    uid: str
+    version: int
+    pod: Pod | None = None
+    misplaced: Misplaced | None = None
+
+    @property
+    def key(self) -> str:
+        """Pods are known by their UID: a pod made again under the same name is another pod."""
+        return self.uid
+
+
+Seen = NodeSeen | PodSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a list. `version` is the list's resourceVersion, `next` the continue token, '' on the last page."""
+
+    items: tuple[Seen, ...] = field(default_factory=tuple)
+    version: str = ""
+    next: str = ""
