@@ -1,0 +1,140 @@
+"""The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no state of its own."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from dispatcher.runtime.service import Service
+from dispatcher.runtime.version import version
+from dispatcher.web.page import render_page
+
+log = structlog.get_logger("http")
+
+SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Row = dict[str, Any]
+
+_LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+
+def make_app(service: Service, *, loopback: bool = True) -> web.Application:
+    """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
+    app = web.Application(middlewares=[_errors, *([_local_host] if loopback else [])])
+    app[SERVICE] = service
+    app.router.add_routes(
+        [
+            web.get("/", _page),
+            web.get("/healthz", _alive),
+            web.get("/livez", _alive),
+            web.get("/readyz", _ready),
+            web.get("/metrics", _metrics),
+            web.get("/v1/version", _version),
+            web.get("/v1/clusters", _clusters),
+            web.get("/v1/nodes", _nodes),
+            web.get("/v1/pods", _pods),
+            web.get("/v1/tenants", _tenants),
+            web.get("/v1/explain/{namespace}/{name}", _explain),
+        ]
+    )
+    return app
+
+
+async def serve(service: Service, host: str, port: int) -> web.AppRunner:
+    """Listen; the caller cleans the runner up. OSError when the address is taken."""
+    runner = web.AppRunner(make_app(service, loopback=host in _LOOPBACK), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    log.info("serving", address=f"http://{host}:{port}")
+    return runner
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=_ENCODER.encode(value), status=status, content_type="application/json")
+
+
+def _error(status: int, message: str) -> web.Response:
+    return _json({"error": message}, status)
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return _error(error.status, f"{request.path[:200]}: {error.reason}")
+    except Exception:
+        log.exception("request failed", path=request.path[:200])
+        return _error(500, "internal error: see the dispatcher's log")
+
+
+@web.middleware
+async def _local_host(request: web.Request, handler: Handler) -> web.StreamResponse:
+    name = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
+    if name not in _LOOPBACK:
+        return _error(421, f"this server answers to localhost only, not to {name[:80]!r}")
+    return await handler(request)
+
+
+async def _page(request: web.Request) -> web.Response:
+    core = request.app[SERVICE].core
+    text = render_page(core.clusters_view(), core.pods_view())
+    return web.Response(text=text, content_type="text/html")
+
+
+async def _alive(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+async def _ready(request: web.Request) -> web.Response:
+    """Ready: every configured cluster was heard of or given up for now, so that decisions are taken."""
+    service = request.app[SERVICE]
+    if service.ready:
+        return web.Response(text="ok")
+    waiting = sorted(name for name, view in service.core.clusters.items() if not view.heard)
+    return web.Response(text=f"waiting for the first report of: {', '.join(waiting)}", status=503)
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(
+        body=request.app[SERVICE].metrics.render(),
+        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+    )
+
+
+async def _version(_request: web.Request) -> web.Response:
+    return _json({"version": version()})
+
+
+async def _clusters(request: web.Request) -> web.Response:
+    return _json({"clusters": request.app[SERVICE].core.clusters_view()})
+
+
+async def _nodes(request: web.Request) -> web.Response:
+    rows = request.app[SERVICE].core.nodes_view()
+    return _json({"nodes": _selected(rows, request, ("cluster",))})
+
+
+async def _pods(request: web.Request) -> web.Response:
+    rows = request.app[SERVICE].core.pods_view()
+    return _json({"pods": _selected(rows, request, ("namespace", "cluster", "source", "phase"))})
+
+
+async def _tenants(request: web.Request) -> web.Response:
+    return _json({"tenants": request.app[SERVICE].core.tenants_view()})
+
+
+async def _explain(request: web.Request) -> web.Response:
+    namespace, name = request.match_info["namespace"], request.match_info["name"]
+    record = request.app[SERVICE].core.explain(namespace, name, request.query.get("cluster"))
+    if record is None:
+        return _error(404, f"nothing is known of pod {namespace}/{name}: is it ours (see `global-dispatcher pods`)?")
+    return _json(record)
+
+
+def _selected(rows: list[Row], request: web.Request, keys: tuple[str, ...]) -> list[Row]:
+    wanted = {key: request.query[key] for key in keys if key in request.query}
+    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]

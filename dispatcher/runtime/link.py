@@ -1,0 +1,148 @@
+"""How the dispatcher reaches one agent: four calls, each with its own time limit and typed errors.
+
+Only bytes cross (`dispatcher.model.messages`). `LocalLink` joins an agent in this process; `ray_link.RayLink` an actor.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import ClassVar, Protocol, TypeVar
+
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, WireError, decode, encode
+from dispatcher.model.pod import Record
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Record)
+
+
+class LinkError(Exception):
+    """A call to an agent failed; the text names the cluster and says why. `kind` is the metric label."""
+
+    kind: ClassVar[str] = "fault"
+
+
+class AgentTimeout(LinkError):  # noqa: N818 - reads as what happened
+    """No answer in time. What the agent did is unknown; the call itself was given up."""
+
+    kind = "timeout"
+
+
+class AgentDied(LinkError):  # noqa: N818
+    """The agent's process is gone or restarting. What it did with the call is unknown."""
+
+    kind = "died"
+
+
+class AgentMissing(LinkError):  # noqa: N818
+    """There is no place where the agent could run: nothing was sent."""
+
+    kind = "missing"
+
+
+class AgentFault(LinkError):  # noqa: N818
+    """The agent answered with an error of its own."""
+
+
+class AgentMismatch(LinkError):  # noqa: N818
+    """The peer speaks another version, or is the agent of another cluster."""
+
+    kind = "mismatch"
+
+
+class AgentLink(Protocol):
+    """One agent. Every call raises LinkError and nothing else, at the latest after `timeout_s`."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that this agent must be of."""
+        ...
+
+    async def hello(self, *, timeout_s: float) -> Hello:
+        """Who the agent is."""
+        ...
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        """What changed after `since`; waits up to `wait_s` for something to change."""
+        ...
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        """Carry out intents and answer for each."""
+        ...
+
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+        """Tell what the proxy nodes shall show."""
+        ...
+
+
+def read(kind: type[M], data: bytes, cluster: str) -> M:
+    """Decode a peer's bytes and check that they are of `cluster`; AgentMismatch otherwise."""
+    try:
+        message = decode(kind, data)
+    except WireError as error:
+        raise AgentMismatch(f"agent of cluster {cluster}: {error}") from None
+    named = getattr(message, "cluster", cluster)
+    if named != cluster:
+        raise AgentMismatch(f"the agent reached for cluster {cluster} says it is of {named!r}: check its settings")
+    return message
+
+
+async def within(call: Awaitable[T], timeout_s: float, cluster: str, what: str) -> T:
+    """Await with a limit; AgentTimeout names cluster, call and limit."""
+    try:
+        return await asyncio.wait_for(call, timeout_s)
+    except TimeoutError:
+        raise AgentTimeout(f"agent of cluster {cluster} did not answer {what} within {timeout_s:g} s") from None
+
+
+class LocalAgent(Protocol):
+    """What LocalLink needs of an agent in this process (agents.runtime.agent.Agent has it)."""
+
+    async def hello(self) -> Hello:
+        """Who it is."""
+        ...
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+        """Long poll."""
+        ...
+
+    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
+        """Carry out."""
+        ...
+
+    async def set_peers(self, peers: Peers) -> None:
+        """Proxy nodes."""
+        ...
+
+
+class LocalLink:
+    """An agent in this process, through the same bytes that would cross to another one."""
+
+    def __init__(self, cluster: str, agent: LocalAgent) -> None:
+        self.cluster = cluster
+        self._agent = agent
+
+    async def hello(self, *, timeout_s: float) -> Hello:
+        """Who the agent is."""
+        return read(Hello, encode(await self._call(self._agent.hello(), timeout_s, "hello")), self.cluster)
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        """What changed after `since`."""
+        answer = await self._call(self._agent.changes(incarnation, since, wait_s), timeout_s, "changes")
+        return read(Changes, encode(answer), self.cluster)
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        """Carry out intents."""
+        sent = decode(IntentBatch, encode(batch))
+        answer = await self._call(self._agent.execute(sent), timeout_s, "execute")
+        return read(OutcomeBatch, encode(answer), self.cluster)
+
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+        """Tell what the proxy nodes shall show."""
+        await self._call(self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers")
+
+    async def _call(self, call: Awaitable[T], timeout_s: float, what: str) -> T:
+        try:
+            return await within(call, timeout_s, self.cluster, what)
+        except LinkError:
+            raise
+        except Exception as error:
+            raise AgentFault(f"agent of cluster {self.cluster} failed {what}: {error!r}") from error

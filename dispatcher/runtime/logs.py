@@ -1,0 +1,27 @@
+"""Logging: structlog to stderr, key=value on a terminal, JSON lines otherwise."""
+
+import logging
+import sys
+
+import structlog
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def configure_logging(level: str = "info") -> None:
+    """Set up structlog for the whole process; `level` is one of LEVELS."""
+    terminal = sys.stderr.isatty()
+    renderer = structlog.dev.ConsoleRenderer(colors=terminal) if terminal else structlog.processors.JSONRenderer()
+    chain = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        *([] if terminal else [structlog.processors.format_exc_info]),
+        renderer,
+    ]
+    structlog.configure(
+        processors=chain,
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )

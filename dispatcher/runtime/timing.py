@@ -1,0 +1,30 @@
+"""How long the service waits for what. Seconds, counts where said."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServiceTiming:
+    """All waiting of the service loop.
+
+    `poll_wait_s`: how long an agent may hold a long poll open with nothing to say (well below `silent_s`).
+    `silent_s`: without an answer for that long its cluster is silent.
+    `first_sync_s`: how long all others wait for a cluster's first full report at start.
+    `deadline_s`: an agent begins no intent of a batch later than that.
+    `execute_s`: a batch without an answer for that long is unanswered.
+    `tick_s`: idle time between two Ticks. `slice_s`: the loop works no longer in one piece.
+    `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
+    `batch`: intents in a call, and `in_flight`: calls at once, per cluster.
+    """
+
+    poll_wait_s: float = 3.0
+    silent_s: float = 10.0
+    first_sync_s: float = 20.0
+    deadline_s: float = 20.0
+    execute_s: float = 30.0
+    tick_s: float = 0.1
+    slice_s: float = 0.05
+    backoff_s: float = 0.2
+    backoff_max_s: float = 5.0
+    batch: int = 256
+    in_flight: int = 4

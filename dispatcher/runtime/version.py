@@ -1,0 +1,12 @@
+"""Which version this is."""
+
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as _installed
+
+
+def version() -> str:
+    """The installed distribution's version; '0+source' when run from a bare checkout."""
+    try:
+        return _installed("global-dispatcher")
+    except PackageNotFoundError:
+        return "0+source"
