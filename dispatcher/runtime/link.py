@@ -88,7 +88,8 @@ def read(kind: type[M], data: bytes, cluster: str) -> M:
 async def within(call: Awaitable[T], timeout_s: float, cluster: str, what: str) -> T:
     """Await with a limit; AgentTimeout names cluster, call and limit."""
     try:
-        return await asyncio.wait_for(call, timeout_s)
+        async with asyncio.timeout(timeout_s):
+            return await call
     except TimeoutError:
         raise AgentTimeout(f"agent of cluster {cluster} did not answer {what} within {timeout_s:g} s") from None
 

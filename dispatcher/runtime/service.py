@@ -164,7 +164,8 @@ class Service:
         left = self._tick_at + self.timing.tick_s - self.clock()
         if left > 0 and not self._work.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._work.wait(), left)
+                async with asyncio.timeout(left):  # wait_for can swallow a cancellation (fixed in Python 3.12)
+                    await self._work.wait()
 
     def _take_in(self) -> None:
         """Feed what has come in, for one slice of time at most."""

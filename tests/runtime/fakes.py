@@ -1,0 +1,172 @@
+"""Scripted stand-ins: agents behind a link, and a core that records what it is fed."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatcher.model.messages import (
+    BOUND,
+    Bind,
+    Changes,
+    Hello,
+    IntentBatch,
+    Outcome,
+    OutcomeBatch,
+    Peers,
+    PodRef,
+)
+from dispatcher.runtime.clock import Clock
+from dispatcher.runtime.link import AgentTimeout, LinkError
+from dispatcher.runtime.metrics import Metrics
+from dispatcher.runtime.service import Service
+from dispatcher.runtime.timing import ServiceTiming
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.events import Effect, Event, Tick
+
+FAST = ServiceTiming(
+    poll_wait_s=0.01,
+    silent_s=0.03,
+    first_sync_s=0.05,
+    execute_s=0.05,
+    tick_s=0.005,
+    backoff_s=0.001,
+    backoff_max_s=0.004,
+)
+
+
+class FakeAgent:
+    """An agent in this process: answers `changes` from a script, binds all it is told, remembers what it was told."""
+
+    def __init__(self, cluster: str, incarnation: str = "one") -> None:
+        self.cluster, self.incarnation, self.revision = cluster, incarnation, 1
+        self.asked: list[tuple[str, int]] = []
+        self.batches: list[IntentBatch] = []
+        self.peers: list[Peers] = []
+        self.verdict: Callable[[str], Outcome | None] = lambda intent_id: None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def hello(self) -> Hello:
+        return Hello(self.cluster, "uid", self.incarnation)
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+        self.asked.append((incarnation, since))
+        await self.gate.wait()
+        known = incarnation == self.incarnation and since <= self.revision
+        if known and since == self.revision:
+            await asyncio.sleep(wait_s)
+        return Changes(self.cluster, "uid", self.incarnation, since if known else 0, self.revision, full=not known)
+
+    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
+        self.batches.append(batch)
+        await self.gate.wait()
+        answers = [self.verdict(i.id) or Outcome(i.id, i.pod.uid, i.epoch, BOUND) for i in batch.intents]
+        return OutcomeBatch(self.cluster, tuple(answers))
+
+    async def set_peers(self, peers: Peers) -> None:
+        self.peers.append(peers)
+
+
+class ScriptedLink:
+    """A link whose calls are plain functions; by default it is silent: every call times out at once."""
+
+    def __init__(self, cluster: str, **calls: Callable[..., Any]) -> None:
+        self.cluster, self._calls = cluster, calls
+        self.called: Counter[str] = Counter()
+
+    async def _call(self, name: str, *args: object) -> Any:
+        self.called[name] += 1
+        await asyncio.sleep(0)
+        if name not in self._calls:
+            raise AgentTimeout(f"agent of cluster {self.cluster} did not answer {name} within 0 s")
+        answer = self._calls[name](*args)
+        if isinstance(answer, LinkError):
+            raise answer
+        return answer
+
+    async def hello(self, *, timeout_s: float) -> Hello:
+        answer: Hello = await self._call("hello")
+        return answer
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        answer: Changes = await self._call("changes", incarnation, since)
+        return answer
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        answer: OutcomeBatch = await self._call("execute", batch)
+        return answer
+
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+        await self._call("set_peers", peers)
+
+
+@dataclass
+class FakeQueue:
+    """Counts that a test sets."""
+
+    active: int = 0
+
+    def counts(self) -> Mapping[str, int]:
+        return {"active": self.active, "backoff": 0, "unschedulable": 0, "gated": 0}
+
+
+@dataclass
+class FakeCore:
+    """Records events; answers with scripted effects; raises where told to. `arrived` wakes those who wait."""
+
+    events: list[Event] = field(default_factory=list)
+    effects: deque[list[Effect]] = field(default_factory=deque)
+    fails_on: Callable[[Event], bool] = lambda event: False
+    clusters: dict[str, ClusterView] = field(default_factory=dict)
+    queue: FakeQueue = field(default_factory=FakeQueue)
+    counters: Counter[tuple[str, str]] = field(default_factory=Counter)
+    open: bool = True
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    ticks: int = 0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.arrived.set()
+        if self.fails_on(event):
+            raise RuntimeError("scripted failure")
+        if isinstance(event, Tick):
+            self.ticks += 1
+            return self.effects.popleft() if self.effects else []
+        self.events.append(event)
+        return []
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that is fed makes the condition true."""
+        async with asyncio.timeout(5):
+            while not condition():
+                self.arrived.clear()
+                await self.arrived.wait()
+
+    def pods_view(self) -> list[dict[str, Any]]:
+        return [{"namespace": "default", "name": "web-1", "source": "east", "cluster": "west", "node": "w1"}]
+
+    def nodes_view(self) -> list[dict[str, Any]]:
+        return [{"cluster": "east", "name": "e1"}, {"cluster": "west", "name": "w1"}]
+
+    def clusters_view(self) -> list[dict[str, Any]]:
+        return [{"name": "east", "ready": True}]
+
+    def tenants_view(self) -> list[dict[str, Any]]:
+        return []
+
+    def explain(self, namespace: str, name: str, cluster: str | None = None) -> dict[str, Any] | None:
+        return {"pod": f"{namespace}/{name}"} if name == "web-1" else None
+
+
+def bind(number: int, uid: str = "") -> Bind:
+    """An intent with a readable id."""
+    return Bind(f"{number}", PodRef("default", f"web-{number}", uid or f"uid-{number}"), number, "n1")
+
+
+def service(core: FakeCore, *links: Any, timing: ServiceTiming = FAST) -> Service:
+    """A service over a scripted core."""
+    return Service(core, links, clock=Clock(), metrics=Metrics(), timing=timing)
