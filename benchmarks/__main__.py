@@ -1,0 +1,37 @@
+"""`python -m benchmarks [--only WORD] [--quick] [-o table|json]`: run the cases, print, append to results.jsonl."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+
+from rich.console import Console
+
+from benchmarks import decisions, listing
+from benchmarks.rows import Row, append, show
+
+CASES = (*decisions.CASES, *listing.CASES)
+
+
+def main() -> None:
+    """Run every case whose name holds the word of --only."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("--only", default="", help="run the cases whose name holds this word")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not to quote")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for case in CASES:
+        if options.only in case.__name__:
+            print(f"running {case.__name__} ...", file=sys.stderr, flush=True)
+            rows += case(10 if options.quick else 1)
+    if not options.quick:
+        append(rows)
+    if options.output == "json":
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        show(rows, Console(width=200))
+
+
+if __name__ == "__main__":
+    main()
