@@ -1,0 +1,410 @@
+"""The API server's verbs on plain JSON objects: what the HTTP front and the controllers both call, in one thread.
+
+Objects handed out are shared: copy before changing. Everything refused raises ApiError with a metav1 Status.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agents.embedded.apiserver import (
+    admission,
+    apply,
+    binding,
+    deletion,
+    events,
+    eviction,
+    metadata,
+    patching,
+    scale,
+    strategic,
+    validation,
+)
+from agents.embedded.apiserver.bootstrap import FIRST_OBJECTS
+from agents.embedded.apiserver.deletion import Options
+from agents.embedded.apiserver.objects import HISTORY, Objects
+from agents.embedded.apiserver.resources import RESOURCES, Resource
+from agents.embedded.apiserver.schema import object_type
+from agents.embedded.apiserver.selectors import Matcher, matcher
+from agents.embedded.apiserver.status import (
+    ApiError,
+    Object,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    no_such_path,
+    not_found,
+    precondition,
+    success,
+)
+from agents.embedded.apiserver.store import Event, Record, Subscription
+from agents.embedded.storage import Storage
+
+__all__ = ["Api", "ApiError", "Event", "Object", "Subscription"]
+
+# Named here because `list` is a verb of the class below.
+ObjectList = list[Object]
+RecordList = list[Record]
+OwnedList = list[tuple[str, Object]]
+
+_NAME_ATTEMPTS = 8  # as often as the real server tries another generated name
+_SCALE = "autoscaling.v1.Scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How to write: `strict` refuses unknown fields, `manager` and `force` matter to server-side apply alone."""
+
+    dry_run: bool = False
+    strict: bool = False
+    manager: str = ""
+    force: bool = False
+
+
+AS_IS = Write()
+
+
+class Api:
+    """One cluster's API. `clock` is unix seconds; `name` is the cluster's.
+
+    `resource` is always the plural with its group: "pods", "deployments.apps", "events.events.k8s.io".
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        storage: Storage,
+        random: random.Random,
+        name: str,
+        history: int = HISTORY,
+    ) -> None:
+        self.name = name
+        self.storage = storage
+        self.objects = Objects(storage, clock, random, name, history)
+        self.log_source: Callable[[Object, str, dict[str, str]], str] = lambda pod, container, query: ""
+        self.node_metrics_source: Callable[[str], Object | None] = lambda node: None
+        self.pod_metrics_source: Callable[[str, str], Object | None] = lambda namespace, pod: None
+        for resource, namespace, obj in FIRST_OBJECTS:
+            if self._find(RESOURCES[resource], obj["metadata"]["name"], namespace) is None:
+                self.create(resource, obj, namespace)
+
+    # --- reading ---
+
+    def get(self, resource: str, name: str, namespace: str = "") -> Object:
+        """One object; ApiError 404."""
+        row = self._row(resource)
+        return _outgoing(row, self._require(row, name, namespace).object)
+
+    def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> ObjectList:
+        """Objects in the order of namespace and name; "" is every namespace."""
+        row = self._row(resource)
+        return [_outgoing(row, record.object) for record in self.select(row, namespace, labels, fields)]
+
+    def select(self, row: Resource, namespace: str = "", labels: str = "", fields: str = "") -> RecordList:
+        """The records behind `list`; records of stored_as for a resource that is a view."""
+        wanted = self.matcher(row, labels, fields)
+        shelf = self.objects.shelves[row.stored_as or row.key]
+        node = fields.removeprefix("spec.nodeName=") if fields.startswith("spec.nodeName=") else ""
+        records = shelf.select(namespace, node if "," not in node else "")
+        return [record for record in records if wanted(record.object)] if wanted else records
+
+    def matcher(self, row: Resource, labels: str, fields: str) -> Matcher | None:
+        """The function behind a label and a field selector, None if everything matches; ApiError 400."""
+        known = RESOURCES[row.stored_as].fields if row.stored_as else row.fields
+        group = f"{row.group}/{row.version}" if row.group else f"/{row.version}"
+        return matcher(labels, fields, known, f"{group}, Resource={row.plural}")
+
+    def owned(self, uid: str) -> OwnedList:
+        """(resource, object) of everything that names `uid` among its owners."""
+        found = ((resource, self.objects.get(resource, key)) for resource, key in self.objects.owned.get(uid, {}))
+        return [(resource, record.object) for resource, record in found if record is not None]
+
+    def watch(self, resource: str) -> Subscription:
+        """Changes of a resource from now on."""
+        row = self._row(resource)
+        return self.objects.shelves[row.stored_as or row.key].follow()
+
+    # --- writing ---
+
+    def create(
+        self, resource: str, obj: Object, namespace: str = "", *, dry_run: bool = False, strict: bool = False
+    ) -> Object:
+        """Default, admit, check and store a new object; `strict` refuses unknown fields instead of dropping them."""
+        row = self._row(resource)
+        clean = _incoming(row, _read(row, obj, strict))
+        row = RESOURCES[row.stored_as] if row.stored_as else row
+        generated = not clean["metadata"].get("name")
+        namespace = metadata.place(row, clean, namespace)
+        self._check_namespace(row, namespace, clean)
+        for _ in range(_NAME_ATTEMPTS if generated else 1):
+            attempt = clean | {"metadata": dict(clean["metadata"])}
+            objects = self.objects
+            metadata.begin(row, attempt, now=objects.now(), uid=objects.new_uid(), letter=objects.letter)
+            key = (namespace, attempt["metadata"].get("name", ""))
+            if objects.get(row.key, key) is None:
+                break
+        else:
+            raise already_exists(row.key, attempt["metadata"]["name"])
+        self._prepare(row, attempt)
+        if not dry_run:
+            self.objects.expire_events()
+            attempt = self.objects.set(row.key, key, attempt).object
+            if row.key == "namespaces":
+                self.create("serviceaccounts", {"metadata": {"name": "default"}}, key[1])
+        return _outgoing(self._row(resource), attempt)
+
+    def _prepare(self, row: Resource, obj: Object) -> None:
+        row.defaults(obj)
+        row.admit(obj, self._lookup)
+        errors = validation.metadata(obj, row.names) + row.validate(obj)
+        if errors:
+            raise invalid(row.kind, row.group, obj["metadata"].get("name", ""), errors)
+        if row.first_status is not None:
+            obj["status"] = row.first_status(obj)
+
+    def _check_namespace(self, row: Resource, namespace: str, obj: Object) -> None:
+        if not row.namespaced:
+            return
+        found = self._find(RESOURCES["namespaces"], namespace)
+        if found is None:
+            raise not_found("namespaces", namespace)
+        if found.object["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            message = f"namespace {namespace} is being terminated"
+            causes = [{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]
+            raise forbidden(row.key, obj["metadata"].get("name", ""), why, causes)
+
+    def update(self, resource: str, obj: Object, *, subresource: str = "", options: Write = AS_IS) -> Object:
+        """Replace an object, or its part behind `subresource` ("status", "scale"); 409 when it has moved on."""
+        row = self._row(resource)
+        meta = obj.get("metadata") or {}
+        name, namespace = meta.get("name", ""), meta.get("namespace", "")
+        record = self._require(row, name, namespace)
+        if meta.get("uid") and meta["uid"] != record.object["metadata"]["uid"]:
+            raise precondition(row.key, namespace, name, "UID", meta["uid"], record.object["metadata"]["uid"])
+        if subresource == "scale":
+            scaled = scale.onto(record.object, object_type(_SCALE).read(obj, "", []))
+            return scale.of(self._replace(row, record, scaled, "", options.dry_run))
+        clean = _incoming(row, _read(row, obj, options.strict))
+        return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
+
+    def _replace(self, row: Resource, record: Record, new: Object, subresource: str, dry_run: bool) -> Object:
+        """Check `new` against the current record and store it; nothing is written when nothing changes."""
+        old = record.object
+        row = RESOURCES[row.stored_as] if row.stored_as else row
+        asked = new["metadata"].get("resourceVersion")
+        if asked and asked != old["metadata"]["resourceVersion"]:
+            raise conflict(row.key, old["metadata"]["name"])
+        new = new | {"metadata": dict(new["metadata"])}
+        row.defaults(new)
+        metadata.carry_over(row, new, old, subresource)
+        if new == old:
+            return old
+        errors = row.update_errors(new, old)
+        if errors:
+            raise invalid(row.kind, row.group, old["metadata"]["name"], errors)
+        if dry_run:
+            return new
+        key = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
+        if deletion.complete(new):
+            return self._remove(row, key, new)
+        return self.objects.set(row.key, key, new).object
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        namespace: str,
+        patch: Any,
+        *,
+        kind: str,
+        subresource: str = "",
+        options: Write = AS_IS,
+    ) -> Object:
+        """Patch an object. `kind` is merge, json, strategic or apply; apply creates what does not exist.
+
+        A resourceVersion in the patch is a condition (409); a foreign uid is refused (422).
+        """
+        row = self._row(resource)
+        record = self._find(row, name, namespace)
+        if record is None:
+            if kind != "apply" or subresource:
+                raise not_found(row.key, name)
+            return self._apply_new(row, name, namespace, patch, options)
+        current = _outgoing(row, record.object)
+        if subresource == "scale":
+            patched = _patched(kind, scale.of(current), patch, _SCALE)
+            new = scale.onto(record.object, object_type(_SCALE).read(patched, "", []))
+            return scale.of(self._replace(row, record, new, "", options.dry_run))
+        if kind == "apply":
+            applied = _read(row, patch, options.strict)
+            now = metadata.timestamp(self.objects.now())
+            patched = apply.apply(current, applied, row.type, apply.Applier(options.manager, now, options.force))
+        else:
+            patched = _patched(kind, current, patch, row.type_name)
+        if patched.get("metadata", {}).get("name") != name:
+            said = patched.get("metadata", {}).get("name", "")
+            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+        clean = _incoming(row, _read(row, patched, options.strict))
+        return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
+
+    def _apply_new(self, row: Resource, name: str, namespace: str, patch: Any, options: Write) -> Object:
+        applied = _read(row, patch, options.strict)
+        applied["metadata"].setdefault("name", name)
+        if applied["metadata"]["name"] != name:
+            said = applied["metadata"]["name"]
+            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+        applier = apply.Applier(options.manager, metadata.timestamp(self.objects.now()), force=True)
+        first = apply.apply({"metadata": {}}, applied, row.type, applier)
+        return self.create(row.key, first, namespace, dry_run=options.dry_run)
+
+    # --- deleting ---
+
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> Object:
+        """Delete, or begin to: returns the terminating object, or the last state of what is gone."""
+        return self.remove(resource, name, namespace, Options(uid, resource_version, grace_seconds, propagation))
+
+    def remove(self, resource: str, name: str, namespace: str, options: Options) -> Object:
+        """The same with metav1.DeleteOptions."""
+        row = self._row(resource)
+        record = self._require(row, name, namespace)
+        row = RESOURCES[row.stored_as] if row.stored_as else row
+        deletion.check(row, record.object, options)
+        if row.key == "namespaces":
+            return self._delete_namespace(record, options.dry_run)
+        left = deletion.after(row, record.object, options, self.objects.now())
+        if options.dry_run or left == record.object:
+            return record.object
+        key = (namespace, name) if row.namespaced else ("", name)
+        if left is None:
+            return self._remove(row, key, dict(record.object))
+        return self.objects.set(row.key, key, left).object
+
+    def _remove(self, row: Resource, key: tuple[str, str], last: Object) -> Object:
+        gone = self.objects.remove(row.key, key, last).object
+        if row.namespaced:
+            self._finish_namespace(key[0])
+        return gone
+
+    def _delete_namespace(self, record: Record, dry_run: bool) -> Object:
+        name = record.object["metadata"]["name"]
+        admission.may_delete_namespace(name)
+        if dry_run or record.object["metadata"].get("deletionTimestamp"):
+            return record.object
+        now = self.objects.now()
+        marked = record.object | {"status": {"phase": "Terminating"}}
+        marked["metadata"] = marked["metadata"] | {"deletionTimestamp": metadata.timestamp(now)}
+        terminating = self.objects.set("namespaces", ("", name), marked).object
+        for resource, key in self.objects.contents(name):
+            if self.objects.get(resource, key) is not None:
+                self.delete(resource, key[1], name)
+        self._finish_namespace(name)
+        return terminating
+
+    def _finish_namespace(self, name: str) -> None:
+        """A terminating namespace goes with the last object in it, unless finalizers of its own hold it."""
+        record = self.objects.get("namespaces", ("", name))
+        if record is None or not record.object["metadata"].get("deletionTimestamp"):
+            return
+        if self.objects.empty(name) and not record.object["metadata"].get("finalizers"):
+            self.objects.remove("namespaces", ("", name), dict(record.object))
+
+    # --- pods ---
+
+    def bind(self, namespace: str, name: str, binding_object: Object, *, dry_run: bool = False) -> Object:
+        """Give a pod its node (pods/binding); returns a Status."""
+        record = self._require(RESOURCES["pods"], name, namespace)
+        bound = binding.bind(record.object, binding_object, self.objects.now())
+        if not dry_run:
+            self.objects.set("pods", (namespace, name), bound)
+        return success() | {"code": 201}
+
+    def evict(self, namespace: str, name: str, eviction_object: Object, *, dry_run: bool = False) -> Object:
+        """Delete a pod as far as its disruption budget allows (pods/eviction); returns a Status."""
+        pod = self._require(RESOURCES["pods"], name, namespace).object
+        options = eviction_object.get("deleteOptions") or {}
+        conditions = options.get("preconditions") or {}
+        now = self.objects.now()
+        if not eviction.ignores_budgets(pod):
+            budget = eviction.budget_of(pod, self.list("poddisruptionbudgets.policy", namespace))
+            spent = eviction.spend(pod, budget, now) if budget else None
+            if spent is not None and not dry_run:
+                self.update("poddisruptionbudgets.policy", spent, subresource="status")
+        deletion.check(
+            RESOURCES["pods"], pod, Options(conditions.get("uid", ""), conditions.get("resourceVersion", ""))
+        )
+        if not dry_run:
+            target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+            status = binding.set_condition(pod["status"], target | {"message": "Eviction API: evicting"}, now)
+            self.objects.set("pods", (namespace, name), pod | {"status": status})
+            self.delete("pods", name, namespace, grace_seconds=options.get("gracePeriodSeconds"))
+        return success() | {"code": 201}
+
+    # --- finding ---
+
+    def _row(self, resource: str) -> Resource:
+        row = RESOURCES.get(resource)
+        if row is None:
+            raise no_such_path()
+        return row
+
+    def _find(self, row: Resource, name: str, namespace: str = "") -> Record | None:
+        return self.objects.get(row.stored_as or row.key, (namespace if row.namespaced else "", name))
+
+    def _require(self, row: Resource, name: str, namespace: str) -> Record:
+        record = self._find(row, name, namespace)
+        if record is None:
+            raise not_found(row.key, name)
+        return record
+
+    def _lookup(self, resource: str, name: str, namespace: str) -> Object | None:
+        record = self._find(RESOURCES[resource], name, namespace)
+        return record.object if record else None
+
+
+def _read(row: Resource, obj: Any, strict: bool) -> Object:
+    unknown: list[str] = []
+    clean = metadata.read(row, obj, unknown)
+    if strict and unknown:
+        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+        how = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
+        raise bad_request(f"{how}: strict decoding error: {listed}")
+    return clean
+
+
+def _incoming(row: Resource, obj: Object) -> Object:
+    return events.to_core(obj) if row.stored_as else obj
+
+
+def _outgoing(row: Resource, obj: Object) -> Object:
+    return events.from_core(obj) if row.stored_as else obj
+
+
+def _patched(kind: str, current: Object, patch: Any, type_name: str) -> Object:
+    if kind == "json":
+        patched = patching.json_patch(current, patch)
+    elif not isinstance(patch, dict):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        )
+    elif kind == "strategic":
+        patched = strategic.merge(current, patch, object_type(type_name))
+    else:
+        patched = patching.merge(current, patch)
+    if not isinstance(patched, dict):
+        raise bad_request("error decoding patch: the result is no object")
+    return patched

@@ -1,0 +1,28 @@
+"""The objects a cluster is born with."""
+
+from agents.embedded.apiserver.status import Object
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def _named(name: str, **parts: object) -> Object:
+    return {"metadata": {"name": name}, **parts}
+
+
+# Each with its resource and its namespace.
+FIRST_OBJECTS: tuple[tuple[str, str, Object], ...] = (
+    *(("namespaces", "", _named(name)) for name in NAMESPACES),
+    *(("priorityclasses.scheduling.k8s.io", "", _named(name, value=value)) for name, value in _SYSTEM_CLASSES.items()),
+    (
+        "services",
+        "default",
+        {
+            "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+            },
+        },
+    ),
+)

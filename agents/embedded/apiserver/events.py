@@ -1,0 +1,25 @@
+"""core/v1 and events.k8s.io/v1 Events: two views of the same stored object."""
+
+from agents.embedded.apiserver.status import Object
+
+# core/v1 path -> events.k8s.io/v1 name; everything else has one name in both
+_RENAMED = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_BACK = {new: old for old, new in _RENAMED.items()}
+
+
+def to_core(obj: Object) -> Object:
+    """An events.k8s.io/v1 Event as core/v1, which is how events are stored."""
+    return {_BACK.get(key, key): value for key, value in obj.items()} | {"apiVersion": "v1"}
+
+
+def from_core(obj: Object) -> Object:
+    """A stored Event as events.k8s.io/v1."""
+    return {_RENAMED.get(key, key): value for key, value in obj.items()} | {"apiVersion": "events.k8s.io/v1"}

@@ -1,0 +1,98 @@
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902)."""
+
+import copy
+from typing import Any
+
+from agents.embedded.apiserver.status import ApiError, Object, bad_request
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """`target` with `patch` merged in: null removes, objects merge, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def json_patch(target: Object, operations: Any) -> Any:
+    """`target` after all `operations` in order; ApiError 400 or 422 if one cannot be done, and then none is."""
+    if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    document: Any = copy.deepcopy(target)
+    for operation in operations:
+        try:
+            document = _operate(document, operation)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            why = f"the server rejected our request due to an error in our request: {operation.get('op')} operation "
+            raise ApiError(422, "Invalid", f"{why}does not apply: doc is missing path {error}") from None
+    return document
+
+
+def _operate(document: Any, operation: Object) -> Any:
+    name, path = operation["op"], _pointer(operation["path"])
+    if name == "test":
+        if _read(document, path) != operation.get("value"):
+            failed = f"testing value {operation['path']} failed"
+            raise ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {failed}")
+        return document
+    if name == "remove":
+        return _remove(document, path)
+    if name == "replace":
+        _read(document, path)
+        return _write(document, path, operation.get("value"), replace=True)
+    if name == "add":
+        return _write(document, path, operation.get("value"), replace=False)
+    source = _pointer(operation["from"])
+    value = copy.deepcopy(_read(document, source))
+    if name == "move":
+        document = _remove(document, source)
+    elif name != "copy":
+        raise bad_request(f"Unexpected kind: {str(name)[:40]}")
+    return _write(document, path, value, replace=False)
+
+
+def _pointer(text: str) -> list[str]:
+    if text == "":
+        return []
+    if not text.startswith("/"):
+        raise ValueError(text)
+    return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
+
+
+def _read(document: Any, path: list[str]) -> Any:
+    for part in path:
+        document = document[_index(document, part)]
+    return document
+
+
+def _index(container: Any, part: str) -> Any:
+    return int(part) if isinstance(container, list) else part
+
+
+def _write(document: Any, path: list[str], value: Any, *, replace: bool) -> Any:
+    if not path:
+        return value
+    parent, last = _read(document, path[:-1]), path[-1]
+    if isinstance(parent, list):
+        if replace:
+            parent[int(last)] = value
+        elif last == "-":
+            parent.append(value)
+        elif 0 <= int(last) <= len(parent):
+            parent.insert(int(last), value)
+        else:
+            raise IndexError(last)
+    else:
+        parent[last] = value
+    return document
+
+
+def _remove(document: Any, path: list[str]) -> Any:
+    parent = _read(document, path[:-1])
+    del parent[_index(parent, path[-1])]
+    return document
