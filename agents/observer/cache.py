@@ -81,7 +81,7 @@ class ClusterCache:
             self._drop_pod(key)
 
     def take_warnings(self) -> list[Misplaced]:
-        """Pods found since the last call that name us in the annotation and another scheduler in the spec, each once."""
+        """Pods found since the last call that ask for us by annotation and for another scheduler by name, each once."""
         taken, self._warnings = self._warnings, []
         return taken
 
@@ -156,7 +156,7 @@ class ClusterCache:
         return [port for pod in self._on.pods(node) if not pod.terminal for port in pod.ports]
 
     def free(self, node: str) -> dict[str, int]:
-        """Allocatable minus requests of pods not ended, 'pods' being places; may be negative. Empty for no such node."""
+        """Allocatable minus requests of pods not ended ('pods': places left), maybe negative; empty for no such node."""
         known = self._nodes.get(node)
         if known is None:
             return {}

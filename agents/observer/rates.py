@@ -49,11 +49,10 @@ class Track:
 
         The first sample, one after the total fell (a reset) and one after the sampler's clock jumped only set the base.
         """
-        if value is None or not believable(value):
+        same_again = self._time == time and self._counter is not None
+        if value is None or same_again or not believable(value) or not isfinite(time):
             return False
         step = self._advance(time, now)
-        if step is None and self._time == time and self._counter is not None and self._touched != now:
-            return False  # the same sample again
         before, self._counter = self._counter, value
         if step is None or before is None or value < before:
             return False

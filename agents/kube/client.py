@@ -1,0 +1,172 @@
+"""Calls to one API server. A call never raises for what the network or the server does: status 0 says that no answer
+came. The credentials are loaded anew when the server no longer accepts them or has long been out of reach.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import aiohttp
+
+from agents.executor.http import Request, Response
+from agents.kube.session import Access, AccessError, ApiSession
+
+MAX_BODY = 256 * 1024 * 1024
+MAX_RETRIES_429 = 3
+MAX_RETRY_AFTER_S = 10.0
+FAILURES = (
+    aiohttp.ClientError,
+    asyncio.TimeoutError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)  # AccessError is a RuntimeError
+
+
+class BodyTooLargeError(ValueError):
+    """An answer above the bound; reading it on could exhaust the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait, seconds: to connect, for a whole call, and between two loads of the credentials."""
+
+    connect_s: float = 3.0
+    request_s: float = 10.0
+    reload_s: float = 15.0
+
+
+class KubeClient:
+    """One API server, one pool. `last_answer` is the monotonic time of the latest answer of any kind."""
+
+    def __init__(self, access: Access, patience: Patience | None = None) -> None:
+        self.access = access
+        self.last_answer = -float("inf")
+        self._patience = patience or Patience()
+        self._session: ApiSession | None = None
+        self._opening = asyncio.Lock()
+        self._opened = -float("inf")
+        self._unreachable_since: float | None = None
+        self._old: list[ApiSession] = []
+        self._closed = False
+
+    async def session(self) -> ApiSession:
+        """The open session; AccessError if there is no way to make one."""
+        async with self._opening:
+            if self._closed:
+                raise AccessError("the client is closed")
+            if self._session is None:
+                self._session = await ApiSession.open(self.access)
+                self._opened = time.monotonic()
+            return self._session
+
+    async def close(self) -> None:
+        """Close every connection; calls in flight end with status 0."""
+        self._closed = True
+        sessions = [*self._old, *([self._session] if self._session is not None else [])]
+        self._session, self._old = None, []
+        for session in sessions:
+            await session.close()
+
+    async def send(self, request: Request, *, timeout_s: float | None = None, max_body: int = MAX_BODY) -> Response:
+        """One call. 429 is tried again a few times after the time the server asks for: it did nothing yet."""
+        for attempt in range(MAX_RETRIES_429 + 1):
+            response = await self._send_once(request, timeout_s or self._patience.request_s, max_body)
+            if response.status != 429 or attempt == MAX_RETRIES_429:
+                break
+            await asyncio.sleep(min(response.retry_after_s or 1.0, MAX_RETRY_AFTER_S) * random.uniform(1.0, 1.3))
+        return response
+
+    async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
+        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s)
+        try:
+            async with self._call(request, limits) as answer:
+                body = await _bounded(answer, max_body)
+                return Response(answer.status, body, _retry_after(answer))
+        except FAILURES as error:
+            return Response(0, f"{request.method} {request.path}: {describe(error)}".encode())
+
+    @asynccontextmanager
+    async def stream(self, request: Request, silence_s: float) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A long answer, read as it comes; raises one of FAILURES, also when nothing comes for `silence_s`."""
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._patience.connect_s, sock_read=silence_s)
+        # The head of the answer must come as soon as any other answer; only the stream itself may be slow.
+        async with asyncio.timeout(self._patience.request_s) as head, self._call(request, limits) as answer:
+            head.reschedule(None)
+            yield answer
+
+    @asynccontextmanager
+    async def _call(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        headers = {"Accept": "application/json"}
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        try:
+            session = await self.session()
+            headers |= await session.authorization()
+            async with session.http.request(
+                request.method,
+                session.host + request.path,
+                params=request.params,
+                data=request.body or None,
+                headers=headers,
+                timeout=limits,
+                proxy=session.proxy,
+                server_hostname=session.server_hostname,
+                allow_redirects=False,
+            ) as answer:
+                await self._answered(answer.status)
+                yield answer
+        except (aiohttp.ClientConnectionError, OSError, AccessError):
+            await self._unreachable()
+            raise
+
+    async def _answered(self, status: int) -> None:
+        self.last_answer = time.monotonic()
+        self._unreachable_since = None
+        if status == 401:
+            await self._renew()
+
+    async def _unreachable(self) -> None:
+        now = time.monotonic()
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        if now - self._unreachable_since > self._patience.reload_s:
+            await self._renew()
+
+    async def _renew(self) -> None:
+        """Load the credentials anew for the next call, not more often than `reload_s`."""
+        if self._session is None or time.monotonic() - self._opened < self._patience.reload_s:
+            return
+        # Calls in flight keep the old session for one more period.
+        for session in self._old:
+            with suppress(Exception):
+                await session.close()
+        self._old = [self._session]
+        self._session = None
+
+
+def describe(error: BaseException) -> str:
+    """An error in words that are never empty and never long."""
+    kind = "timeout" if isinstance(error, asyncio.TimeoutError) else type(error).__name__
+    return f"{kind}: {error}"[:300] if str(error) else kind
+
+
+async def _bounded(answer: aiohttp.ClientResponse, max_body: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in answer.content.iter_any():
+        size += len(chunk)
+        if size > max_body:
+            answer.close()
+            raise BodyTooLargeError(f"the answer is larger than {max_body // 1024} KiB")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _retry_after(answer: aiohttp.ClientResponse) -> float:
+    """Seconds of a Retry-After header; dates and nonsense count as none."""
+    text = answer.headers.get("Retry-After", "")
+    return min(float(text), 3600.0) if text.isdigit() and len(text) < 6 else 0.0

@@ -1,0 +1,219 @@
+"""The list-and-watch loop of one resource: list with quorum, watch from there, and never give up.
+
+- A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
+- A watch resumes from the last version seen; 410 or an unreadable event leads to a new list.
+- A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
+- Errors are waited out with growing, jittered pauses. Nothing that a server sends ends the loop.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from agents.executor.http import Request, Response
+from agents.kube import wire
+from agents.kube.client import FAILURES, KubeClient, describe
+from agents.kube.convert import version_of
+from agents.kube.lines import Lines
+from agents.observer.seen import Seen
+
+LOG = structlog.get_logger("agent.watch")
+RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back
+Read = Callable[[bytes | msgspec.Raw], Seen | None]
+
+
+class Sink(Protocol):
+    """Where objects go, in order: a list as begin, page.., end; then changes one by one."""
+
+    def begin(self, kind: str, *, forget_versions: bool = False) -> None:
+        """A list starts."""
+
+    def page(self, kind: str, items: tuple[Seen, ...]) -> None:
+        """Part of the list."""
+
+    def end(self, kind: str) -> None:
+        """The list is complete."""
+
+    def apply(self, seen: Seen) -> None:
+        """An object was added or modified."""
+
+    def forget(self, kind: str, key: str) -> None:
+        """An object was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Times of the loop in seconds, and sizes."""
+
+    silence_s: float = 90.0  # real servers send a bookmark about every minute
+    watch_s: float = 300.0  # asked of the server, with jitter up to twice as long
+    list_s: float = 60.0  # for one page
+    backoff_s: float = 0.25
+    max_backoff_s: float = 15.0
+    page: int = 500
+    max_event: int = 16 * 1024 * 1024
+
+
+class ListError(RuntimeError):
+    """A list or watch that has to be tried again; `expired` when only a new list helps."""
+
+    def __init__(self, text: str, *, expired: bool = False, retry_after_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.expired = expired
+        self.retry_after_s = retry_after_s
+
+
+class ListWatch:
+    """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive."""
+
+    def __init__(self, client: KubeClient, kind: str, path: str, read: Read, sink: Sink, pace: Pace) -> None:
+        self.kind = kind
+        self.problem = "not listed yet"
+        self.broken_since: float | None = time.monotonic()
+        self._client = client
+        self._path = path
+        self._read = read
+        self._sink = sink
+        self._pace = pace
+        self._version = ""  # where the next watch starts; '' means list first
+        self._highest = 0
+        self._went_back = 0
+        self._fails = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except ListError as error:
+                if error.expired:
+                    self._version = ""
+                await self._pause(str(error), error.retry_after_s)
+            except FAILURES as error:
+                await self._pause(describe(error))
+            except Exception as error:  # a fault of ours must not end the watch; a new list repairs what it left
+                LOG.exception("watch failed", kind=self.kind)
+                self._version = ""
+                await self._pause(describe(error))
+
+    def _alive(self) -> None:
+        if self.broken_since is not None:
+            LOG.info("watching", kind=self.kind, version=self._version)
+        self.problem, self.broken_since = "", None
+
+    async def _pause(self, problem: str, at_least_s: float = 0.0) -> None:
+        if self.broken_since is None:
+            self.broken_since = time.monotonic()
+            LOG.warning("watch interrupted", kind=self.kind, problem=problem)
+        self.problem = f"{self.kind}: {problem}"
+        self._fails += 1
+        longest = min(self._pace.max_backoff_s, self._pace.backoff_s * 2 ** min(self._fails - 1, 16))
+        await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
+
+    # --- list --------------------------------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        token, begun = "", False
+        started = time.monotonic()
+        while True:
+            raw = await self._page(token)
+            if not begun:
+                self._begin(version_of(raw.metadata.resource_version))
+                begun = True
+            self._sink.page(self.kind, tuple(seen for item in raw.items or () if (seen := self._seen(item))))
+            token = raw.metadata.continue_ or ""
+            if not token:
+                break
+        self._sink.end(self.kind)
+        self._version = raw.metadata.resource_version
+        self._highest = max(self._highest, version_of(self._version))
+        LOG.info("listed", kind=self.kind, version=self._version, seconds=round(time.monotonic() - started, 2))
+
+    async def _page(self, token: str) -> wire.RawList:
+        # No resourceVersion: a quorum read. Version 0 could bring an older world back from a lagging server.
+        params = {"limit": str(self._pace.page), **({"continue": token} if token else {})}
+        answer = await self._client.send(Request("GET", self._path, params=params), timeout_s=self._pace.list_s)
+        if not answer.ok:
+            raise _refusal(answer)
+        try:
+            return wire.read_list(answer.body)
+        except wire.BROKEN as error:
+            raise ListError(f"the list cannot be read: {error}", expired=True) from None
+
+    def _begin(self, version: int) -> None:
+        """Refuse a list older than what was seen, unless the server insists: then it was restored from a backup."""
+        restored = bool(version) and version < self._highest
+        self._went_back = self._went_back + 1 if restored else 0
+        if restored and self._went_back < RESTORED_AFTER:
+            raise ListError(f"the list is at version {version}, older than {self._highest} already seen", expired=True)
+        if restored:
+            LOG.warning("the API server went back to an older version", kind=self.kind, version=version)
+            self._highest, self._went_back = version, 0
+        self._sink.begin(self.kind, forget_versions=restored)
+
+    # --- watch -------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        seconds = self._pace.watch_s * random.uniform(1.0, 2.0)
+        params = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(max(1, int(seconds))),
+        }
+        opened = time.monotonic()
+        async with self._client.stream(Request("GET", self._path, params=params), self._pace.silence_s) as answer:
+            if answer.status != 200:
+                raise _refusal(Response(answer.status, await answer.content.read(65536)))
+            self._alive()
+            lines = Lines(self._pace.max_event)
+            async for chunk in answer.content.iter_any():
+                for line in lines.feed(chunk):
+                    self._event(line)
+        self._fails = 0
+        # A server that ends every watch at once must not be asked again without a pause.
+        await asyncio.sleep(max(0.0, self._pace.backoff_s - (time.monotonic() - opened)))
+
+    def _event(self, line: bytes) -> None:
+        try:
+            event = wire.read_event(line)
+        except wire.BROKEN as error:
+            raise ListError(f"a watch event cannot be read: {error}", expired=True) from None
+        if event.type == "ERROR":
+            status = wire.read_status(bytes(event.object))
+            raise ListError(f"{status.code} {status.message}"[:300], expired=True)
+        self._fails = 0
+        if event.type == "BOOKMARK":
+            self._advance(wire.read_bookmark(event.object).metadata.resource_version)
+            return
+        seen = self._seen(event.object)
+        if seen is None:
+            return
+        if event.type == "DELETED":
+            self._sink.forget(self.kind, seen.key)
+        else:
+            self._sink.apply(seen)
+        self._advance(str(seen.version) if seen.version else "")
+
+    def _seen(self, item: bytes | msgspec.Raw) -> Seen | None:
+        return self._read(item)
+
+    def _advance(self, version: str) -> None:
+        if version and version_of(version) >= version_of(self._version):
+            self._version = version
+            self._highest = max(self._highest, version_of(version))
+
+
+def _refusal(answer: Response) -> ListError:
+    status = wire.read_status(answer.body)
+    text = status.message or f"status {answer.status}"
+    shown = text if answer.status == 0 else f"{answer.status} {text}"
+    return ListError(shown[:300], expired=answer.status == 410, retry_after_s=min(answer.retry_after_s, 30.0))

@@ -1,0 +1,106 @@
+"""One HTTP session to one API server, from a kubeconfig context or the pod's service account.
+
+Configuration and authentication are the `kubernetes` package's (tokens, client certificates, exec plugins, in-cluster
+files that rotate); the requests are plain aiohttp. Proxies of the environment are not used: only the kubeconfig's own.
+"""
+
+import os
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import load_incluster_config, load_kube_config
+
+USER_AGENT = "global-dispatcher-agent"
+MAX_CONNECTIONS = 64
+
+
+class AccessError(RuntimeError):
+    """The way to the API server could not be prepared; the text names the file and context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where credentials come from: `kubeconfig` file and `context`; no file means the pod's service account."""
+
+    kubeconfig: str = ""
+    context: str = ""
+
+    def describe(self) -> str:
+        """For messages."""
+        if not self.kubeconfig:
+            return "the pod's service account"
+        return f"context {self.context or '(current)'!r} of {self.kubeconfig}"
+
+
+class ApiSession:
+    """A connection pool, the server's address, and a fresh authorization header for each request."""
+
+    def __init__(self, configuration: Any) -> None:
+        self._configuration = configuration
+        self.host: str = configuration.host.rstrip("/")
+        self.proxy: str | None = configuration.proxy
+        self.server_hostname: str | None = configuration.tls_server_name
+        context = tls_context(configuration)
+        self.http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ssl=context),
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    @classmethod
+    async def open(cls, access: Access) -> "ApiSession":
+        """Load the configuration and make the pool; AccessError says what is wrong with it."""
+        configuration = Configuration()
+        try:
+            await _load(access, configuration)
+            return cls(configuration)
+        except Exception as error:  # whatever the loaders raise, it means no access
+            raise AccessError(f"cannot use {access.describe()}: {type(error).__name__}: {error}") from error
+
+    async def authorization(self) -> dict[str, str]:
+        """The header that proves who we are, empty with client certificates; AccessError if the token hook fails."""
+        try:
+            settings = await self._configuration.auth_settings()
+        except Exception as error:  # the hook reads files or runs a program
+            raise AccessError(f"cannot refresh the token: {type(error).__name__}: {error}") from error
+        token = settings.get("BearerToken")
+        return {"Authorization": str(token["value"])} if token else {}
+
+    def kubelet_tls(self, ca_file: str, insecure: bool) -> ssl.SSLContext:
+        """The context for kubelets: the cluster's CA unless another is given, and the same client certificate."""
+        return tls_context(self._configuration, ca_file=ca_file, insecure=insecure)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.http.close()
+
+
+async def _load(access: Access, configuration: Any) -> None:
+    if not access.kubeconfig:
+        load_incluster_config(client_configuration=configuration)
+        return
+    if not os.path.isfile(access.kubeconfig):  # noqa: ASYNC240 - a small local file, read once
+        raise FileNotFoundError("no such file")
+    await load_kube_config(
+        config_file=access.kubeconfig,
+        context=access.context or None,
+        client_configuration=configuration,
+        persist_config=False,
+    )
+
+
+def tls_context(configuration: Any, *, ca_file: str = "", insecure: bool = False) -> ssl.SSLContext:
+    """TLS as the configuration says: its CA and client certificate, verified unless told otherwise."""
+    context = ssl.create_default_context(
+        cafile=ca_file or configuration.ssl_ca_cert or None, cadata=None if ca_file else configuration.ca_cert_data
+    )
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if insecure or not (ca_file or configuration.verify_ssl):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

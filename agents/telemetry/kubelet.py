@@ -1,0 +1,179 @@
+"""Readings from each node's own kubelet: GET /stats/summary at its InternalIP. Needs the right nodes/stats only."""
+
+import ipaddress
+import ssl
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import aiohttp
+import msgspec
+
+from agents.observer.loads import Sample
+from agents.observer.seen import NodeTarget
+
+SOURCE = "kubelet"
+MAX_BODY = 32 * 1024 * 1024
+# What is no network of the node itself: loopback, pod ends, bridges and overlays (their bytes pass the real one too).
+VIRTUAL = (
+    "lo",
+    "veth",
+    "cali",
+    "cni",
+    "docker",
+    "flannel",
+    "br-",
+    "lxc",
+    "cilium",
+    "kube-ipvs",
+    "nodelocaldns",
+    "tunl",
+)
+Headers = Callable[[], Awaitable[dict[str, str]]]
+
+
+class SourceError(RuntimeError):
+    """A source did not give a sample; the text says which and why."""
+
+
+class Cpu(msgspec.Struct, gc=False, rename="camel"):
+    """CPUStats."""
+
+    time: str = ""
+    usage_nano_cores: float | None = None
+    usage_core_nano_seconds: float | None = None
+
+
+class Memory(msgspec.Struct, gc=False, rename="camel"):
+    """MemoryStats."""
+
+    time: str = ""
+    working_set_bytes: float | None = None
+
+
+class Interface(msgspec.Struct, gc=False, rename="camel"):
+    """InterfaceStats."""
+
+    name: str = ""
+    rx_bytes: float | None = None
+    tx_bytes: float | None = None
+
+
+class Network(msgspec.Struct, gc=False, rename="camel"):
+    """NetworkStats; the fields beside `interfaces` are those of the default interface."""
+
+    time: str = ""
+    name: str = ""
+    rx_bytes: float | None = None
+    tx_bytes: float | None = None
+    interfaces: list[Interface] | None = None
+
+
+class NodeStats(msgspec.Struct, gc=False):
+    """NodeStats; the pods of the summary are not read."""
+
+    cpu: Cpu = msgspec.field(default_factory=Cpu)
+    memory: Memory = msgspec.field(default_factory=Memory)
+    network: Network = msgspec.field(default_factory=Network)
+
+
+class Summary(msgspec.Struct, gc=False):
+    """stats/v1alpha1 Summary."""
+
+    node: NodeStats
+
+
+_SUMMARY = msgspec.json.Decoder(Summary)
+
+
+def read_summary(body: bytes) -> Sample:
+    """A summary as a sample; SourceError if it is none."""
+    try:
+        node = _SUMMARY.decode(body).node
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(f"the summary cannot be read: {error}") from None
+    interfaces = _own_interfaces(node.network)
+    return Sample(
+        source=SOURCE,
+        cpu_cores=_scaled(node.cpu.usage_nano_cores),
+        cpu_seconds=_scaled(node.cpu.usage_core_nano_seconds),
+        cpu_time=seconds(node.cpu.time),
+        memory_bytes=node.memory.working_set_bytes,
+        memory_time=seconds(node.memory.time),
+        receive_bytes=_total([one.rx_bytes for one in interfaces]),
+        transmit_bytes=_total([one.tx_bytes for one in interfaces]),
+        net_time=seconds(node.network.time),
+        interfaces=tuple(sorted(one.name for one in interfaces)),
+    )
+
+
+def seconds(timestamp: str) -> float:
+    """RFC 3339 as seconds of that clock, 0 if unreadable."""
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _own_interfaces(network: Network) -> list[Interface]:
+    listed = network.interfaces or [Interface(network.name, network.rx_bytes, network.tx_bytes)]
+    return [one for one in listed if not one.name.startswith(VIRTUAL)]
+
+
+def _total(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _scaled(nano: float | None) -> float | None:
+    return nano / 1e9 if nano is not None else None
+
+
+def summary_url(target: NodeTarget) -> str:
+    """Where a node's kubelet answers; SourceError without a usable InternalIP."""
+    try:
+        address = ipaddress.ip_address(target.address)
+    except ValueError:
+        raise SourceError(f"node {target.name} has no InternalIP") from None
+    host = f"[{address}]" if address.version == 6 else str(address)
+    return f"https://{host}:{target.port}/stats/summary?only_cpu_and_memory=false"
+
+
+class Kubelets:
+    """Asks kubelets over one pool. The token goes to a kubelet only after its certificate was verified."""
+
+    def __init__(self, tls: ssl.SSLContext, headers: Headers, timeout_s: float) -> None:
+        self._headers = headers
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=60),
+            headers={"User-Agent": "global-dispatcher-agent"},
+            trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def sample(self, target: NodeTarget) -> Sample:
+        """One node's sample; SourceError says why there is none."""
+        url = summary_url(target)
+        try:
+            headers = await self._headers()
+            async with self._http.get(url, headers=headers, timeout=self._timeout, allow_redirects=False) as answer:
+                body = await _bounded(answer)
+        except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
+            raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
+        if answer.status != 200:
+            raise SourceError(f"kubelet of {target.name} answers {answer.status}: {body[:100]!r}")
+        return read_summary(body)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.close()
+
+
+async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > MAX_BODY:
+            answer.close()
+            raise ValueError("the summary is too large")
+    return bytes(body)

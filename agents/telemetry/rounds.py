@@ -1,0 +1,131 @@
+"""Who is asked when: every node once an interval, spread over it, so that a dead kubelet delays nobody.
+
+Nodes whose kubelet did not answer are asked less and less often, by questioners of their own, and meanwhile read from
+metrics.k8s.io if that is there.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from agents.observer.loads import Loads, Sample
+from agents.observer.seen import NodeTarget
+from agents.telemetry.kubelet import SourceError
+
+LOG = structlog.get_logger("agent.telemetry")
+FIRST_GAP_S = 2.0
+MAX_SKIPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """`interval_s` between two questions to a node, `concurrency` questions at once."""
+
+    interval_s: float = 15.0
+    concurrency: int = 32
+
+
+@dataclass(slots=True)
+class Turn:
+    """When a node is asked next, and how it went so far."""
+
+    due: float
+    asked: int = 0
+    fails: int = 0
+    busy: bool = False
+
+
+AskNode = Callable[[NodeTarget], Awaitable[Sample]]
+AskAll = Callable[[], Awaitable[Mapping[str, Sample]]]
+
+
+class Rounds:
+    """Asks all nodes in turn and puts what they say into `loads`. `targets` is read anew at every tick."""
+
+    def __init__(
+        self, targets: Mapping[str, NodeTarget], loads: Loads, ask: AskNode, ask_all: AskAll, cadence: Cadence
+    ) -> None:
+        self._targets = targets
+        self._loads = loads
+        self._ask = ask
+        self._ask_all = ask_all
+        self._cadence = cadence
+        self._turns: dict[str, Turn] = {}
+        self._slots = asyncio.Semaphore(cadence.concurrency)
+        self._doubtful = asyncio.Semaphore(max(1, cadence.concurrency // 4))
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._fallback_due = 0.0
+        self._fallback_ok = True
+
+    async def run(self) -> None:
+        """Until cancelled; never raises for what a source does."""
+        tick = min(1.0, self._cadence.interval_s / 4)
+        try:
+            while True:
+                self._tick(time.monotonic())
+                await asyncio.sleep(tick)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _tick(self, now: float) -> None:
+        for name in self._turns.keys() - self._targets.keys():
+            del self._turns[name]
+        self._loads.keep(self._targets.keys())
+        for name, target in self._targets.items():
+            turn = self._turns.get(name)
+            if turn is None:
+                # The first question soon, but not all nodes of a big cluster in the same instant.
+                turn = self._turns[name] = Turn(now + random.uniform(0, min(1.0, self._cadence.interval_s / 4)))
+            if turn.due <= now and not turn.busy:
+                turn.busy = True
+                self._spawn(self._node(target, turn))
+        if now >= self._fallback_due and any(turn.fails for turn in self._turns.values()):
+            self._fallback_due = now + self._cadence.interval_s
+            self._spawn(self._fallback())
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _node(self, target: NodeTarget, turn: Turn) -> None:
+        interval = self._cadence.interval_s
+        try:
+            # A kubelet that failed before must not hold a slot that a live one needs.
+            async with self._doubtful if turn.fails else self._slots:
+                sample = await self._ask(target)
+            self._loads.add(target, sample, time.monotonic())
+            if turn.fails:
+                LOG.info("kubelet answers again", node=target.name)
+            turn.fails = 0
+        except SourceError as error:
+            if turn.fails == 0:
+                LOG.warning("no reading", node=target.name, problem=str(error))
+            turn.fails += 1
+        finally:
+            turn.busy = False
+            turn.asked += 1
+            # The second sample soon: rates need two.
+            gap = min(interval, FIRST_GAP_S) if turn.asked == 1 else interval * min(MAX_SKIPS, 2**turn.fails)
+            turn.due = time.monotonic() + gap * random.uniform(0.9, 1.1)
+
+    async def _fallback(self) -> None:
+        """Read nodes whose kubelet fails from the metrics API."""
+        try:
+            samples = await self._ask_all()
+        except SourceError as error:
+            if self._fallback_ok:
+                LOG.warning("no fallback readings", problem=str(error))
+            self._fallback_ok = False
+            return
+        self._fallback_ok = True
+        now = time.monotonic()
+        for name, turn in self._turns.items():
+            if turn.fails and name in samples and name in self._targets:
+                self._loads.add(self._targets[name], samples[name], now)
