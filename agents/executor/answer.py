@@ -1,0 +1,70 @@
+"""How an answer of the API server becomes an answer to the dispatcher."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from agents.executor.http import Response
+from dispatcher.model.messages import Intent, Outcome
+
+TRIES = 3  # writes and reads whose result is unknown are tried this often; then the dispatcher asks again
+BUSY = 429
+CONFLICT = 409
+NOT_FOUND = 404
+INVALID = 422
+_MAX_MESSAGE = 1024
+
+
+class Answer(NamedTuple):
+    """A verdict (see messages.Outcome) and why, before it is tied to an intent."""
+
+    verdict: str
+    message: str = ""
+
+
+class _Status(msgspec.Struct, gc=False):
+    message: str = ""
+
+
+_STATUS = msgspec.json.Decoder(_Status)
+
+
+def outcome(intent: Intent, verdict: str, message: str = "", manifest: bytes = b"") -> Outcome:
+    """The outcome of `intent`; a message is cut at 1 kB."""
+    return Outcome(
+        id=intent.id,
+        uid=intent.pod.uid,
+        epoch=intent.epoch,
+        verdict=verdict,
+        message=cut(message, _MAX_MESSAGE),
+        manifest=manifest,
+    )
+
+
+def said(response: Response) -> str:
+    """What the server said, in its own words where it sent a metav1 Status; never empty."""
+    try:
+        message = _STATUS.decode(response.body).message
+    except msgspec.MsgspecError:
+        message = response.body[:200].decode("utf-8", "replace")
+    if not response.status:
+        return f"the API server did not answer ({message or 'no reason known'})"
+    return f"{message or 'no message'} (HTTP {response.status})"
+
+
+def open_question(response: Response) -> bool:
+    """Whether a guarded patch that failed is worth another look: somebody else wrote, or nobody knows.
+
+    A wrong UID in a patch is 409 or 422 ("field is immutable"), by version and kind of patch; the next look tells.
+    """
+    return response.unknown or response.status in (CONFLICT, BUSY) or _about_uid(response)
+
+
+def _about_uid(response: Response) -> bool:
+    return response.status == INVALID and b"metadata.uid" in response.body
+
+
+def cut(text: str, limit: int) -> str:
+    """`text` in at most `limit` bytes of UTF-8."""
+    raw = text.encode("utf-8", "replace")
+    return text if len(raw) <= limit else raw[: limit - 3].decode("utf-8", "ignore") + "..."

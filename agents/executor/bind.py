@@ -1,0 +1,73 @@
+"""Bind: a pod of this cluster to a node of it, or a claimed source pod to the proxy node of its new cluster."""
+
+from agents.executor import events
+from agents.executor.answer import Answer, outcome
+from agents.executor.binding import annotations_of, bind_to, foreign_key
+from agents.executor.http import Procedure
+from agents.executor.ledger import HOLD_S, Booking
+from agents.executor.local import Local, Moment
+from agents.executor.recheck import refusal
+from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
+from dispatcher.model.names import CLAIM_NODE, SCHEDULER_NAME
+from dispatcher.model.pod import Pod
+
+
+def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
+    """Re-check the pod and its node against the view, then bind."""
+    pod = local.view.pod(intent.pod.uid)
+    early = unfit(pod, intent.pod, intent.node) or _forbidden(intent, pod)
+    if early is not None:
+        return outcome(intent, *early)
+    assert pod is not None  # noqa: S101 - unfit() answers for a missing pod
+    why = _proxy_refusal(intent, local, now) if intent.proxy else refusal(pod, intent.node, local, now)
+    if why:
+        return outcome(intent, REFUSED, why)
+    if not intent.proxy:
+        local.ledger.book(booking(pod, pod.uid, intent.node, now))
+    answer = yield from bind_to(intent.pod, intent.node, annotations_of(intent.epoch, intent.annotations))
+    if answer.verdict not in (BOUND, UNKNOWN):
+        local.ledger.drop(pod.namespace, pod.name)
+    if answer.verdict == BOUND:
+        events.scheduled(local, intent.pod, _where(intent, pod, local, now), now)
+    return outcome(intent, *answer)
+
+
+def booking(pod: Pod, uid: str, node: str, now: Moment) -> Booking:
+    """Room for `pod` on `node` until the view shows it there."""
+    return Booking(pod.namespace, pod.name, uid, node, pod.requests, pod.ports, now.mono + HOLD_S)
+
+
+def unfit(pod: Pod | None, ref: PodRef, node: str) -> Answer | None:
+    """What the view alone can say to a bind: the pod is gone, there already, elsewhere, ending or not ours."""
+    name = f"pod {ref.namespace}/{ref.name}"
+    if pod is None or (pod.namespace, pod.name) != (ref.namespace, ref.name):
+        return Answer(STALE, f"{name} with UID {ref.uid} is not there")
+    if pod.node:
+        return Answer(BOUND) if pod.node == node else Answer(STALE, f'{name} is bound to node "{pod.node}"')
+    if pod.terminating or pod.terminal:
+        return Answer(STALE, f"{name} {'is being deleted' if pod.terminating else 'has ended'}")
+    if pod.scheduler_name != SCHEDULER_NAME:
+        return Answer(REFUSED, f'{name} belongs to scheduler "{pod.scheduler_name}", not to "{SCHEDULER_NAME}"')
+    return None
+
+
+def _forbidden(intent: Bind, pod: Pod | None) -> Answer | None:
+    if pod is not None and pod.gated:
+        return Answer(STALE, f"pod {pod.key} has scheduling gates")
+    key = foreign_key(intent.annotations)
+    return Answer(REFUSED, f'annotation "{key}" is not ours to write') if key else None
+
+
+def _proxy_refusal(intent: Bind, local: Local, now: Moment) -> str:
+    node = local.view.node(intent.node)
+    if node is None or not node.proxy_for:
+        return f'"{intent.node}" is not a proxy node of cluster "{local.cluster}"'
+    return local.peers.unready(intent.node, now.mono)
+
+
+def _where(intent: Bind, pod: Pod, local: Local, now: Moment) -> str:
+    if not intent.proxy:
+        return f"{local.cluster}/{intent.node}"
+    node = intent.annotations.get(CLAIM_NODE) or (pod.claim.node if pod.claim else "")
+    peer = local.peers.alive(now.mono).get(intent.node)
+    return f"{peer.cluster if peer else intent.node}/{node}".rstrip("/")

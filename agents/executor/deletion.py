@@ -1,0 +1,29 @@
+"""Delete one pod and no other: the UID is the precondition, and the truth is read when the answer leaves doubt."""
+
+from agents.executor import pods
+from agents.executor.answer import BUSY, CONFLICT, NOT_FOUND, TRIES, Answer, said
+from agents.executor.http import Procedure
+from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, PodRef
+
+_DONE = Answer(DONE)
+
+
+def delete_exactly(ref: PodRef, grace_seconds: int | None = None) -> Procedure[Answer]:
+    """done: the pod with this UID is gone, or (with its own grace period) on its way. Else refused or unknown."""
+    request = pods.delete_request(ref, grace_seconds)
+    message = ""
+    for _ in range(TRIES):
+        response = yield request
+        if response.ok or response.status == NOT_FOUND:
+            return _DONE
+        message = said(response)
+        if response.status == BUSY:
+            continue
+        if response.status != CONFLICT and not response.unknown:
+            return Answer(REFUSED, message)
+        look = yield from pods.look_up(ref.namespace, ref.name)
+        if look.differs(ref.uid):
+            return _DONE
+        if grace_seconds is None and look.pod is not None and look.pod.terminating:
+            return _DONE
+    return Answer(UNKNOWN, message)

@@ -1,0 +1,68 @@
+"""Events (events.k8s.io/v1) about pods, as `kubectl describe` shows them.
+
+They are put into `Local.events` and written by the shell when it has time: an event is never worth a late bind.
+"""
+
+import hashlib
+from urllib.parse import quote
+
+import msgspec
+
+from agents.executor.answer import cut
+from agents.executor.http import Request
+from agents.executor.local import Local, Moment
+from agents.executor.times import rfc3339_micro
+from dispatcher.model import names
+from dispatcher.model.messages import PodRef
+
+NORMAL, WARNING = "Normal", "Warning"
+MAX_NOTE = 1024  # bytes, a limit of the API
+_MAX_NAME = 253
+_MAX_INSTANCE = 128
+
+
+def scheduled(local: Local, ref: PodRef, where: str, now: Moment) -> None:
+    """A pod got its place; `where` is cluster/node."""
+    note = f"Successfully assigned {ref.namespace}/{ref.name} to {where}"
+    _put(local, ref, (NORMAL, "Scheduled", "Binding"), note, now)
+
+
+def failed_scheduling(local: Local, ref: PodRef, message: str, now: Moment) -> None:
+    """A pod has no place; `message` says why."""
+    _put(local, ref, (WARNING, "FailedScheduling", "Scheduling"), message, now)
+
+
+def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) -> None:
+    """A pod asks for us by annotation but names another scheduler: it is left alone, and the user is told."""
+    note = (
+        f'annotation {names.SCHEDULE} is "true" but spec.schedulerName is "{scheduler}", so this pod is left '
+        f'to that scheduler; set spec.schedulerName to "{names.SCHEDULER_NAME}" or remove the annotation'
+    )
+    _put(local, ref, (WARNING, "OtherScheduler", "Scheduling"), note, now)
+
+
+def _put(local: Local, ref: PodRef, kind: tuple[str, str, str], note: str, now: Moment) -> None:
+    type_, reason, action = kind
+    time = rfc3339_micro(now.wall)
+    digest = hashlib.sha256(f"{ref.uid}/{reason}/{time}/{note}".encode("utf-8", "replace")).hexdigest()[:16]
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{ref.name[: _MAX_NAME - 17]}.{digest}", "namespace": ref.namespace},
+        "eventTime": time,
+        "reportingController": names.SCHEDULER_NAME,
+        "reportingInstance": f"{names.SCHEDULER_NAME}-{local.cluster}"[:_MAX_INSTANCE],
+        "action": action,
+        "reason": reason,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": ref.namespace,
+            "name": ref.name,
+            "uid": ref.uid,
+        },
+        "note": cut(note, MAX_NOTE),
+        "type": type_,
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{quote(ref.namespace, safe='')}/events"
+    local.events.append(Request("POST", path, msgspec.json.encode(event)))

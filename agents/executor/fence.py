@@ -1,0 +1,50 @@
+"""Who may still give orders: the newest dispatcher life, and of each pod the newest attempt.
+
+A dispatcher that was paused, or a message that was delayed, may speak after it was replaced. Its words are stale.
+"""
+
+from typing import NamedTuple
+
+from agents.executor.recent import Recent
+
+
+class _Seen(NamedTuple):
+    dispatcher_epoch: int
+    epoch: int
+    closed: bool
+
+
+class Fence:
+    """Highest dispatcher epoch seen, and per pod the highest attempt of that dispatcher."""
+
+    def __init__(self) -> None:
+        self.dispatcher = ""
+        self.dispatcher_epoch = -1
+        self._attempts: Recent[str, _Seen] = Recent()
+
+    def superseded(self, dispatcher: str, epoch: int) -> str:
+        """Note a dispatcher that speaks; why it may not any more, or '' if it is the newest."""
+        if epoch > self.dispatcher_epoch:
+            self.dispatcher, self.dispatcher_epoch = dispatcher, epoch
+        if (dispatcher, epoch) == (self.dispatcher, self.dispatcher_epoch):
+            return ""
+        return (
+            f"superseded dispatcher: {dispatcher!r} speaks with epoch {epoch}, "
+            f"but {self.dispatcher!r} with epoch {self.dispatcher_epoch} was heard"
+        )
+
+    def outdated(self, uid: str, dispatcher_epoch: int, epoch: int) -> str:
+        """Note an attempt to place a pod; why it is too late, or '' if it is the newest and not closed."""
+        seen = self._attempts.get(uid)
+        if seen is None or (dispatcher_epoch, epoch) > seen[:2]:
+            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, closed=False))
+            return ""
+        if (dispatcher_epoch, epoch) < seen[:2]:
+            return f"attempt {epoch} is superseded by attempt {seen.epoch}"
+        return f"attempt {epoch} was given up" if seen.closed else ""
+
+    def close(self, uid: str, dispatcher_epoch: int, epoch: int) -> None:
+        """An attempt was undone: a late copy of its orders must not do it again."""
+        seen = self._attempts.get(uid)
+        if seen is None or (dispatcher_epoch, epoch) >= seen[:2]:
+            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, closed=True))

@@ -1,0 +1,51 @@
+"""FinishSource: the delegate is gone, so the source pod ends too, and lets go of what we held of it."""
+
+from agents.executor import pods
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import Procedure
+from agents.executor.local import Local, Moment
+from agents.executor.pods import Truth, guarded_patch, without_ours
+from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, FinishSource, Outcome, PodRef
+from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX
+
+
+def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:
+    """Take our finalizer off; then delete the pod at once, unless it has ended by itself and nobody deletes it."""
+    released = yield from _release(intent.pod)
+    if isinstance(released, Answer):
+        return outcome(intent, *released)
+    if released.terminal and not released.terminating:
+        return outcome(intent, DONE)
+    answer = yield from delete_exactly(intent.pod, 0)
+    return outcome(intent, *answer)
+
+
+def _release(ref: PodRef) -> Procedure[Truth | Answer]:
+    """The pod as it was when it was free of our finalizer, or the answer to give instead."""
+    problem = ""
+    for _ in range(TRIES):
+        look = yield from pods.look_up(ref.namespace, ref.name)
+        if look.differs(ref.uid):
+            return Answer(DONE, "the pod is gone")
+        if look.pod is None:
+            return Answer(UNKNOWN, look.problem)
+        if FINALIZER not in look.pod.finalizers:
+            return look.pod if _ours(look.pod) else Answer(REFUSED, _not_ours(ref))
+        response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
+        if response.ok:
+            return look.pod
+        problem = said(response)
+        if response.status == NOT_FOUND:
+            return Answer(DONE, "the pod is gone")
+        if not open_question(response):
+            return Answer(REFUSED, problem)
+    return Answer(UNKNOWN, problem)
+
+
+def _ours(pod: Truth) -> bool:
+    return pod.node.startswith(PROXY_NODE_PREFIX)
+
+
+def _not_ours(ref: PodRef) -> str:
+    return f"pod {ref.namespace}/{ref.name} has neither our finalizer nor a proxy node: it is not ours to delete"

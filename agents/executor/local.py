@@ -1,0 +1,66 @@
+"""What the executor of one cluster holds between intents. All of it may be lost: the API server has the truth."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agents.executor.fence import Fence
+from agents.executor.http import Request
+from agents.executor.ledger import Ledger
+from agents.executor.peers import PeerTable
+from agents.executor.policy import ExecutorPolicy
+from agents.executor.recent import Recent
+from agents.executor.view import ClusterView
+from dispatcher.model.pod import Pod
+
+PodReader = Callable[[bytes], Pod]
+MAX_EVENTS = 2_000  # waiting to be written; the oldest are dropped beyond
+
+
+class Moment(NamedTuple):
+    """Now, twice: `mono` seconds for durations, `wall` seconds since 1970 for timestamps that people read."""
+
+    mono: float
+    wall: float
+
+
+class Mirrored(NamedTuple):
+    """The last status that was written to a source pod, and the resourceVersion that the write made."""
+
+    patch: bytes
+    phase: str
+    version: str
+
+
+class Reported(NamedTuple):
+    """The last 'unschedulable' that was written to a pod. `since` is when it first became so, as RFC 3339."""
+
+    reason: str
+    message: str
+    written: float
+    evented: float
+    since: str
+
+
+@dataclass(slots=True)
+class Local:
+    """One cluster's executor: its view, its policy and its short memory.
+
+    `read_pod` makes a model Pod from the JSON of a pod; a pod that cannot be read has `problems`, it never raises.
+    """
+
+    view: ClusterView
+    cluster: str
+    read_pod: PodReader
+    cluster_uid: str = ""
+    policy: ExecutorPolicy = field(default_factory=ExecutorPolicy)
+    ledger: Ledger = field(default_factory=Ledger)
+    fence: Fence = field(default_factory=Fence)
+    events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
+    mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
+    reported: Recent[str, Reported] = field(default_factory=Recent)
+    peers: PeerTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.peers = PeerTable(self.cluster)

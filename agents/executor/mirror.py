@@ -1,0 +1,114 @@
+"""MirrorStatus: the delegate's status, written onto the source pod that is bound to a proxy node.
+
+Each write names the version it builds on, so that a write that was lost on its way and lands late meets a newer version
+and changes nothing: a pod that has ended stays ended. PodScheduled and conditions of others on the source are kept
+(strategic merge by type); host addresses are not mirrored, for the source's host is the proxy node.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agents.executor import pods
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
+from agents.executor.local import Local, Mirrored, Moment
+from agents.executor.pods import Look
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
+from dispatcher.model.names import PROXY_NODE_PREFIX
+from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
+
+Object = dict[str, Any]
+
+_PHASES = frozenset((PENDING, RUNNING, SUCCEEDED, FAILED))
+_COPIED = ("phase", "reason", "message", "startTime", "podIP", "containerStatuses", "initContainerStatuses")
+_ENDED = "the pod has ended: its phase is final"
+
+
+def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
+    """Write what is new; done without a write if the source has ended or has it already."""
+    try:
+        phase, ready, patch = _translate(intent.status)
+    except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError) as error:
+        return outcome(intent, REFUSED, f"the delegate's status cannot be read: {error}")
+    pod, last = local.view.pod(intent.pod.uid), local.mirrored.get(intent.pod.uid)
+    if pod is None:
+        return outcome(intent, STALE, f"pod {intent.pod.namespace}/{intent.pod.name} is gone")
+    if pod.terminal or (last is not None and last.phase in TERMINAL):
+        return outcome(intent, DONE, _ENDED)
+    if last is not None and last.patch == patch and _shows(pod, phase, ready):
+        return outcome(intent, DONE)
+    version = yield from _write(intent.pod, patch, last.version if last else "")
+    if isinstance(version, Answer):
+        return outcome(intent, *version)
+    local.mirrored.put(intent.pod.uid, Mirrored(patch, phase, version))
+    return outcome(intent, DONE)
+
+
+def _shows(pod: Pod, phase: str, ready: bool) -> bool:
+    return (pod.phase, pod.ready) == (phase, ready)
+
+
+def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:
+    """The resourceVersion after the write, or the answer to give instead."""
+    problem = ""
+    for _ in range(TRIES):
+        if not version:
+            look = yield from pods.look_up(ref.namespace, ref.name)
+            no = _closed(look, ref)
+            if no is not None:
+                return no
+            version = look.pod.metadata.resource_version if look.pod else ""
+        response = yield _request(ref, patch, version)
+        if response.ok:
+            return _version(response)
+        problem = said(response)
+        if response.status == NOT_FOUND:
+            return Answer(STALE, problem)
+        if not open_question(response):
+            return Answer(REFUSED, problem)
+        version = ""
+    return Answer(UNKNOWN, problem)
+
+
+def _closed(look: Look, ref: PodRef) -> Answer | None:
+    if look.differs(ref.uid):
+        return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")
+    if look.pod is None:
+        return Answer(UNKNOWN, look.problem)
+    if look.pod.terminal:
+        return Answer(DONE, _ENDED)
+    if not look.pod.node.startswith(PROXY_NODE_PREFIX):
+        where = f'bound to node "{look.pod.node}"' if look.pod.node else "not bound"
+        return Answer(STALE, f"pod {ref.namespace}/{ref.name} is {where}, not to a proxy node: its status is its own")
+    return None
+
+
+def _version(response: Response) -> str:
+    pod = pods.read(response.body)
+    return pod.metadata.resource_version if pod else ""
+
+
+def _request(ref: PodRef, patch: bytes, version: str) -> Request:
+    metadata = msgspec.json.encode({"uid": ref.uid, "resourceVersion": version})
+    body = b'{"metadata":' + metadata + b',"status":' + patch + b"}"
+    return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), body, STRATEGIC_PATCH)
+
+
+def _translate(raw: bytes) -> tuple[str, bool, bytes]:
+    """(phase, ready, strategic patch of status) from a delegate's status."""
+    status = msgspec.json.decode(raw, type=Object)
+    phase = status.setdefault("phase", PENDING)
+    if phase not in _PHASES:
+        raise ValueError(f"phase {str(phase)[:40]!r} is not one of {', '.join(sorted(_PHASES))}")
+    conditions = [_condition(one) for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
+    patch = {name: status.get(name) for name in _COPIED}
+    # podIPs merge by ip: without the directive an address that is gone would stay.
+    patch["podIPs"] = [*(status.get("podIPs") or ()), {"$patch": "replace"}]
+    patch["conditions"] = conditions
+    ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions)
+    return phase, ready, msgspec.json.encode(patch, order="deterministic")
+
+
+def _condition(condition: Object) -> Object:
+    return {key: value for key, value in condition.items() if key != "observedGeneration"}

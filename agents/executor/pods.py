@@ -1,0 +1,159 @@
+"""Pods at the API server: their paths, and the truth about one, read afresh."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from agents.executor.answer import NOT_FOUND, TRIES, said
+from agents.executor.http import MERGE_PATCH, Procedure, Request
+from dispatcher.model import names
+from dispatcher.model.messages import PodRef
+from dispatcher.model.pod import TERMINAL, Claim
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: tuple[str, ...] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    scheduler_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class Truth(msgspec.Struct):
+    """The fields of a pod that decide whether we may write to it."""
+
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+        return self.metadata.uid
+
+    @property
+    def node(self) -> str:
+        """spec.nodeName, empty while unbound."""
+        return self.spec.node_name
+
+    @property
+    def terminating(self) -> bool:
+        """Whether its deletion has begun."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def terminal(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.status.phase in TERMINAL
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """metadata.finalizers."""
+        return self.metadata.finalizers or ()
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """metadata.annotations."""
+        return self.metadata.annotations or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """metadata.labels."""
+        return self.metadata.labels or {}
+
+    @property
+    def claim(self) -> Claim | None:
+        """Our claim; annotations without our finalizer are a user's own writing and count for nothing."""
+        cluster = self.annotations.get(names.CLAIM_CLUSTER, "")
+        if names.FINALIZER not in self.finalizers or not cluster:
+            return None
+        return Claim(cluster=cluster, node=self.annotations.get(names.CLAIM_NODE, ""), epoch=self.epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The attempt that our annotation names, 0 if it names none."""
+        text = self.annotations.get(names.EPOCH, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a GET told: `answered` and `pod` None means that there is no such pod; not answered, `problem` says why."""
+
+    answered: bool
+    pod: Truth | None = None
+    body: bytes = b""
+    problem: str = ""
+
+    def differs(self, uid: str) -> bool:
+        """Whether the pod with this UID is known to be gone."""
+        return self.answered and (self.pod is None or self.pod.uid != uid)
+
+
+_TRUTH = msgspec.json.Decoder(Truth)
+
+
+def collection(namespace: str) -> str:
+    """Path of the pods of a namespace."""
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+
+
+def path(namespace: str, name: str, subresource: str = "") -> str:
+    """Path of one pod or of a subresource of it."""
+    return f"{collection(namespace)}/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
+
+
+def read(body: bytes) -> Truth | None:
+    """A pod from the server's JSON; None if it is not one."""
+    try:
+        return _TRUTH.decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
+def look_up(namespace: str, name: str) -> Procedure[Look]:
+    """Read a pod from the API server, more than once if it does not answer."""
+    problem = ""
+    for _ in range(TRIES):
+        response = yield Request("GET", path(namespace, name))
+        if response.status == NOT_FOUND:
+            return Look(answered=True)
+        if response.ok:
+            pod = read(response.body)
+            return Look(True, pod, response.body) if pod else Look(False, problem="the server's pod cannot be read")
+        problem = said(response)
+        if not response.unknown:
+            break
+    return Look(answered=False, problem=problem)
+
+
+def delete_request(ref: PodRef, grace_seconds: int | None = None) -> Request:
+    """DELETE with the UID as precondition; None leaves the pod its own grace period."""
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return Request("DELETE", path(ref.namespace, ref.name), msgspec.json.encode(options))
+
+
+def without_ours(pod: Truth) -> tuple[str, ...]:
+    """The finalizers of others."""
+    return tuple(name for name in pod.finalizers if name != names.FINALIZER)
+
+
+def guarded_patch(ref: PodRef, pod: Truth, metadata: dict[str, Any]) -> Request:
+    """A merge patch of metadata that fails unless the pod is the very one, at the very version, that was read."""
+    guard = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
+    body = msgspec.json.encode({"metadata": {**guard, **metadata}})
+    return Request("PATCH", path(ref.namespace, ref.name), body, MERGE_PATCH)

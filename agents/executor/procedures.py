@@ -1,0 +1,65 @@
+"""Which procedure carries out which intent, and the fence before it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agents.executor.answer import outcome
+from agents.executor.bind import bind
+from agents.executor.claim import claim, unclaim
+from agents.executor.delegate import create_delegate, delete_delegate
+from agents.executor.finish import finish_source
+from agents.executor.http import Procedure
+from agents.executor.local import Local, Moment
+from agents.executor.mirror import mirror_status
+from agents.executor.report import report_unschedulable
+from dispatcher.model.messages import (
+    DONE,
+    STALE,
+    AnyIntent,
+    Bind,
+    Claim,
+    CreateDelegate,
+    DeleteDelegate,
+    FinishSource,
+    MirrorStatus,
+    Outcome,
+    ReportUnschedulable,
+    Unclaim,
+)
+
+# Any: each procedure takes its own intent type, which the key beside it names.
+PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outcome]]] = {
+    Bind: bind,
+    Claim: claim,
+    Unclaim: unclaim,
+    CreateDelegate: create_delegate,
+    DeleteDelegate: delete_delegate,
+    MirrorStatus: mirror_status,
+    FinishSource: finish_source,
+    ReportUnschedulable: report_unschedulable,
+}
+_PLACING = (Bind, Claim, Unclaim, CreateDelegate)
+
+
+def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Moment) -> Procedure[Outcome]:
+    """One intent from fence to outcome. What an undone attempt still has on its way is stale from then on."""
+    if isinstance(intent, _PLACING):
+        late = local.fence.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
+        if late and not isinstance(intent, Unclaim):
+            return outcome(intent, STALE, late)
+    undone = _undoes(intent, local)
+    result = yield from PROCEDURES[type(intent)](intent, local, now)
+    if undone is not None and result.verdict == DONE:
+        local.fence.close(undone[0], dispatcher_epoch, undone[1])
+    return result
+
+
+def _undoes(intent: AnyIntent, local: Local) -> tuple[str, int] | None:
+    """(source UID, attempt) that this intent takes back, if it is of that kind."""
+    if isinstance(intent, Unclaim):
+        return intent.pod.uid, intent.epoch
+    if isinstance(intent, DeleteDelegate):
+        delegate = local.view.pod(intent.pod.uid)
+        source = delegate.source if delegate is not None else None
+        return (source.uid, source.epoch) if source is not None else None
+    return None

@@ -1,0 +1,181 @@
+"""Keeps one proxy node for each other cluster: made when its peer appears, kept fresh while the peer is alive, removed
+when the peer is gone and no pod is bound to it.
+
+While the dispatcher is silent the last word is kept alive for `peer_ttl_s`; after that nothing is renewed, so that the
+cluster's own node controller marks the proxy node as it would a lost node.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from agents.executor import proxy_objects
+from agents.executor.answer import CONFLICT, NOT_FOUND, said
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
+from agents.executor.local import Local, Moment
+from agents.executor.view import ClusterView
+from dispatcher.model import names
+from dispatcher.model.messages import Peer, PodRef
+from dispatcher.model.node import Node
+
+LEASE_S = 10.0  # renewals; a Lease lasts 40 s
+HEARTBEAT_S = 30.0  # status writes when nothing changed
+CHANGE_S = 5.0  # status writes when only the amounts changed, or when the view has not caught up
+_NODES = "/api/v1/nodes"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{proxy_objects.LEASE_NAMESPACE}/leases"
+
+
+@dataclass(slots=True)
+class _Beat:
+    """When what was last written for one proxy node; monotonic seconds, minus infinity for never."""
+
+    created: float = float("-inf")
+    status: float = float("-inf")
+    lease: float = float("-inf")
+    uid: str = ""
+    ready: bool | None = None
+    resources: dict[str, Any] = field(default_factory=dict)
+
+
+class ProxyNodes:
+    """Says which proxy nodes want a write now. A procedure returns '' or what went wrong, in words."""
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._beats: dict[str, _Beat] = {}
+
+    def due(self, now: Moment) -> Iterator[tuple[str, Procedure[str]]]:
+        """(proxy node name, procedure) for each proxy node with something to write."""
+        alive = self._local.peers.alive(now.mono)
+        for name, peer in alive.items():
+            node, beat = self._local.view.node(name), self._beats.setdefault(name, _Beat())
+            if node is None or self._status_due(peer, node, beat, now) or _lease_due(beat, now) or _drifted(peer, node):
+                yield name, self._tend(name, peer, beat, now)
+        for node in tuple(self._local.view.nodes()):
+            if node.proxy_for and _is_ours(node) and self._removable(node, now):
+                self._beats.pop(node.name, None)
+                yield node.name, _remove(node)
+
+    def _removable(self, node: Node, now: Moment) -> bool:
+        return not self._local.peers.listed(node.name, now.mono) and not self._local.view.pods_on(node.name)
+
+    def _status_due(self, peer: Peer, node: Node, beat: _Beat, now: Moment) -> bool:
+        age = now.mono - beat.status
+        if beat.ready != peer.ready or age >= HEARTBEAT_S:
+            return True
+        changed = beat.resources != _amounts(peer) or node.ready != peer.ready
+        return changed and age >= CHANGE_S
+
+    def _tend(self, name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
+        node = self._local.view.node(name)
+        if node is not None and node.proxy_for != peer.cluster:
+            return (
+                f'node "{name}" exists and is not the proxy of cluster "{peer.cluster}": '
+                f"rename it, or give it the label {names.PROXY_LABEL}={peer.cluster}"
+            )
+        if node is None:
+            problem = yield from _create(name, peer, beat, now)
+            if problem:
+                return problem
+        # Each write is tried whatever became of the one before: a node without heartbeat costs pods, a label does not.
+        problems = [(yield from _restore(peer, node))] if node is not None else []
+        if node is None or self._status_due(peer, node, beat, now):
+            problems.append((yield from _write_status(name, peer, node, beat, now)))
+        if _lease_due(beat, now):
+            problems.append((yield from _renew(name, node.uid if node else beat.uid, beat, now)))
+        return next(filter(None, problems), "")
+
+
+def stranded(view: ClusterView) -> Iterator[tuple[str, Procedure[str]]]:
+    """Pods on proxy nodes that are being deleted and that we do not hold: no kubelet will ever finish them.
+
+    A source pod that has a delegate carries our finalizer and is not meant here.
+    """
+    for node in tuple(view.nodes()):
+        if not node.proxy_for or not _is_ours(node):
+            continue
+        for pod in tuple(view.pods_on(node.name)):
+            if pod.terminating and not pod.has_finalizer:
+                yield pod.uid, _let_go(PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid))
+
+
+def _let_go(ref: PodRef) -> Procedure[str]:
+    answer = yield from delete_exactly(ref, 0)
+    return answer.message
+
+
+def _is_ours(node: Node) -> bool:
+    return node.name == names.proxy_node_name(node.proxy_for)
+
+
+def _drifted(peer: Peer, node: Node) -> bool:
+    return proxy_objects.drift_patch(peer, node) is not None
+
+
+def _lease_due(beat: _Beat, now: Moment) -> bool:
+    return now.mono - beat.lease >= LEASE_S
+
+
+def _amounts(peer: Peer) -> dict[str, Any]:
+    return proxy_objects.resources_of(peer, None)
+
+
+def _create(name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
+    if now.mono - beat.created < CHANGE_S:
+        return ""  # made a moment ago: the view has not caught up
+    response = yield Request("POST", _NODES, msgspec.json.encode(proxy_objects.node_object(peer)))
+    if not response.ok and response.status != CONFLICT:
+        return f'proxy node "{name}" cannot be created: {said(response)}'
+    beat.created = now.mono
+    if response.status == CONFLICT:
+        return f'proxy node "{name}" exists and is not seen yet'
+    beat.uid = msgspec.json.decode(response.body)["metadata"]["uid"]
+    beat.status = beat.lease = float("-inf")
+    return ""
+
+
+def _restore(peer: Peer, node: Node) -> Procedure[str]:
+    patch = proxy_objects.drift_patch(peer, node)
+    if patch is None:
+        return ""
+    response = yield _patch(f"{_NODES}/{quote(node.name, safe='')}", patch, STRATEGIC_PATCH)
+    return "" if response.ok else f'node "{node.name}" keeps wrong labels or taints: {said(response)}'
+
+
+def _write_status(name: str, peer: Peer, node: Node | None, beat: _Beat, now: Moment) -> Procedure[str]:
+    if node is None and beat.ready == peer.ready and now.mono - beat.status < CHANGE_S:
+        return ""
+    patch = proxy_objects.status_patch(peer, node, now.wall)
+    response = yield _patch(f"{_NODES}/{quote(name, safe='')}/status", patch, STRATEGIC_PATCH)
+    if not response.ok:
+        return f'status of proxy node "{name}" cannot be written: {said(response)}'
+    beat.status, beat.ready, beat.resources = now.mono, peer.ready, _amounts(peer)
+    return ""
+
+
+def _renew(name: str, uid: str, beat: _Beat, now: Moment) -> Procedure[str]:
+    response = yield _patch(f"{_LEASES}/{quote(name, safe='')}", proxy_objects.lease_patch(name, now.wall), MERGE_PATCH)
+    if response.status == NOT_FOUND and uid:
+        lease = proxy_objects.lease_object(name, uid, now.wall)
+        response = yield Request("POST", _LEASES, msgspec.json.encode(lease))
+    if not response.ok:
+        return f'lease of proxy node "{name}" cannot be renewed: {said(response)}'
+    beat.lease = now.mono
+    return ""
+
+
+def _remove(node: Node) -> Procedure[str]:
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node.uid}}
+    response = yield Request("DELETE", f"{_NODES}/{quote(node.name, safe='')}", msgspec.json.encode(options))
+    if response.ok or response.status == NOT_FOUND:
+        yield Request("DELETE", f"{_LEASES}/{quote(node.name, safe='')}")
+        return ""
+    return f'proxy node "{node.name}" cannot be deleted: {said(response)}'
+
+
+def _patch(path: str, body: dict[str, Any], content_type: str) -> Request:
+    return Request("PATCH", path, msgspec.json.encode(body), content_type)

@@ -1,0 +1,89 @@
+"""A proxy node as API objects: Node, its status, and its Lease. When to write is decided elsewhere."""
+
+from typing import Any
+
+from agents.executor.times import rfc3339, rfc3339_micro
+from dispatcher.model import names
+from dispatcher.model.messages import Peer
+from dispatcher.model.names import proxy_node_name
+from dispatcher.model.node import NO_SCHEDULE, Node, Taint
+from dispatcher.model.resources import format_quantity
+
+Object = dict[str, Any]
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 40
+# "virtual-kubelet" is the value that DaemonSets of cloud providers already know to keep away from.
+_FIXED_LABELS = {"type": "virtual-kubelet", "node.kubernetes.io/exclude-from-external-load-balancers": "true"}
+
+
+def labels_of(peer: Peer) -> dict[str, str]:
+    """The labels of a proxy node; those of the peer cannot replace ours."""
+    own = {names.PROXY_LABEL: peer.cluster, names.HOSTNAME: proxy_node_name(peer.cluster)}
+    return {**peer.labels, **_FIXED_LABELS, **own}
+
+
+def taint_of(peer: Peer) -> Taint:
+    """The taint that keeps everybody else's pods away."""
+    return Taint(key=names.PROXY_TAINT, value=peer.cluster, effect=NO_SCHEDULE)
+
+
+def node_object(peer: Peer) -> Object:
+    """The Node as it is created."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": proxy_node_name(peer.cluster), "labels": labels_of(peer)},
+        "spec": {"taints": [_taint_object(peer)]},
+    }
+
+
+def drift_patch(peer: Peer, node: Node) -> Object | None:
+    """Strategic merge patch that restores labels and taint that somebody took off; None if all are there."""
+    wanted = labels_of(peer)
+    labels = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
+    patch: Object = {"metadata": {"uid": node.uid, "labels": labels}} if labels else {}
+    if taint_of(peer) not in node.taints:
+        patch["spec"] = {"taints": [_taint_object(peer)]}
+    return patch or None
+
+
+def _taint_object(peer: Peer) -> Object:
+    taint = taint_of(peer)
+    return {"key": taint.key, "value": taint.value, "effect": taint.effect}
+
+
+def resources_of(peer: Peer, node: Node | None) -> Object:
+    """Quantities for capacity and allocatable; a resource that the peer has no more is taken off (null)."""
+    gone = dict.fromkeys(node.allocatable if node else ())
+    return {**gone, **{name: format_quantity(name, max(value, 0)) for name, value in sorted(peer.allocatable.items())}}
+
+
+def status_patch(peer: Peer, node: Node | None, wall: float) -> Object:
+    """Strategic merge patch of nodes/status. The transition time is given only when Ready changes."""
+    resources = resources_of(peer, node)
+    ready: Object = {
+        "type": "Ready",
+        "status": "True" if peer.ready else "False",
+        "reason": "ClusterReady" if peer.ready else "ClusterNotReady",
+        "message": f"cluster {peer.cluster} is {'ready' if peer.ready else 'not ready'}, says the dispatcher",
+        "lastHeartbeatTime": rfc3339(wall),
+    }
+    if node is None or node.ready != peer.ready:
+        ready["lastTransitionTime"] = rfc3339(wall)
+    info = {"kubeletVersion": names.SCHEDULER_NAME, "operatingSystem": "linux"}
+    return {"status": {"capacity": resources, "allocatable": resources, "conditions": [ready], "nodeInfo": info}}
+
+
+def lease_object(name: str, uid: str, wall: float) -> Object:
+    """The Lease as it is created; it goes with its node."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+    metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, **lease_patch(name, wall)}
+
+
+def lease_patch(name: str, wall: float) -> Object:
+    """Merge patch that renews a Lease."""
+    return {
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": rfc3339_micro(wall)},
+    }

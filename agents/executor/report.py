@@ -1,0 +1,75 @@
+"""ReportUnschedulable: the PodScheduled condition and the event that tell a user why a pod waits."""
+
+import msgspec
+
+from agents.executor import events, pods
+from agents.executor.answer import NOT_FOUND, TRIES, open_question, outcome, said
+from agents.executor.bind import unfit
+from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
+from agents.executor.local import Local, Moment, Reported
+from agents.executor.times import rfc3339
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, PodRef, ReportUnschedulable
+
+REPEAT_S = 300.0  # an unchanged report is written again after this long
+EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
+_REASONS = ("Unschedulable", "SchedulingGated")
+
+
+def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment) -> Procedure[Outcome]:
+    """Write the condition if it says something new, and an event now and then. A bound pod is left alone."""
+    if intent.reason not in _REASONS:
+        return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join(_REASONS)}")
+    early = unfit(local.view.pod(intent.pod.uid), intent.pod, node="")
+    if early is not None:
+        return outcome(intent, *early)
+    last = local.reported.get(intent.pod.uid)
+    if last is not None and _same(last, intent) and now.mono - last.written < REPEAT_S:
+        return outcome(intent, DONE)
+    since = last.since if last is not None else rfc3339(now.wall)
+    verdict, problem = yield from _write(intent, since)
+    if verdict == DONE:
+        _remember(intent, last, since, local, now)
+    return outcome(intent, verdict, problem)
+
+
+def _same(last: Reported, intent: ReportUnschedulable) -> bool:
+    return (last.reason, last.message) == (intent.reason, intent.message)
+
+
+def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, local: Local, now: Moment) -> None:
+    due = last is None or now.mono - last.evented >= EVENT_GAP_S
+    if due:
+        events.failed_scheduling(local, intent.pod, intent.message, now)
+    evented = now.mono if due or last is None else last.evented
+    local.reported.put(intent.pod.uid, Reported(intent.reason, intent.message, now.mono, evented, since))
+
+
+def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]]:
+    request = _request(intent.pod, intent.reason, intent.message, since)
+    problem = ""
+    for _ in range(TRIES):
+        response = yield request
+        if response.ok:
+            return DONE, ""
+        problem = said(response)
+        if response.status == NOT_FOUND:
+            return STALE, problem
+        if not open_question(response):
+            return REFUSED, problem
+        if not response.unknown:
+            look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+            if look.differs(intent.pod.uid):
+                return STALE, f"pod {intent.pod.namespace}/{intent.pod.name} is gone"
+    return UNKNOWN, problem
+
+
+def _request(ref: PodRef, reason: str, message: str, since: str) -> Request:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since,
+    }
+    body = {"metadata": {"uid": ref.uid}, "status": {"conditions": [condition]}}
+    return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), msgspec.json.encode(body), STRATEGIC_PATCH)
