@@ -7,6 +7,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from dispatcher.runtime.fleet_views import FleetViews
 from dispatcher.runtime.service import Service
 from dispatcher.runtime.version import version
 from dispatcher.web.page import render_page
@@ -14,6 +15,7 @@ from dispatcher.web.page import render_page
 log = structlog.get_logger("http")
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
+VIEWS: web.AppKey[FleetViews] = web.AppKey("views")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Row = dict[str, Any]
 
@@ -21,10 +23,10 @@ _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
-def make_app(service: Service, *, loopback: bool = True) -> web.Application:
+def make_app(service: Service, views: FleetViews, *, loopback: bool = True) -> web.Application:
     """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
     app = web.Application(middlewares=[_errors, *([_local_host] if loopback else [])])
-    app[SERVICE] = service
+    app[SERVICE], app[VIEWS] = service, views
     app.router.add_routes(
         [
             web.get("/", _page),
@@ -43,9 +45,9 @@ def make_app(service: Service, *, loopback: bool = True) -> web.Application:
     return app
 
 
-async def serve(service: Service, host: str, port: int) -> web.AppRunner:
+async def serve(service: Service, views: FleetViews, host: str, port: int) -> web.AppRunner:
     """Listen; the caller cleans the runner up. OSError when the address is taken."""
-    runner = web.AppRunner(make_app(service, loopback=host in _LOOPBACK), access_log=None)
+    runner = web.AppRunner(make_app(service, views, loopback=host in _LOOPBACK), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     log.info("serving", address=f"http://{host}:{port}")
@@ -80,8 +82,8 @@ async def _local_host(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def _page(request: web.Request) -> web.Response:
-    core = request.app[SERVICE].core
-    text = render_page(core.clusters_view(), core.pods_view())
+    views = request.app[VIEWS]
+    text = render_page(views.clusters(), views.pods())
     return web.Response(text=text, content_type="text/html")
 
 
@@ -110,26 +112,26 @@ async def _version(_request: web.Request) -> web.Response:
 
 
 async def _clusters(request: web.Request) -> web.Response:
-    return _json({"clusters": request.app[SERVICE].core.clusters_view()})
+    return _json({"clusters": request.app[VIEWS].clusters()})
 
 
 async def _nodes(request: web.Request) -> web.Response:
-    rows = request.app[SERVICE].core.nodes_view()
+    rows = request.app[VIEWS].nodes()
     return _json({"nodes": _selected(rows, request, ("cluster",))})
 
 
 async def _pods(request: web.Request) -> web.Response:
-    rows = request.app[SERVICE].core.pods_view()
+    rows = request.app[VIEWS].pods()
     return _json({"pods": _selected(rows, request, ("namespace", "cluster", "source", "phase"))})
 
 
 async def _tenants(request: web.Request) -> web.Response:
-    return _json({"tenants": request.app[SERVICE].core.tenants_view()})
+    return _json({"tenants": request.app[VIEWS].tenants()})
 
 
 async def _explain(request: web.Request) -> web.Response:
     namespace, name = request.match_info["namespace"], request.match_info["name"]
-    record = request.app[SERVICE].core.explain(namespace, name, request.query.get("cluster"))
+    record = request.app[VIEWS].explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
         return _error(404, f"nothing is known of pod {namespace}/{name}: is it ours (see `global-dispatcher pods`)?")
     return _json(record)

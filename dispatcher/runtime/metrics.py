@@ -5,7 +5,7 @@ No label value is chosen by a user: clusters, queues, results and kinds of inten
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client import Counter as PromCounter
@@ -74,10 +74,9 @@ class Metrics:
         if made > 0:
             self._attempt.labels(SCHEDULER_NAME).observe(spent_s / made)
 
-    def decided(self, record: Mapping[str, Any], now: float) -> None:
-        """A pod was placed."""
-        created = record.get("created")
-        if isinstance(created, int | float) and 0 < created <= now:
+    def decided(self, created: float, now: float) -> None:
+        """A pod that was created at that time (0: not known) was placed."""
+        if 0 < created <= now:
             self._sli.observe(now - created)
 
     def watch(self, service: "Service") -> None:

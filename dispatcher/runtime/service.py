@@ -37,7 +37,7 @@ class Queue(Protocol):
 
 
 class Core(Protocol):
-    """What the loop and the HTTP API need of dispatcher.scheduling.core.SchedulerCore."""
+    """What the loop needs of dispatcher.scheduling.core.SchedulerCore."""
 
     @property
     def clusters(self) -> Mapping[str, ClusterView]:
@@ -61,26 +61,6 @@ class Core(Protocol):
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """The only door."""
-        ...
-
-    def pods_view(self) -> list[dict[str, Any]]:
-        """Rows of pods."""
-        ...
-
-    def nodes_view(self) -> list[dict[str, Any]]:
-        """Rows of nodes."""
-        ...
-
-    def clusters_view(self) -> list[dict[str, Any]]:
-        """Rows of clusters."""
-        ...
-
-    def tenants_view(self) -> list[dict[str, Any]]:
-        """Rows of tenants."""
-        ...
-
-    def explain(self, namespace: str, name: str, cluster: str | None = None) -> dict[str, Any] | None:
-        """The latest decision about a pod."""
         ...
 
 
@@ -221,6 +201,11 @@ class Service:
         self.outboxes[effect.cluster].put_peers(effect.peers)
 
     def _decided(self, effect: Decided) -> None:
-        self.metrics.decided(effect.record, self.clock())
+        self.metrics.decided(self._created(effect.record), self.clock())
         if self._journal is not None:
             self._journal.write(effect.record)
+
+    def _created(self, record: Mapping[str, Any]) -> float:
+        home = self.core.clusters.get(record.get("home", ""))
+        pod = home.pods.get(record.get("pod", {}).get("uid", "")) if home else None
+        return pod.created if pod else 0.0

@@ -146,20 +146,85 @@ class FakeCore:
                 self.arrived.clear()
                 await self.arrived.wait()
 
-    def pods_view(self) -> list[dict[str, Any]]:
-        return [{"namespace": "default", "name": "web-1", "source": "east", "cluster": "west", "node": "w1"}]
 
-    def nodes_view(self) -> list[dict[str, Any]]:
-        return [{"cluster": "east", "name": "e1"}, {"cluster": "west", "name": "w1"}]
+class FakeViews:
+    """Rows as the core's views give them."""
 
-    def clusters_view(self) -> list[dict[str, Any]]:
-        return [{"name": "east", "ready": True}]
+    def clusters(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": "east",
+                "ready": True,
+                "problem": "",
+                "nodes": 1,
+                "ready_nodes": 1,
+                "pods": 2,
+                "submitted": 3,
+                "report_age_s": 0.4,
+            },
+            {
+                "name": "west",
+                "ready": False,
+                "problem": "<b>silent</b>",
+                "nodes": 1,
+                "ready_nodes": 0,
+                "pods": 1,
+                "submitted": 0,
+                "report_age_s": None,
+            },
+        ]
 
-    def tenants_view(self) -> list[dict[str, Any]]:
+    def nodes(self) -> list[dict[str, Any]]:
+        use = {"requested": "500m", "allocatable": "4", "share": 0.125}
+        load = {
+            "cpu": {"used": 0.34, "age_s": 3.0},
+            "memory": {"used": 0.2, "age_s": 3.0},
+            "network": {"used": None, "age_s": None},
+        }
+        return [
+            {
+                "cluster": cluster,
+                "name": f"{cluster}-1",
+                "ready": True,
+                "unschedulable": False,
+                "cpu": use,
+                "memory": use,
+                "pods": use,
+                "load": load,
+            }
+            for cluster in ("east", "west")
+        ]
+
+    def pods(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "namespace": "default",
+                "name": "web-1",
+                "source": "east",
+                "cluster": "west",
+                "node": "west-1",
+                "phase": "Running",
+                "ready": True,
+                "reason": "score 71.3, 2.1 ahead of east/east-1",
+            },
+            {
+                "namespace": "shop",
+                "name": "api-1",
+                "source": "east",
+                "cluster": "",
+                "node": "",
+                "phase": "Pending",
+                "ready": False,
+                "reason": "0/2 nodes are available: 2 Insufficient cpu.",
+            },
+        ]
+
+    def tenants(self) -> list[dict[str, Any]]:
         return []
 
-    def explain(self, namespace: str, name: str, cluster: str | None = None) -> dict[str, Any] | None:
-        return {"pod": f"{namespace}/{name}"} if name == "web-1" else None
+    def explain(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
+        found = [row for row in self.pods() if (row["namespace"], row["name"]) == (namespace, name)]
+        return {**found[0], "decision": None} if found and cluster in ("", "east") else None
 
 
 def bind(number: int, uid: str = "") -> Bind:

@@ -1,0 +1,203 @@
+"""The command `global-dispatcher`; what is heavy is imported by the command that needs it (start under 150 ms)."""
+
+import enum
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.output import Output
+
+DEFAULT_SERVER = "http://127.0.0.1:7480"
+
+
+class LogLevel(enum.StrEnum):
+    """The --log-level option."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Commands(TyperGroup):
+    """A group whose expected failures are one line on stderr and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CommandError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(int(error.code)) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="global-dispatcher",
+    help="One scheduler for the pods of many Kubernetes clusters.\n\n"
+    "Start with `global-dispatcher demo`: three clusters on this machine, and pods spreading over them.\n\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the dispatcher cannot be reached, 4 not found.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(cls=Commands, help="Look at configuration files.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(config_app, name="config")
+
+Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+Server = Annotated[
+    str, typer.Option("--server", envvar="GLOBAL_DISPATCHER_SERVER", help="Address of the running dispatcher.")
+]
+Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
+
+
+@app.command()
+def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
+    clusters: Annotated[int, typer.Option(min=1, max=32, help="How many clusters.")] = 3,
+    nodes: Annotated[int, typer.Option(min=1, max=500, help="Nodes in each cluster.")] = 10,
+    pods: Annotated[
+        int | None, typer.Option(min=1, help="About how many pods (default 40; with --trace 1000).")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End with a table; exit code 0 if all pods run.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Stay up until Ctrl-C and say how to use kubectl.")] = False,
+    keep_state: Annotated[bool, typer.Option("--keep-state", help="Leave the clusters' state on disk.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Replay nodes.csv and pods.csv (openb format) of this folder instead.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0 takes a free one.")] = 7480,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that --once waits for the pods.")] = 120.0,
+    output: Out = Output.TABLE,
+    level: Level = LogLevel.ERROR,
+) -> None:
+    """Start a fleet here and watch pods spread over it.
+
+    Everything is submitted in the first cluster; each placement says why it was made.
+    """
+    from dispatcher.runtime.demo import DemoOptions, run_demo
+
+    options = DemoOptions(clusters, nodes, pods, once, keep, keep_state, trace, port, timeout, output)
+    raise typer.Exit(run_demo(options, level.value))
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The dispatcher's configuration file.")],
+    level: Level = LogLevel.INFO,
+) -> None:
+    """Schedule for the clusters of a configuration.
+
+    Their agents run beside the dispatcher, with the kubeconfig contexts that it lists.
+    """
+    from dispatcher.runtime.run import run_dispatcher
+
+    raise typer.Exit(run_dispatcher(config, level.value))
+
+
+@app.command()
+def explain(
+    pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="A pod; without a namespace, of `default`.")],
+    cluster: Annotated[str, typer.Option(help="The cluster it was submitted in, if several have one.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Say why a pod went where it is, or why it waits."""
+    from dispatcher.runtime.output import make_console, print_value
+
+    namespace, name = _pod_name(pod)
+    found = _client(server).explain(namespace, name, cluster)
+    if output is not Output.TABLE:
+        print_value(found, output)
+        return
+    from dispatcher.runtime.explain_view import print_explained
+
+    print_explained(make_console(), found)
+
+
+@app.command()
+def clusters(output: Out = Output.TABLE, server: Server = DEFAULT_SERVER) -> None:
+    """List the clusters: readiness, nodes, pods."""
+    _list("clusters", "no clusters are configured", server, output)
+
+
+@app.command()
+def nodes(
+    cluster: Annotated[str, typer.Option(help="Only of this cluster.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """List the nodes of all clusters: requests and live load."""
+    _list("nodes", "no nodes are known yet", server, output, cluster=cluster)
+
+
+@app.command()
+def pods(
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Only of this namespace.")] = "",
+    cluster: Annotated[str, typer.Option(help="Only those that run in this cluster.")] = "",
+    source: Annotated[str, typer.Option(help="Only those submitted in this cluster.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """List our pods: from where, to where, and why."""
+    _list(
+        "pods", "no pods were submitted to us yet", server, output, namespace=namespace, cluster=cluster, source=source
+    )
+
+
+@config_app.command("check")
+def config_check(
+    file: Annotated[Path, typer.Argument(help="The dispatcher's configuration file.")], output: Out = Output.TABLE
+) -> None:
+    """Check a configuration file and all that it names.
+
+    Every problem is told with file, line, key and fix.
+    """
+    from dispatcher.runtime.config_check import check
+
+    raise typer.Exit(check(file, output))
+
+
+@app.command()
+def version(output: Out = Output.TABLE) -> None:
+    """Show the version."""
+    from dispatcher.runtime.output import print_value
+    from dispatcher.runtime.version import version as installed
+
+    if output is Output.TABLE:
+        typer.echo(f"global-dispatcher {installed()}")
+    else:
+        print_value({"version": installed(), "python": sys.version.split()[0]}, output)
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+def _list(kind: str, nothing: str, server: str, output: Output, **query: str) -> None:
+    from dispatcher.runtime import tables
+    from dispatcher.runtime.output import print_rows
+
+    columns = {"clusters": tables.CLUSTERS, "nodes": tables.NODES, "pods": tables.PODS}[kind]
+    print_rows(columns, _client(server).rows(kind, **query), output, nothing)
+
+
+def _client(server: str) -> Any:
+    from dispatcher.runtime.api_client import ApiClient
+
+    return ApiClient(server)
+
+
+def _pod_name(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.rpartition("/")
+    if not name or "/" in namespace or (slash and not namespace):
+        raise CommandError(f"{text!r} is no pod: write NAMESPACE/POD, or POD for the namespace default", ExitCode.USAGE)
+    return namespace or "default", name
+
+
+if __name__ == "__main__":
+    main()

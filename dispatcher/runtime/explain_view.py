@@ -1,0 +1,199 @@
+"""The answer to `explain`: where a pod went and why there, or why nowhere. Words and columns only, no colour needed."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dispatcher.runtime.output import Column, print_trimmed, table_of
+from dispatcher.runtime.tables import PHASE_STYLES, age, heat, share
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Record = Mapping[str, Any]
+_BAR = 24
+
+
+def print_explained(console: "Console", found: Record) -> None:
+    """Print the whole record of one pod (see dispatcher.scheduling.views.explain) in sections."""
+    for number, (heading, body) in enumerate(_sections(found)):
+        if number:
+            console.print()
+        if heading:
+            console.print(heading, style="bold")
+        print_trimmed(console, body)
+
+
+def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
+    decision = found.get("decision") or {}
+    yield "", _headline(found, decision)
+    if decision.get("scores"):
+        yield "Scores", _scores(decision)
+    if decision.get("message"):
+        yield "Why not", _refusals(decision)
+    if decision.get("rejected"):
+        yield _rejected_heading(decision), _rejected(decision["rejected"])
+    if decision.get("readings"):
+        yield f"Live load of {decision['decision']['node']} when it was chosen", _readings(decision["readings"])
+    for plugin, numbers in (decision.get("extras") or {}).items():
+        yield plugin, _extra(numbers)
+
+
+def _headline(found: Record, decision: Record) -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 3, 0, 0))
+    phase = str(found.get("phase", ""))
+    title = f"{found.get('namespace', '')}/{found.get('name', '')}"
+    table.add_row(Text("Pod", style="dim"), Text.assemble((title, "bold"), "  ", (phase, PHASE_STYLES.get(phase, ""))))
+    table.add_row(Text("From", style="dim"), Text(str(found.get("source") or decision.get("home") or "-")))
+    table.add_row(Text("To", style="dim"), _place(found))
+    table.add_row(Text("Why", style="dim"), _why(found, decision))
+    if found.get("flight"):
+        table.add_row(Text("Now", style="dim"), Text(f"waiting for the agent's answer ({found['flight']})"))
+    return table
+
+
+def _place(found: Record) -> "RenderableType":
+    from rich.text import Text
+
+    if not found.get("cluster"):
+        return Text("nowhere yet", style="yellow")
+    return Text.assemble((str(found["cluster"]), "bold green"), " / ", (str(found.get("node") or "-"), "bold"))
+
+
+def _why(found: Record, decision: Record) -> str:
+    chosen, rival = decision.get("decision"), decision.get("runner_up")
+    if not chosen:
+        return str(found.get("message") or decision.get("message") or found.get("reason") or "no decision is known")
+    if not rival:
+        return f"score {chosen['score']:.1f}, the only node of {decision['evaluated']} that fits"
+    return (
+        f"score {chosen['score']:.1f}, {decision['margin']:.1f} ahead of {rival['cluster']} / {rival['node']}; "
+        f"{decision['feasible']} of {decision['evaluated']} nodes fit"
+    )
+
+
+def _scores(decision: Record) -> "RenderableType":
+    rows = [{"plugin": plugin, **numbers} for plugin, numbers in decision["scores"].items()]
+    rows.sort(key=lambda row: -abs(row["weighted"]))
+    widest = max((abs(row["weighted"]) for row in rows), default=1.0) or 1.0
+    total = {
+        "plugin": "total",
+        "weighted": decision["decision"]["score"],
+        "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
+    }
+    columns = (
+        Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
+        Column("RAW", lambda row: _number(row.get("raw")), right=True),
+        Column("SCORE", lambda row: _number(row.get("normalized")), right=True),
+        Column("WEIGHT", lambda row: f"{row['weight']:g}" if "weight" in row else "", right=True),
+        Column("WEIGHTED", lambda row: _number(row["weighted"]), lambda row: "bold", right=True),
+        Column("RUNNER-UP", lambda row: _number(row.get("runner_up_weighted")), lambda row: "dim", right=True),
+        Column("LEAD", _lead, _lead_style, right=True),
+        Column("", lambda row: _bar(row, widest), _lead_style),
+    )
+    return table_of(columns, [*rows, total])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _difference(row: Record) -> float | None:
+    rival = row.get("runner_up_weighted")
+    return None if rival is None else float(row["weighted"]) - float(rival)
+
+
+def _lead(row: Record) -> str:
+    ahead = _difference(row)
+    return "" if ahead is None else "0.0" if abs(ahead) < 0.05 else f"{ahead:+.1f}"
+
+
+def _lead_style(row: Record) -> str:
+    ahead = _difference(row)
+    if ahead is None or abs(ahead) < 0.05:
+        return "dim"
+    return "green" if ahead > 0 else "red"
+
+
+def _bar(row: Record, widest: float) -> str:
+    return "━" * round(_BAR * abs(row["weighted"]) / widest) if "weight" in row else ""
+
+
+def _rejected_heading(decision: Record) -> str:
+    return f"Refused nodes ({decision['evaluated'] - decision['feasible']} of {decision['evaluated']})"
+
+
+def _rejected(rows: list[Record]) -> "RenderableType":
+    clusters = sorted({row["cluster"] for row in rows})
+    by_reason: dict[str, dict[str, int]] = {}
+    for row in rows:
+        by_reason.setdefault(row["reason"], {})[row["cluster"]] = row["count"]
+    columns = (
+        Column("NODES", lambda row: str(sum(row["counts"].values())), lambda row: "bold", right=True),
+        *(_count_in(name) for name in clusters),
+        Column("REASON", lambda row: row["reason"]),
+    )
+    return table_of(columns, [{"reason": reason, "counts": counts} for reason, counts in by_reason.items()])
+
+
+def _count_in(cluster: str) -> Column:
+    return Column(cluster.upper(), lambda row: str(row["counts"].get(cluster) or "-"), right=True)
+
+
+def _refusals(decision: Record) -> "RenderableType":
+    rows = [{"cluster": "fleet", "message": decision["message"]}]
+    rows += [{"cluster": name, "message": text} for name, text in sorted((decision.get("clusters") or {}).items())]
+    columns = (
+        Column("CLUSTER", lambda row: row["cluster"], lambda row: "bold"),
+        Column("MESSAGE", lambda row: row["message"]),
+    )
+    return table_of(columns, rows)
+
+
+def _readings(readings: Record) -> "RenderableType":
+    rows = [
+        {"signal": signal, "seen": seen if isinstance(seen, Mapping) else None} for signal, seen in readings.items()
+    ]
+    columns = (
+        Column("SIGNAL", lambda row: row["signal"]),
+        Column("USED", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", _reading_style, right=True),
+        Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
+        Column("NOTE", lambda row: "" if row["seen"] else "unknown: judged by requests", lambda row: "yellow"),
+    )
+    return table_of(columns, rows)
+
+
+def _reading_style(row: Record) -> str:
+    return heat(row["seen"]["used"] if row["seen"] else None)
+
+
+def _extra(numbers: object) -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 3, 0, 0))
+    for key, text in _flat(numbers):
+        table.add_row(Text(f"  {key}", style="dim"), Text(text))
+    return table
+
+
+def _flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Nested numbers as 'a.b' -> text; a mapping of plain values stays on one line."""
+    if isinstance(value, Mapping) and any(isinstance(item, Mapping | list) for item in value.values()):
+        for key, item in value.items():
+            yield from _flat(item, f"{path} {key}".strip())
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for item in value:
+            yield from _flat(item, path)
+    else:
+        yield path, _plain(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_plain(item) for item in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,59 @@
+"""What people may ask of a running dispatcher, as JSON-ready rows; the HTTP API and the demo show the same."""
+
+from typing import Any, Protocol
+
+from dispatcher.scheduling import views
+from dispatcher.scheduling.core import SchedulerCore
+
+Row = dict[str, Any]
+
+
+class FleetViews(Protocol):
+    """Rows in a stable order."""
+
+    def clusters(self) -> list[Row]:
+        """One row a cluster."""
+        ...
+
+    def nodes(self) -> list[Row]:
+        """One row a node."""
+        ...
+
+    def pods(self) -> list[Row]:
+        """One row a pod that was submitted to us."""
+        ...
+
+    def tenants(self) -> list[Row]:
+        """One row for each tenant and resource that it has a quota of."""
+        ...
+
+    def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
+        """The whole record of one pod, None if it is unknown."""
+        ...
+
+
+class CoreViews:
+    """The views of a core in this process."""
+
+    def __init__(self, core: SchedulerCore) -> None:
+        self._core = core
+
+    def clusters(self) -> list[Row]:
+        """One row a cluster."""
+        return views.clusters_view(self._core)
+
+    def nodes(self) -> list[Row]:
+        """One row a node."""
+        return views.nodes_view(self._core)
+
+    def pods(self) -> list[Row]:
+        """One row a pod."""
+        return views.pods_view(self._core)
+
+    def tenants(self) -> list[Row]:
+        """One row for each tenant and resource."""
+        return []
+
+    def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
+        """The whole record of one pod."""
+        return views.explain(self._core, namespace, name, cluster)
