@@ -156,7 +156,7 @@ class ClusterCache:
         return [port for pod in self._on.pods(node) if not pod.terminal for port in pod.ports]
 
     def free(self, node: str) -> dict[str, int]:
-        """Allocatable minus requests of pods not ended ('pods': places left), maybe negative; empty for no such node."""
+        """Allocatable minus requests of pods not ended ('pods': places left), maybe negative. Empty if unknown."""
         known = self._nodes.get(node)
         if known is None:
             return {}

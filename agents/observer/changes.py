@@ -4,16 +4,20 @@ Only the latest change of a key is kept, so the history is never longer than the
 Graves are bounded: a follower that is older than the oldest forgotten grave gets everything anew.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 Key = tuple[str, str]  # kind ("nodes", "pods", "readings") and the key within it
 
 
 class ChangeLog:
-    """Which keys changed at which revision. Revision 0 is before everything; the first change is 1."""
+    """Which keys changed at which revision. Revision 0 is before everything; the first change is 1.
 
-    def __init__(self, *, max_graves: int = 20_000) -> None:
+    `on_change` is called after every change, to wake who waits for one.
+    """
+
+    def __init__(self, *, max_graves: int = 20_000, on_change: Callable[[], None] = lambda: None) -> None:
         self.revision = 0
+        self._on_change = on_change
         self._alive: dict[Key, int] = {}  # insertion order is revision order
         self._gone: dict[Key, int] = {}
         self._max_graves = max_graves
@@ -35,6 +39,7 @@ class ChangeLog:
     def bump(self) -> None:
         """Something without a key changed (health): wake the followers."""
         self.revision += 1
+        self._on_change()
 
     def knows(self, since: int) -> bool:
         """Whether all changes after `since` are still known; else only a full snapshot is right."""
@@ -52,6 +57,7 @@ class ChangeLog:
         self.revision += 1
         where.pop(key, None)
         where[key] = self.revision
+        self._on_change()
 
 
 def _after(where: dict[Key, int], since: int) -> Iterator[Key]:

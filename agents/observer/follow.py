@@ -42,14 +42,25 @@ class Follow:
         """The latest revision."""
         return self._log.revision
 
+    def ready(self, who: Identity) -> bool:
+        """Whether there is a picture to tell: everything was listed once and the cluster is known by its UID."""
+        return self._cache.synced and bool(who.cluster_uid)
+
+    def has_news(self, who: Identity, asked: str, since: int) -> bool:
+        """Whether `since` would be answered with anything but silence."""
+        stranger = asked != who.incarnation or not self._log.knows(since)
+        return self.ready(who) and (stranger or since < self.revision)
+
     def since(self, who: Identity, asked: str, since: int, health: Health, now: float) -> Changes:
         """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be told.
 
-        Until everything has been listed once, nothing is told (synced False, revision 0).
+        Until everything has been listed once nothing is told, so the answer continues what the follower has, whatever
+        incarnation that came from: synced False, no objects, the follower's own incarnation and revision.
         """
-        frame = Changes(who.cluster, who.cluster_uid, who.incarnation, since, 0, synced=False)
-        if not (self._cache.synced and who.cluster_uid):
+        if not self.ready(who):
+            frame = Changes(who.cluster, who.cluster_uid, asked, since, since, synced=False)
             return _with(frame, health, problem=health.problem or "the first list is not complete yet")
+        frame = Changes(who.cluster, who.cluster_uid, who.incarnation, since, self.revision)
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
         return _with(frame, health, **self._difference(since, now))
@@ -57,9 +68,7 @@ class Follow:
     def _everything(self, now: float) -> dict[str, object]:
         return {
             "since": 0,
-            "revision": self._log.revision,
             "full": True,
-            "synced": True,
             "nodes": tuple(self._cache.nodes()),
             "pods": tuple(self._cache.pods()),
             "readings": self._readings(list(self._loads.names()), now),
@@ -71,8 +80,6 @@ class Follow:
         nodes: tuple[Node, ...] = tuple(found for key in changed[NODES] if (found := self._cache.node(key)) is not None)
         pods: tuple[Pod, ...] = tuple(pod for key in changed[PODS] if (pod := self._cache.pod(key)) is not None)
         return {
-            "revision": self._log.revision,
-            "synced": True,
             "nodes": nodes,
             "nodes_gone": tuple(gone[NODES]),
             "pods": pods,

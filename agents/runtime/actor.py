@@ -1,0 +1,85 @@
+"""The agent as a Ray actor. Only bytes cross: settings as JSON, messages as msgpack. The one place that imports Ray."""
+
+import asyncio
+from typing import Any
+
+import ray
+
+from agents.runtime.agent import Agent
+from agents.runtime.settings import AgentSettings
+from dispatcher.model.messages import IntentBatch, Peers, decode, encode
+
+NAMESPACE = "global-dispatcher"
+MAX_CONCURRENCY = 64  # long polls and batches under way at once
+
+
+def actor_name(cluster: str) -> str:
+    """Under which the actor of a cluster is found in NAMESPACE."""
+    return f"agent:{cluster}"
+
+
+def resource_name(cluster: str) -> str:
+    """The custom Ray resource that only nodes of this cluster offer."""
+    return f"cluster:{cluster}"
+
+
+class AgentActor:
+    """A thin wrapper: starts the agent on its first call, in the actor's own event loop."""
+
+    def __init__(self, settings: bytes) -> None:
+        self._settings = AgentSettings.model_validate_json(settings)
+        self._agent: Agent | None = None
+        self._starting = asyncio.Lock()
+
+    async def _started(self) -> Agent:
+        async with self._starting:
+            if self._agent is None:
+                agent = Agent(self._settings)
+                await agent.start()
+                self._agent = agent
+            return self._agent
+
+    async def hello(self) -> bytes:
+        """A Hello."""
+        return encode(await (await self._started()).hello())
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> bytes:
+        """A Changes."""
+        return encode(await (await self._started()).changes(incarnation, since, wait_s))
+
+    async def execute(self, batch: bytes) -> bytes:
+        """An IntentBatch in, an OutcomeBatch out."""
+        orders = decode(IntentBatch, batch)
+        return encode(await (await self._started()).execute(orders))
+
+    async def set_peers(self, peers: bytes) -> bytes:
+        """A Peers in; empty bytes out."""
+        others = decode(Peers, peers)
+        await (await self._started()).set_peers(others)
+        return b""
+
+    async def stop(self) -> bytes:
+        """End the agent in good order; the actor itself stays until it is killed."""
+        async with self._starting:
+            if self._agent is not None:
+                await self._agent.stop()
+                self._agent = None
+        return b""
+
+
+def create_actor(settings: AgentSettings) -> Any:
+    """The actor of this cluster: found by name, else made on a node that has the cluster's resource.
+
+    It restarts for ever and no call is tried again by Ray: a call whose effect is unknown is the caller's to judge.
+    """
+    options = ray.remote(AgentActor).options(
+        name=actor_name(settings.cluster),
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        max_restarts=-1,
+        max_task_retries=0,
+        num_cpus=0,
+        resources={resource_name(settings.cluster): 0.01},
+        max_concurrency=MAX_CONCURRENCY,
+    )
+    return options.remote(settings.model_dump_json().encode())

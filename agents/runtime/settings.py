@@ -1,0 +1,86 @@
+"""What one agent is told when it starts. Times are seconds, sizes as said."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class KubeletSettings(BaseModel):
+    """How node readings are taken."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    interval_s: float = Field(default=15.0, ge=0.1, description="Seconds between two questions to one kubelet.")
+    timeout_s: float = Field(default=5.0, gt=0, description="Seconds one kubelet may take to answer.")
+    concurrency: int = Field(default=32, ge=1, description="Kubelets asked at once.")
+    smoothing_s: float = Field(default=10.0, ge=0, description="Time constant of the moving average of rates; 0: none.")
+    ca_file: str = Field(default="", description="CA of the kubelets' certificates; empty: the cluster's CA.")
+    insecure: bool = Field(
+        default=False,
+        description="Send the token to kubelets whose certificate cannot be verified. Only where nobody listens.",
+    )
+    bandwidth: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes/s per direction of nodes without global-dispatcher.io/bandwidth; 0: unknown.",
+    )
+
+
+class ApiSettings(BaseModel):
+    """How patient the agent is with its API server."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect_s: float = Field(default=3.0, gt=0, description="Seconds to connect.")
+    request_s: float = Field(default=10.0, gt=0, description="Seconds for one call.")
+    list_s: float = Field(default=60.0, gt=0, description="Seconds for one page of a list.")
+    silence_s: float = Field(
+        default=90.0, gt=0, description="A watch without event or bookmark for so long is opened anew."
+    )
+    watch_s: float = Field(
+        default=300.0, ge=1, description="Seconds after which the server shall end a watch (up to double)."
+    )
+    probe_s: float = Field(default=2.0, gt=0, description="Seconds between two probes of /version.")
+    probe_timeout_s: float = Field(default=3.0, gt=0, description="Seconds a probe may take.")
+    grace_s: float = Field(
+        default=5.0, gt=0, description="Seconds without a good answer until the API server counts as lost."
+    )
+    backoff_s: float = Field(default=0.25, gt=0, description="First pause after an error; doubles.")
+    max_backoff_s: float = Field(default=15.0, gt=0, description="Longest pause after errors.")
+    page: int = Field(default=500, ge=1, description="Objects a page of a list.")
+
+
+class AcceptSettings(BaseModel):
+    """One row of consent: pods of these source clusters and namespaces may run here; shell patterns."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    clusters: tuple[str, ...] = Field(default=("*",), description="Names of source clusters.")
+    namespaces: tuple[str, ...] = Field(default=("*",), description="Namespaces there.")
+
+
+class ExecutorOptions(BaseModel):
+    """How the writing half works."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    concurrency: int = Field(default=16, ge=1, description="Intents carried out at once.")
+    peer_ttl_s: float = Field(default=60.0, gt=0, description="Seconds that proxy nodes outlive a silent dispatcher.")
+    accept: tuple[AcceptSettings, ...] = Field(default=(AcceptSettings(),), description="Any row suffices.")
+
+
+class AgentSettings(BaseModel):
+    """One agent: whose it is, how it gets in, how often it looks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cluster: str = Field(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$", description="Name of the cluster in the fleet, a DNS label."
+    )
+    kubeconfig: str = Field(default="", description="File with the credentials; empty: the pod's own service account.")
+    context: str = Field(default="", description="Context of that file; empty: its current one.")
+    api: ApiSettings = Field(default_factory=ApiSettings)
+    kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
+    executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
+    coalesce_s: float = Field(default=0.02, ge=0, description="Seconds a change waits for company before it is sent.")
+    max_graves: int = Field(
+        default=20_000, ge=1, description="Deleted objects remembered for followers that are behind."
+    )
