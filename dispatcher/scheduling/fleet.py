@@ -14,7 +14,7 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Node, Reading, Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import ReasonTable
-from dispatcher.model.resources import ResourceAxis, Resources
+from dispatcher.model.resources import MAX_QUANTITY, ResourceAxis, Resources
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
 from dispatcher.scheduling.columns import NodeColumns, RowStore, exact_sums
 from dispatcher.scheduling.fleet_counts import MatchCount, MatchCounts
@@ -30,7 +30,7 @@ from dispatcher.scheduling.fleet_occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet_readings import take_reading
-from dispatcher.scheduling.framework import ClusterInfo, Ints, Placed, SmallInts
+from dispatcher.scheduling.framework import ClusterInfo, Ints, Placed, Rows, SmallInts
 
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
 
@@ -91,6 +91,11 @@ class FleetState(NodeColumns):
     @now.setter
     def now(self, value: float) -> None:
         self._now = value
+
+    @property
+    def clock(self) -> float:
+        """The same for the cycle itself, which judges nothing."""
+        return self._now
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
 
@@ -298,6 +303,24 @@ class FleetState(NodeColumns):
         if occupant.unseen_memory:
             store.add("recent", store.recent, _MEMORY, row, sign * memory)
 
+    def suppose(self, rows: Rows, pod: Pod, times: int) -> None:
+        """As if `pod` were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
+
+        Exact as long as no cell passes MAX_QUANTITY (see `has_room_for`). What-if is apply and undo.
+        """
+        store, (cpu, memory) = self._store, nonzero_request(pod)
+        for resource, amount in requested(pod):
+            store.requested[self._column(resource), rows] += times * amount
+        for column in (store.nonzero, store.recent):
+            column[_CPU, rows] += times * cpu
+            column[_MEMORY, rows] += times * memory
+
+    def can_suppose(self, rows: Rows, pod: Pod, times: int) -> bool:
+        """Whether `suppose` is exact: the pod takes no host port, and no sum comes near MAX_QUANTITY."""
+        most = times * max(*pod.requests.values(), *nonzero_request(pod), 1)
+        highest = max(int(self.requested[:, rows].max(initial=0)), int(self.nonzero[:, rows].max(initial=0)))
+        return not pod.ports and most + highest <= MAX_QUANTITY
+
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:
             if occupant.row is not None:
@@ -340,6 +363,18 @@ class FleetState(NodeColumns):
             self._total = dict(zip(self.axis.names, exact_sums(self.allocatable[:, rows]), strict=True))
         return dict(self._total)
 
+    def node_counts(self) -> dict[str, int]:
+        """Live nodes of each cluster."""
+        return {name: len(cluster.rows) for name, cluster in self._clusters.items()}
+
+    def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
+        """(share, sampled at) of cpu, memory and network of a row; NaN and -inf where never known."""
+        return (
+            (self.cpu_used.item(row), self.cpu_at.item(row)),
+            (self.memory_used.item(row), self.memory_at.item(row)),
+            (self.net_used.item(row), self.net_at.item(row)),
+        )
+
     # --- what plugins ask --------------------------------------------------------------------------------------------
 
     def name_of(self, row: int) -> tuple[str, str]:
@@ -360,7 +395,7 @@ class FleetState(NodeColumns):
 
     def label_values(self, key: str) -> Sequence[str]:
         """The texts behind the codes of `label(key)`."""
-        return self._labels.values(key)
+        return self._labels.values(key, self._nodes)
 
     def domain(self, key: str) -> SmallInts:
         """[n] fault-domain code of a level or label key; -1 where the node does not say."""

@@ -77,6 +77,7 @@ class MatchCounts:
     def _build(self, pod: Pod, selector: LabelSelector | None, key: str, build: Build) -> MatchCount:
         if len(self._counts) >= self._limit:
             oldest = self._counts.pop(next(iter(self._counts)))
+            oldest.version += 1  # whoever still looks at it learns that it is stale
             self._by_namespace[oldest.namespace].remove(oldest)
         count = MatchCount(pod.namespace, key, _match(pod, selector))
         self._by_namespace.setdefault(pod.namespace, []).append(count)

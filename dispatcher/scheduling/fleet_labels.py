@@ -42,26 +42,26 @@ class LabelColumns:
 
     def codes(self, key: str, nodes: Sequence[Node | None]) -> SmallInts:
         """[len(nodes)] codes of `key`, read-only; `nodes` are the rows, None where a row is dead."""
-        column = self._columns.get(key)
+        column = self._column(key, nodes)
         if column is None:
-            if not self._nodes_with[key]:
-                return self._nowhere(len(nodes))
-            column = self._columns[key] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
-            for row, node in enumerate(nodes):
-                if node is not None:
-                    column.codes[row] = column.code(node.labels.get(key))
-        window: SmallInts = read_only(column.codes[: len(nodes)])
+            self._absent = grown(self._absent, len(nodes), ABSENT)
+        window: SmallInts = read_only((self._absent if column is None else column.codes)[: len(nodes)])
         return window
 
-    def _nowhere(self, n: int) -> SmallInts:
-        self._absent = grown(self._absent, n, ABSENT)
-        window: SmallInts = read_only(self._absent[:n])
-        return window
-
-    def values(self, key: str) -> Sequence[str]:
+    def values(self, key: str, nodes: Sequence[Node | None]) -> Sequence[str]:
         """The texts behind the codes of `key`."""
-        column = self._columns.get(key)
-        return column.values if column is not None else ()
+        column = self._column(key, nodes)
+        return () if column is None else column.values
+
+    def _column(self, key: str, nodes: Sequence[Node | None]) -> _Column | None:
+        found = self._columns.get(key)
+        if found is not None or not self._nodes_with[key]:
+            return found
+        made = self._columns[key] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
+        for row, node in enumerate(nodes):
+            if node is not None:
+                made.codes[row] = made.code(node.labels.get(key))
+        return made
 
     def replace(self, row: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """The labels of a row were `before` (empty: no node) and are now `after`."""

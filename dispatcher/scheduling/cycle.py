@@ -1,0 +1,250 @@
+"""The scheduling cycle: PreFilter, Filter, Score, Reserve, Permit; one pod's decision, or a batch of one class.
+
+A decision is the feasible row of the highest total score, among equals the row of the lowest rank (see
+`fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Sequence
+
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.classes import PodClass
+from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve
+from dispatcher.scheduling.peaks import Peak
+from dispatcher.scheduling.points import Plan, PluginError, Restores, guarded, refusal
+
+__all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
+
+Result = Decision | Unschedulable
+
+
+class Scheduler:
+    """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
+
+    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. `faults` counts the errors
+    of each plugin.
+    """
+
+    def __init__(
+        self, profile: Profile, plugins: Sequence[Plugin], fleet: FleetState, *, class_bytes: int = 512 * 2**20
+    ) -> None:
+        self.plan = Plan.of(profile, plugins)
+        self.fleet = fleet
+        self.faults: Counter[str] = Counter()
+        self._class_bytes = class_bytes
+        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._reserved: dict[PodId, tuple[Placed, int]] = {}
+
+    # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def classify(self, placed: Placed) -> Hashable:
+        """The name of the pod's class, for the queue; a pod that a plugin fails on is a class of its own."""
+        try:
+            return self.plan.class_key(placed)
+        except PluginError as error:
+            return ("fault", error.plugin, placed.home, placed.pod.uid)
+
+    def schedule(self, placed: Placed, pod_id: PodId) -> Result:
+        """Decide one pod and assume it on its node, or say why there is none."""
+        return self.schedule_class([(pod_id, placed)])[0]
+
+    def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
+        """Decide pods that are all of one class, in order."""
+        if not items:
+            return []
+        try:
+            key = self.plan.class_key(items[0][1])
+        except PluginError as error:
+            return [self._fault(pod_id, placed, error) for pod_id, placed in items]
+        return [self._decide(key, pod_id, placed) for pod_id, placed in items]
+
+    def _decide(self, key: Hashable, pod_id: PodId, placed: Placed) -> Result:
+        refused = _unfit(placed)
+        if refused is not None:
+            return self._refused(pod_id, placed, refused)
+        try:
+            return self._attempt(key, pod_id, placed)
+        except PluginError as error:
+            # What the class holds may be half written: it is made anew for the next pod.
+            self._drop(key)
+            return self._fault(pod_id, placed, error)
+
+    def _attempt(self, key: Hashable, pod_id: PodId, placed: Placed) -> Result:
+        states: dict[str, object] = {}
+        refused = self._pre_filter(placed, states)
+        if refused is not None:
+            return self._refused(pod_id, placed, refused)
+        pods = self._class(key)
+        pods.catch_up(placed)
+        if pods.refusal is not None:
+            return self._refused(pod_id, placed, pods.refusal)
+        best = pods.best()
+        if best is None:
+            return self._no_place(pod_id, placed, pods.ground())
+        decision = self._capture(pod_id, placed, pods, best, pods.second(best))
+        self._explain(decision, pods, states)
+        return self._book(decision)
+
+    def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
+        for plugin in self.plan.gates:
+            states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.fleet)
+            refused = refusal(state)
+            if refused is not None:
+                return refused.why
+        return None
+
+    def _capture(self, pod_id: PodId, placed: Placed, pods: PodClass, best: Peak, second: Peak | None) -> Decision:
+        fleet, row = self.fleet, best.row
+        cluster, node = fleet.name_of(row)
+        return Decision(
+            pod_id=pod_id,
+            placed=placed,
+            cluster=cluster,
+            node=node,
+            row=row,
+            score=best.score,
+            time=fleet.clock,
+            ground=pods.ground(),
+            scores=pods.scores(row, second.row if second else None),
+            readings=fleet.readings_of(row),
+            runner_up=(*fleet.name_of(second.row), second.score) if second else None,
+        )
+
+    # --- booking -----------------------------------------------------------------------------------------------------
+
+    def _book(self, decision: Decision) -> Result:
+        pod_id, placed, row = decision.pod_id, decision.placed, decision.row
+        refused = self._reserve(placed, row)
+        if refused is not None:
+            return self._refused(pod_id, placed, refused.why)
+        self._reserved[pod_id] = (placed, row)
+        self.fleet.place(pod_id, placed, decision.cluster, decision.node, assumed=True)
+        try:
+            refused = self._permit(decision)
+        except PluginError:
+            self.forget(pod_id)
+            raise
+        if refused is not None:
+            self.forget(pod_id)
+            return self._refused(pod_id, placed, refused.why)
+        return decision
+
+    def _reserve(self, placed: Placed, row: int) -> Refuse | None:
+        done: list[Reserve] = []
+        for plugin in self.plan.reserves:
+            try:
+                refused = guarded(plugin, plugin.reserve, placed, row, self.fleet)
+            except PluginError:
+                self._unreserve(done, placed, row)
+                raise
+            if refused is not None:
+                self._unreserve(done, placed, row)
+                return refused
+            done.append(plugin)
+        return None
+
+    def _unreserve(self, plugins: Sequence[Reserve], placed: Placed, row: int) -> None:
+        for plugin in reversed(plugins):
+            try:
+                guarded(plugin, plugin.unreserve, placed, row, self.fleet)
+            except PluginError as error:
+                self.faults[error.plugin] += 1  # the others must still give back
+
+    def _permit(self, decision: Decision) -> Refuse | None:
+        for plugin in self.plan.permits:
+            answer = guarded(plugin, plugin.permit, decision.placed, decision.row, self.fleet)
+            if isinstance(answer, Refuse):
+                return answer
+            decision.wait_s = max(decision.wait_s, answer or 0.0)
+        return None
+
+    def _explain(self, decision: Decision, pods: PodClass, states: dict[str, object]) -> None:
+        judged = {judge.plugin.name: judge for judge in pods.judges}
+        for plugin in self.plan.explains:
+            judge = judged.get(plugin.name)
+            state = judge.state if judge else states.get(plugin.name)
+            if judge is not None and judge.silent:
+                continue
+            try:
+                extra = guarded(plugin, plugin.explain, state, decision.placed, self.fleet, decision.row)
+            except PluginError as error:
+                self.faults[error.plugin] += 1  # a decision stands without its comments, too
+                continue
+            if extra:
+                decision.extras[plugin.name] = extra
+
+    def forget(self, pod_id: PodId) -> None:
+        """Give a place back: the exact inverse of deciding it. Unknown pods are ignored."""
+        reserved = self._reserved.pop(pod_id, None)
+        if reserved is not None:
+            self._unreserve(self.plan.reserves, *reserved)
+        self.fleet.remove(pod_id)
+
+    def ended(self, pod_id: PodId) -> None:
+        """A pod has ended or is gone: its room and charges are free."""
+        self.forget(pod_id)
+
+    def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
+        """Enter a pod where its cluster shows it: confirms what was assumed, and charges without the right to refuse.
+
+        Charges follow the pod: what was booked for an older version or another place is given back first.
+        """
+        known = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
+        same = known is not None and (known.cluster, known.node) == (cluster, node)
+        if booked is None or not same or booked[0].pod.requests != placed.pod.requests:
+            if booked is not None:
+                self._unreserve(self.plan.reserves, *booked)
+            row = self.fleet.row_of(cluster, node)
+            self._charge(placed, -1 if row is None else row)
+            self._reserved[pod_id] = (placed, -1 if row is None else row)
+        self.fleet.place(pod_id, placed, cluster, node, assumed=False)
+
+    def _charge(self, placed: Placed, row: int) -> None:
+        """Book with every Reserve plugin; `row` is -1 while the node is not known."""
+        for plugin in self.plan.reserves:
+            book = plugin.restore if isinstance(plugin, Restores) else plugin.reserve
+            try:
+                guarded(plugin, book, placed, row, self.fleet)
+            except PluginError as error:
+                self.faults[error.plugin] += 1
+
+    # --- refusing ----------------------------------------------------------------------------------------------------
+
+    def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+        ground = Ground(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
+        return Unschedulable(pod_id, placed, why.text, frozenset((why.reason,)), self.fleet.clock, ground)
+
+    def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
+        self.faults[error.plugin] += 1
+        return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
+
+    def _no_place(self, pod_id: PodId, placed: Placed, ground: Ground) -> Unschedulable:
+        return no_place(pod_id, placed, self.fleet.clock, ground, self.fleet.node_counts())
+
+    # --- classes -----------------------------------------------------------------------------------------------------
+
+    def _class(self, key: Hashable) -> PodClass:
+        found = self._classes.get(key)
+        if found is not None:
+            self._classes.move_to_end(key)
+            return found
+        most = max(1, self._class_bytes // max(1, self.plan.bytes_per_row * self.fleet.n))
+        while len(self._classes) >= most:
+            self._classes.popitem(last=False)
+        made = self._classes[key] = PodClass(self.plan, self.fleet)
+        return made
+
+    def _drop(self, key: Hashable) -> None:
+        self._classes.pop(key, None)
+
+
+def _unfit(placed: Placed) -> Why | None:
+    """What is wrong with the pod itself, before any node is looked at."""
+    pod = placed.pod
+    if pod.problems:
+        return Why(Reason.INVALID, "; ".join(pod.problems))
+    return Why(Reason.GATED) if pod.gated else None

@@ -1,0 +1,255 @@
+"""Why a pod went where it went, or nowhere: captured as a few numbers when it is decided, made words when asked.
+
+The record of a decision (plain JSON values):
+    pod {namespace, name, uid}, home, time, profile, outcome "scheduled",
+    decision {cluster, node, score}, runner_up {cluster, node, score} or null, margin (null without a runner-up),
+    scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}},
+    rejected [{reason, cluster, count}], feasible, evaluated,
+    readings {cpu|memory|network: {used, age_s} or "unknown"} of the chosen node,
+    extras {plugin: its own numbers}.
+The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
+    rejected, feasible 0, evaluated.
+"""
+
+import itertools
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason, ReasonTable, Why
+from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.framework import Floats, Placed
+
+Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
+ReadingsSeen = tuple[tuple[float, float], ...]  # (share, sampled at) of cpu, memory, network; NaN unknown
+_SIGNALS = ("cpu", "memory", "network")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a decision stood on, shared by all decisions that stood on the same."""
+
+    profile: str
+    reasons: ReasonTable
+    clusters: tuple[str, ...]
+    rejected: Rejected
+    feasible: int
+    evaluated: int
+
+    def counts(self) -> dict[tuple[str, Why], int]:
+        """(cluster, reason) -> nodes refused for it."""
+        return {(self.clusters[cluster], self.reasons.why(code)): n for (code, cluster), n in self.rejected.items()}
+
+    def rejected_record(self) -> list[dict[str, Any]]:
+        """Rows of {reason, cluster, count}, most nodes first."""
+        rows = [{"reason": why.text, "cluster": name, "count": n} for (name, why), n in self.counts().items()]
+        return sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["reason"]), str(row["cluster"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Per score plugin of the class: name, weight, raw and normalised value of the chosen row and of the runner-up."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    raw: Floats
+    normalized: Floats
+    runner_up: Floats | None
+
+    def record(self) -> dict[str, dict[str, float | None]]:
+        """{plugin: {raw, normalized, weight, weighted, runner_up_weighted}}."""
+        rivals = self.runner_up.tolist() if self.runner_up is not None else [None] * len(self.names)
+        rows = zip(self.names, self.weights, self.raw.tolist(), self.normalized.tolist(), rivals, strict=True)
+        return {
+            name: {
+                "raw": raw,
+                "normalized": value,
+                "weight": weight,
+                "weighted": weight * value,
+                "runner_up_weighted": None if rival is None else weight * rival,
+            }
+            for name, weight, raw, value, rival in rows
+        }
+
+
+@dataclass(slots=True)
+class Decision:
+    """A pod and its place. `runner_up` is (cluster, node, score) of the next best node, `margin` the difference.
+
+    `wait_s` above 0: a Permit plugin wants the place held that long before it is acted on.
+    """
+
+    pod_id: PodId
+    placed: Placed
+    cluster: str
+    node: str
+    row: int
+    score: float
+    time: float
+    ground: Ground
+    scores: Scores
+    readings: ReadingsSeen
+    runner_up: tuple[str, str, float] | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+    wait_s: float = 0.0
+
+    @property
+    def margin(self) -> float | None:
+        """By how much the place beat the runner-up; None if it was the only one."""
+        return self.score - self.runner_up[2] if self.runner_up else None
+
+    def record(self) -> dict[str, Any]:
+        """The explain record, JSON-ready (see the module)."""
+        return {
+            **_about(self.placed, self.time, self.ground.profile),
+            "outcome": "scheduled",
+            "decision": {"cluster": self.cluster, "node": self.node, "score": self.score},
+            "runner_up": dict(zip(("cluster", "node", "score"), self.runner_up, strict=True))
+            if self.runner_up
+            else None,
+            "margin": self.margin,
+            "scores": self.scores.record(),
+            "rejected": self.ground.rejected_record(),
+            "feasible": self.ground.feasible,
+            "evaluated": self.ground.evaluated,
+            "readings": dict(zip(_SIGNALS, (_reading(one, self.time) for one in self.readings), strict=True)),
+            "extras": self.extras,
+        }
+
+    def summary(self) -> str:
+        """One line of why."""
+        where = f"{self.cluster}/{self.node} score {self.score:.1f}"
+        if self.runner_up is None:
+            return f"{where}, the only one of {self.ground.evaluated} nodes that fits"
+        cluster, node, score = self.runner_up
+        return (
+            f"{where}, next {cluster}/{node} {score:.1f}, {self.ground.feasible} of {self.ground.evaluated} nodes fit"
+        )
+
+
+@dataclass(slots=True)
+class Unschedulable:
+    """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments."""
+
+    pod_id: PodId
+    placed: Placed
+    message: str
+    reasons: frozenset[Reason]
+    time: float
+    ground: Ground
+    per_cluster: dict[str, str] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """The explain record, JSON-ready (see the module)."""
+        return {
+            **_about(self.placed, self.time, self.ground.profile),
+            "outcome": "unschedulable",
+            "message": self.message,
+            "clusters": self.per_cluster,
+            "rejected": self.ground.rejected_record(),
+            "feasible": self.ground.feasible,
+            "evaluated": self.ground.evaluated,
+        }
+
+    def summary(self) -> str:
+        """One line of why."""
+        return self.message
+
+
+def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
+    pod = placed.pod
+    return {
+        "pod": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+        "home": placed.home,
+        "time": time,
+        "profile": profile,
+    }
+
+
+def _reading(seen: tuple[float, float], now: float) -> dict[str, float] | str:
+    used, sampled_at = seen
+    if not (np.isfinite(used) and np.isfinite(sampled_at)):
+        return "unknown"
+    return {"used": used, "age_s": max(now - sampled_at, 0.0)}
+
+
+def no_place_message(nodes: int, texts: Counter[str]) -> str:
+    """kube-scheduler's sentence: '0/30 nodes are available: 12 Insufficient cpu, 18 Too many pods.'"""
+    parts = sorted(f"{count} {text}" for text, count in texts.items())
+    return f"0/{nodes} nodes are available: {', '.join(parts)}." if parts else f"0/{nodes} nodes are available."
+
+
+def no_place(pod_id: PodId, placed: Placed, time: float, ground: Ground, nodes: Mapping[str, int]) -> Unschedulable:
+    """No node is left: why, for the fleet and for each cluster. `nodes`: live nodes per cluster."""
+    counts = ground.counts()
+    by_cluster: dict[str, Counter[str]] = {name: Counter() for name in nodes}
+    whole: Counter[str] = Counter()
+    for (cluster, why), count in counts.items():
+        whole[why.text] += count
+        by_cluster[cluster][why.text] += count
+    return Unschedulable(
+        pod_id,
+        placed,
+        no_place_message(ground.evaluated, whole),
+        frozenset(why.reason for _, why in counts),
+        time,
+        ground,
+        {name: no_place_message(nodes[name], texts) for name, texts in by_cluster.items()},
+    )
+
+
+class DecisionLog:
+    """The latest decision or refusal of each pod, of the last `limit` pods."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._by_pod: OrderedDict[PodId, Decision | Unschedulable] = OrderedDict()
+        self._by_name: dict[tuple[str, str], dict[PodId, None]] = {}
+
+    def add(self, result: Decision | Unschedulable) -> None:
+        """Keep a result, in place of an older one of the same pod."""
+        self._drop(result.pod_id)
+        self._by_pod[result.pod_id] = result
+        self._by_name.setdefault(_name(result), {})[result.pod_id] = None
+        while len(self._by_pod) > self._limit:
+            self._drop(next(iter(self._by_pod)))
+
+    def _drop(self, pod_id: PodId) -> None:
+        old = self._by_pod.pop(pod_id, None)
+        if old is None:
+            return
+        named = self._by_name[_name(old)]
+        del named[pod_id]
+        if not named:
+            del self._by_name[_name(old)]
+
+    def find(self, pod_id: PodId) -> Decision | Unschedulable | None:
+        """The latest result of a pod."""
+        return self._by_pod.get(pod_id)
+
+    def get(self, namespace: str, name: str, cluster: str | None = None) -> Decision | Unschedulable | None:
+        """The latest result of a pod by name, submitted in `cluster` (None: in any)."""
+        named = self._by_name.get((namespace, name), {})
+        ids = [pod_id for pod_id in named if cluster in (None, pod_id[0])]
+        return self._by_pod[ids[-1]] if ids else None
+
+    def latest(self, count: int = 100) -> list[Decision | Unschedulable]:
+        """The last `count` results, newest first."""
+        return list(itertools.islice(reversed(self._by_pod.values()), count))
+
+    def record(self, pod_id: PodId) -> dict[str, Any] | None:
+        """The explain record of a pod, None if nothing is known."""
+        found = self._by_pod.get(pod_id)
+        return found.record() if found else None
+
+    def summary(self, pod_id: PodId) -> str:
+        """One line of why for a pod, empty if nothing is known."""
+        found = self._by_pod.get(pod_id)
+        return found.summary() if found else ""
+
+
+def _name(result: Decision | Unschedulable) -> tuple[str, str]:
+    return result.placed.pod.namespace, result.placed.pod.name

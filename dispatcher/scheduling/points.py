@@ -1,0 +1,134 @@
+"""A profile's plugins sorted by what they do, and the guard that keeps a broken one from breaking anything else."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Filter,
+    Fleet,
+    Permit,
+    Placed,
+    Plugin,
+    Profile,
+    Refuse,
+    Reserve,
+    Score,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class PluginError(Exception):
+    """A plugin raised or answered nonsense; `plugin` is its name. The pod it happened for is refused, nothing else."""
+
+    def __init__(self, plugin: str, detail: str) -> None:
+        super().__init__(f"plugin {plugin}: {detail}"[:500])
+        self.plugin = plugin
+
+
+def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call into a plugin; whatever it raises becomes a PluginError with its name."""
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error
+
+
+@runtime_checkable
+class Restores(Protocol):
+    """A Reserve plugin that can book a pod found bound, without the right to refuse."""
+
+    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """Book what is already so."""
+        ...
+
+
+@runtime_checkable
+class ExplainingPlugin(Protocol):
+    """A plugin with `explain` (see framework.Explained)."""
+
+    name: ClassVar[str]
+
+    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> object:
+        """Plain JSON values about the chosen row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A Score plugin and the weight the profile gives it."""
+
+    plugin: Score
+    weight: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plugins of one profile by extension point, each in profile order.
+
+    `judges`: filters and scores; their PreFilter answer is kept for the class. `gates`: Reserve plugins and those
+    that only pre-filter; their PreFilter is asked for every single pod, since what they book moves with every pod.
+    """
+
+    profile: str
+    looks: tuple[Plugin, ...]
+    judges: tuple[Plugin, ...]
+    gates: tuple[Plugin, ...]
+    filters: tuple[Filter, ...]
+    scores: tuple[Scored, ...]
+    reserves: tuple[Reserve, ...]
+    permits: tuple[Permit, ...]
+    explains: tuple[ExplainingPlugin, ...] = ()
+
+    @classmethod
+    def of(cls, profile: Profile, plugins: Sequence[Plugin]) -> "Plan":
+        """Sort `plugins` by what they implement; a Score plugin of weight 0 is not asked."""
+        weights = {use.name: use.weight for use in profile.plugins}
+        scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
+        judges = [one for one in plugins if isinstance(one, Filter | Score)]
+        gates = [one for one in plugins if isinstance(one, Reserve) or (one not in judges and _pre_filters(one))]
+        permits = [one for one in plugins if isinstance(one, Permit)]
+        looks = [one for one in plugins if one in judges or one in gates or one in permits]
+        return cls(
+            profile=profile.scheduler_name,
+            looks=tuple(looks),
+            judges=tuple(judges),
+            gates=tuple(gates),
+            filters=tuple(one for one in plugins if isinstance(one, Filter)),
+            scores=tuple(one for one in scores if one.weight != 0.0),
+            reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
+            permits=tuple(permits),
+            explains=tuple(one for one in plugins if isinstance(one, ExplainingPlugin)),
+        )
+
+    @property
+    def bytes_per_row(self) -> int:
+        """What one pod class keeps for each row of the fleet."""
+        return 2 * len(self.filters) + 16 * len(self.scores) + 11
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
+        return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
+
+
+def _pre_filters(plugin: Plugin) -> bool:
+    return type(plugin).pre_filter is not Plugin.pre_filter
+
+
+def _hashed_key(plugin: Plugin, placed: Placed) -> Hashable:
+    key = plugin.class_key(placed)
+    hash(key)  # an unhashable answer fails here, with the plugin's name
+    return key
+
+
+def refusal(state: object) -> Refuse | None:
+    """The PreFilter answer as a refusal, if it is one."""
+    return state if isinstance(state, Refuse) else None
+
+
+def is_skip(state: object) -> bool:
+    """Whether a plugin has nothing to say about the class."""
+    return state is SKIP

@@ -1,0 +1,92 @@
+"""A naive scheduler: one pod at a time, everything made anew from plain dicts for each, no caches, no increments.
+
+It shares the plugin objects with the product, and the columns that plugins read, freshly filled; nothing else.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dispatcher.model.node import Node, Reading
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Filter, Placed, Plugin, Profile, Refuse, Reserve, Score, Skip
+
+
+@dataclass
+class Seat:
+    placed: Placed
+    cluster: str
+    node: str
+    at: float
+
+
+@dataclass
+class World:
+    """The truth as plain data."""
+
+    clusters: dict[str, bool] = field(default_factory=dict)
+    nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
+    readings: dict[tuple[str, str], tuple[float, Reading]] = field(default_factory=dict)
+    seats: dict[tuple[str, str], Seat] = field(default_factory=dict)
+    now: float = 1000.0
+
+    def columns(self) -> FleetState:
+        fleet = FleetState(now=self.now)
+        for name, ready in self.clusters.items():
+            fleet.set_cluster(name, ready=ready, synced=True)
+        for (cluster, _), node in self.nodes.items():
+            fleet.put_node(cluster, node)
+        for pod_id, seat in self.seats.items():
+            fleet.now = seat.at
+            fleet.place(pod_id, seat.placed, seat.cluster, seat.node, assumed=True)
+        for (cluster, _), (taken_at, reading) in self.readings.items():
+            fleet.now = taken_at
+            fleet.put_reading(cluster, reading)
+        fleet.now = self.now
+        return fleet
+
+
+def decide(world: World, profile: Profile, plugins: list[Plugin], placed: Placed) -> tuple[str, str] | None:
+    """The (cluster, node) for one pod, or None; nothing is booked."""
+    fleet = world.columns()
+    weights = {use.name: use.weight for use in profile.plugins}
+    states = {plugin.name: plugin.pre_filter(placed, fleet) for plugin in plugins}
+    if any(isinstance(state, Refuse) for state in states.values()):
+        return None
+    heard = [plugin for plugin in plugins if not isinstance(states[plugin.name], Skip)]
+    fits = fleet.live.copy()
+    for plugin in heard:
+        if isinstance(plugin, Filter):
+            fits &= plugin.filter(states[plugin.name], fleet, slice(0, fleet.n)) == 0
+    rows = np.flatnonzero(fits)
+    if not len(rows):
+        return None
+    totals = [0.0] * len(rows)
+    for plugin in heard:
+        if isinstance(plugin, Score):
+            raw = plugin.score(states[plugin.name], fleet, rows)
+            value = plugin.normalize(raw) if plugin.normalizes else raw
+            scaled = [round(one * weights[plugin.name] * 2**20) / 2**20 for one in value.tolist()]
+            totals = [total + more for total, more in zip(totals, scaled, strict=True)]
+    names = [fleet.name_of(int(row)) for row in rows]
+    order = sorted(zip(totals, names, strict=True), key=lambda one: (-one[0], _rank(*one[1])))
+    return order[0][1]
+
+
+def schedule(
+    world: World, profile: Profile, plugins: list[Plugin], placed: Placed, pod_id: tuple[str, str]
+) -> tuple[str, str] | None:
+    """Decide one pod and book it."""
+    found = decide(world, profile, plugins, placed)
+    if found is None:
+        return None
+    for plugin in plugins:
+        if isinstance(plugin, Reserve):
+            assert plugin.reserve(placed, 0, world.columns()) is None
+    world.seats[pod_id] = Seat(placed, *found, at=world.now)
+    return found
+
+
+def _rank(cluster: str, node: str) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest(), "big") >> 1

@@ -1,0 +1,238 @@
+"""Tiny policies that exercise every way a plugin can depend on the fleet; simple enough to be checked by eye."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    Fleet,
+    Floats,
+    Placed,
+    Plugin,
+    PluginUse,
+    Profile,
+    Refuse,
+    Reserve,
+    Rows,
+    Score,
+    refuse,
+)
+
+
+def length(rows: Rows, fleet: Fleet) -> int:
+    return len(range(*rows.indices(fleet.n))) if isinstance(rows, slice) else len(rows)
+
+
+class Ready(Filter):
+    """Only Ready nodes of Ready clusters."""
+
+    name = "Ready"
+    depends = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return None
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        ready = np.asarray([info.ready for info in fleet.clusters] or [False])
+        codes = np.zeros(length(rows, fleet), dtype=np.uint16)
+        codes[~fleet.ready[rows]] = fleet.reasons.code(Reason.NOT_READY)
+        codes[~ready[fleet.cluster[rows]]] = fleet.reasons.code(Reason.CLUSTER_NOT_READY)
+        return codes
+
+
+class Selector(Filter, Score):
+    """Only nodes with the pod's node selector; prefers many labels of key `soft`, normalised."""
+
+    name = "Selector"
+    depends = Depends.STATIC
+    normalizes = True
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return tuple(sorted(placed.pod.node_selector.items()))
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        return placed.pod.node_selector or SKIP
+
+    def filter(self, state: Any, fleet: Fleet, rows: Rows) -> Codes:
+        codes = np.zeros(length(rows, fleet), dtype=np.uint16)
+        for key, value in state.items():
+            values = list(fleet.label_values(key))
+            wanted = values.index(value) if value in values else -2
+            codes[fleet.label(key)[rows] != wanted] = fleet.reasons.code(Reason.AFFINITY)
+        return codes
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        texts = [float(text) if text.isdigit() else 0.0 for text in fleet.label_values("soft")]
+        return np.asarray([*texts, 0.0])[fleet.label("soft")[rows]]
+
+    def normalize(self, raw: Floats) -> Floats:
+        highest = raw.max(initial=0.0)
+        return raw if highest == 0.0 else raw * (100.0 / highest)
+
+
+class Fit(Filter, Score):
+    """Requests fit; the emptier, the better (least allocated cpu and memory)."""
+
+    name = "Fit"
+    depends = Depends.NODE
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return tuple(sorted(placed.pod.requests.items()))
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        return {**placed.pod.requests, "pods": 1}
+
+    def filter(self, state: Any, fleet: Fleet, rows: Rows) -> Codes:
+        codes = np.zeros(length(rows, fleet), dtype=np.uint16)
+        for resource, amount in sorted(state.items(), reverse=True):
+            column = fleet.axis.column(resource)
+            code = fleet.reasons.code(Reason.INSUFFICIENT, resource)
+            if column is None:
+                codes[:] = code
+            else:
+                codes[amount > fleet.allocatable[column, rows] - fleet.requested[column, rows]] = code
+        return codes
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        total = np.zeros(length(rows, fleet))
+        for column in (0, 1):
+            room = np.maximum(fleet.allocatable[column, rows], 1)
+            total += 50.0 * np.clip(1.0 - fleet.nonzero[column, rows] / room, 0.0, 1.0)
+        return total
+
+
+class Live(Score):
+    """Prefers idle CPU: the reading fades to the requested share between 10 and 60 seconds of age."""
+
+    name = "Live"
+    depends = Depends.NODE
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return None
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        room = np.maximum(fleet.allocatable[0, rows], 1)
+        trust = np.clip((60.0 - (fleet.now - fleet.cpu_at[rows])) / 50.0, 0.0, 1.0)
+        measured = np.nan_to_num(fleet.cpu_used[rows].astype(np.float64), nan=1.0) + fleet.recent[0, rows] / room
+        asked = fleet.nonzero[0, rows] / room
+        return 100.0 * np.clip(1.0 - (trust * measured + (1.0 - trust) * asked), 0.0, 1.0)
+
+
+class Spread(Filter, Score):
+    """Hard: skew of the pod's app over `key` at most max_skew. Soft: prefers the emptier domain, normalised."""
+
+    name = "Spread"
+    depends = Depends.DOMAIN
+    normalizes = True
+
+    def class_key(self, placed: Placed) -> Hashable:
+        pod = placed.pod
+        if not pod.spread:
+            return None
+        return pod.namespace, tuple(sorted(pod.app_labels.items())), pod.spread[0].key, pod.spread[0].max_skew
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        if not placed.pod.spread:
+            return SKIP
+        constraint = placed.pod.spread[0]
+        counts = fleet.count_matching(placed.pod, constraint.selector, constraint.key).copy()
+        domains = fleet.domain(constraint.key)[fleet.live]
+        present = np.unique(domains[domains >= 0])
+        return constraint, counts, int(counts[present].min(initial=2**31))
+
+    def filter(self, state: Any, fleet: Fleet, rows: Rows) -> Codes:
+        constraint, counts, lowest = state
+        domains = fleet.domain(constraint.key)[rows]
+        found = np.append(counts, 2**40)[domains]
+        codes = np.zeros(len(found), dtype=np.uint16)
+        if constraint.hard:
+            codes[found + 1 - lowest > constraint.max_skew] = fleet.reasons.code(Reason.SPREAD, constraint.key)
+        return codes
+
+    def score(self, state: Any, fleet: Fleet, rows: Rows) -> Floats:
+        constraint, counts, _ = state
+        found: Floats = -np.append(counts, 10_000)[fleet.domain(constraint.key)[rows]].astype(np.float64)
+        return found
+
+    def normalize(self, raw: Floats) -> Floats:
+        low, high = raw.min(initial=0.0), raw.max(initial=-(2.0**40))
+        return np.full(len(raw), 100.0) if high <= low else 100.0 * (raw - low) / (high - low)
+
+    def explain(self, state: Any, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+        return {"min": state[2]}
+
+
+class Crowd(Score):
+    """Prefers the cluster with the fewest pods: looks at the whole fleet."""
+
+    name = "Crowd"
+    depends = Depends.FLEET
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return placed.pod.annotations.get("crowd")
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        return None if placed.pod.annotations.get("crowd") else SKIP
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        live = fleet.live
+        pods = np.bincount(fleet.cluster[live], weights=fleet.requested[3, live], minlength=len(fleet.clusters))
+        return (100.0 / (1.0 + pods))[fleet.cluster[rows]]
+
+
+class Quota(Reserve):
+    """At most `limit` milli-CPU per namespace."""
+
+    name = "Quota"
+    depends = Depends.STATIC
+
+    def __init__(self, limit: int = 10**9) -> None:
+        self.limit = limit
+        self.used: dict[str, int] = {}
+
+    def class_key(self, placed: Placed) -> Hashable:
+        return placed.pod.namespace, placed.pod.requests.get("cpu", 0)
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        used = self.used.get(placed.pod.namespace, 0)
+        if used + placed.pod.requests.get("cpu", 0) > self.limit:
+            return refuse(Reason.QUOTA, f"{placed.pod.namespace} used {used}m, limit {self.limit}m")
+        return None
+
+    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+        state = self.pre_filter(placed, fleet)
+        if isinstance(state, Refuse):
+            return state
+        self.restore(placed, row, fleet)
+        return None
+
+    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        namespace = placed.pod.namespace
+        self.used[namespace] = self.used.get(namespace, 0) + placed.pod.requests.get("cpu", 0)
+
+    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        namespace = placed.pod.namespace
+        self.used[namespace] -= placed.pod.requests.get("cpu", 0)
+        if not self.used[namespace]:
+            del self.used[namespace]
+
+
+class ByPriority:
+    """High priority first, then the oldest."""
+
+    def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+        return (-placed.pod.priority, queued_at)
+
+
+def profile(**weights: float) -> Profile:
+    return Profile("tiny", tuple(PluginUse(name, weight) for name, weight in weights.items()))
+
+
+def all_plugins(quota: int = 10**9) -> list[Plugin]:
+    return [Ready(), Selector(), Fit(), Live(), Spread(), Crowd(), Quota(quota)]
