@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.columns import grown
+from dispatcher.scheduling.columns import distinct, grown
 from dispatcher.scheduling.explain import Ground, Scores
 from dispatcher.scheduling.fleet import FleetState, Observed
 from dispatcher.scheduling.fleet_counts import MatchCount
@@ -47,7 +47,7 @@ def union(one: RowList | None, other: RowList | None) -> RowList | None:
         return None
     if not len(one) or not len(other):
         return one if len(one) else other
-    return np.union1d(one, other)
+    return distinct(one, other)
 
 
 @dataclass(eq=False)
@@ -236,15 +236,15 @@ class PodClass:
 
     def _score(self, filtered: RowList | None, touched: RowList | None, feasibility_moved: bool) -> None:
         fresh = self._fresh(filtered)
-        loaded = np.union1d(fresh, self._still_feasible(touched))
-        rescored, renormalise = fresh, feasibility_moved
+        still = self._still_feasible(touched)
+        loaded = still if touched is None else distinct(fresh, still)
+        rescored, renormalise = loaded, feasibility_moved
         for judge in self._scores:
             rows = fresh if judge.plugin.depends is Depends.STATIC else loaded
             if judge.everything:
-                rows = self._still_feasible(None)
+                rows = rescored = self._still_feasible(None)
             if len(rows):
                 self._ask_score(judge, rows)
-                rescored = np.union1d(rescored, rows) if rescored is not rows else rows
                 renormalise |= _normalizes(judge)
         if self._normalise(renormalise):
             rescored = self._still_feasible(None)

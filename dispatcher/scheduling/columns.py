@@ -124,6 +124,17 @@ class RowStore(NodeColumns):
         array[column, row] = total
 
 
+def distinct(*lists: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows in any of the lists, each once, ascending. (np.unique takes ten times as long here.)"""
+    filled = [rows for rows in lists if len(rows)]
+    if sum(len(rows) for rows in filled) <= 32:
+        return np.asarray(sorted({row for rows in filled for row in rows.tolist()}), dtype=np.intp)
+    seen = np.zeros(1 + max(int(rows.max()) for rows in filled), dtype=np.bool_)
+    for rows in filled:
+        seen[rows] = True
+    return np.flatnonzero(seen)
+
+
 def exact_sums(values: Ints) -> list[int]:
     """Sum of each resource over the rows of [resources, rows], capped at MAX_QUANTITY and never wrapped."""
     high, low = values >> 32, values & 0xFFFFFFFF

@@ -184,6 +184,7 @@ class FleetState(NodeColumns):
             return
         for occupant in self._at.get((cluster, name), {}).values():
             self._detach(occupant)
+            occupant.unseen_cpu = occupant.unseen_memory = True  # what comes back has no reading that shows it
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
         self._nodes[row] = None

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.scheduling.columns import distinct
+
 
 class Journal:
     """Rows in the order in which they were touched. A reader keeps a position and catches up when it likes.
@@ -32,4 +34,4 @@ class Journal:
         """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""
         if position < self._dropped:
             return None
-        return np.unique(np.asarray(self._rows[position - self._dropped :], dtype=np.intp))
+        return distinct(np.asarray(self._rows[position - self._dropped :], dtype=np.intp))

@@ -19,6 +19,7 @@ class Seat:
     cluster: str
     node: str
     at: float
+    turn: int
 
 
 @dataclass
@@ -27,9 +28,14 @@ class World:
 
     clusters: dict[str, bool] = field(default_factory=dict)
     nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
-    readings: dict[tuple[str, str], tuple[float, Reading]] = field(default_factory=dict)
+    readings: dict[tuple[str, str], tuple[float, Reading, int]] = field(default_factory=dict)
     seats: dict[tuple[str, str], Seat] = field(default_factory=dict)
     now: float = 1000.0
+    turns: int = 0
+
+    def turn(self) -> int:
+        self.turns += 1
+        return self.turns
 
     def columns(self) -> FleetState:
         fleet = FleetState(now=self.now)
@@ -37,12 +43,14 @@ class World:
             fleet.set_cluster(name, ready=ready, synced=True)
         for (cluster, _), node in self.nodes.items():
             fleet.put_node(cluster, node)
-        for pod_id, seat in self.seats.items():
-            fleet.now = seat.at
-            fleet.place(pod_id, seat.placed, seat.cluster, seat.node, assumed=True)
-        for (cluster, _), (taken_at, reading) in self.readings.items():
-            fleet.now = taken_at
-            fleet.put_reading(cluster, reading)
+        happened = [(seat.turn, seat.at, pod_id, seat) for pod_id, seat in self.seats.items()]
+        read = [(turn, at, where, reading) for where, (at, reading, turn) in self.readings.items()]
+        for _, at, name, what in sorted([*happened, *read], key=lambda one: one[0]):
+            fleet.now = at
+            if isinstance(what, Seat):
+                fleet.place(name, what.placed, what.cluster, what.node, assumed=True)
+            else:
+                fleet.put_reading(name[0], what)
         fleet.now = self.now
         return fleet
 
@@ -84,7 +92,7 @@ def schedule(
     for plugin in plugins:
         if isinstance(plugin, Reserve):
             assert plugin.reserve(placed, 0, world.columns()) is None
-    world.seats[pod_id] = Seat(placed, *found, at=world.now)
+    world.seats[pod_id] = Seat(placed, *found, at=world.now, turn=world.turn())
     return found
 
 

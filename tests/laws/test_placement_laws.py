@@ -99,7 +99,7 @@ class Both:
         known = self.world.readings.get((cluster, name))
         if known is not None and self.world.now - age < known[0] - known[1].cpu_age_s:
             return
-        self.world.readings[cluster, name] = (self.world.now, reading(name, cpu=cpu, age=age))
+        self.world.readings[cluster, name] = (self.world.now, reading(name, cpu=cpu, age=age), self.world.turn())
         self.fleet.put_reading(cluster, reading(name, cpu=cpu, age=age))
 
     def later(self, seconds: float) -> None:
