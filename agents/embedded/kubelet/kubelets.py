@@ -3,8 +3,8 @@
 import asyncio
 import heapq
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from math import inf
@@ -74,6 +74,12 @@ class Kubelets:
             self._pod_addresses.note(pod)
         for pod in self._api.list("pods"):
             self._see_pod(pod)
+
+    def catch_up(self) -> None:
+        """Take over all that has changed, without waiting."""
+        for watch, handle in self._watches:
+            for event in watch.drain():
+                handle(event)
 
     def handle_node(self, event: Event) -> None:
         """A node came, changed or went."""
@@ -196,11 +202,15 @@ class Kubelets:
         while self._due and self._due[0][0] <= now and done < most:
             due, _, key = heapq.heappop(self._due)
             done += 1
-            if key.startswith("node/"):
-                self._beat(key.removeprefix("node/"), now)
-            elif (run := self.runs.get(key)) is not None and due >= run.due:
-                self._advance(run, now)
+            with _contained(key):
+                self._act(due, key, now)
         return done
+
+    def _act(self, due: float, key: str, now: float) -> None:
+        if key.startswith("node/"):
+            self._beat(key.removeprefix("node/"), now)
+        elif (run := self.runs.get(key)) is not None and due >= run.due:
+            self._advance(run, now)
 
     def _beat(self, name: str, now: float) -> None:
         node = self.nodes.get(name)
@@ -309,4 +319,14 @@ class Kubelets:
 
 async def _follow(watch: Subscription, handle: Callable[[Event], None]) -> None:
     async for event in watch:
-        handle(event)
+        with _contained(event.object["metadata"]["name"]):
+            handle(event)
+
+
+@contextmanager
+def _contained(about: str) -> Iterator[None]:
+    """What one object makes go wrong must not stop the others."""
+    try:
+        yield
+    except Exception:
+        _LOG.exception("a kubelet failed on %s", about)
