@@ -2,8 +2,10 @@
 
 from typing import Any, Protocol
 
+from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling import views
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.quota import QuotaLedger
 
 Row = dict[str, Any]
 
@@ -35,8 +37,8 @@ class FleetViews(Protocol):
 class CoreViews:
     """The views of a core in this process."""
 
-    def __init__(self, core: SchedulerCore) -> None:
-        self._core = core
+    def __init__(self, core: SchedulerCore, ledger: QuotaLedger) -> None:
+        self._core, self._ledger = core, ledger
 
     def clusters(self) -> list[Row]:
         """One row a cluster."""
@@ -52,7 +54,17 @@ class CoreViews:
 
     def tenants(self) -> list[Row]:
         """One row for each tenant and resource."""
-        return []
+        totals = self._core.fleet.allocatable_total()
+        return [
+            {
+                "tenant": tenant.name,
+                "resource": resource,
+                "used": format_quantity(resource, self._ledger.usage(tenant.name).get(resource, 0)),
+                "limit": format_quantity(resource, limit),
+            }
+            for tenant in self._ledger.tenants
+            for resource, limit in sorted(self._ledger.limits(tenant.name, totals).items())
+        ]
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
         """The whole record of one pod."""

@@ -1,0 +1,201 @@
+"""The demo: a fleet of embedded clusters, Ray, agents and the dispatcher on this machine, and pods to watch.
+
+Everything is submitted in the first cluster, whose nodes are kept busy; live load and spread push pods out of it.
+"""
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+
+from agents.embedded.fleet import ClusterSpec, EmbeddedFleet, FleetError
+from agents.runtime.settings import AgentSettings, KubeletSettings
+from dispatcher.runtime.assembly import Dispatcher, assemble
+from dispatcher.runtime.demo_show import DemoShow
+from dispatcher.runtime.demo_submit import Submitter
+from dispatcher.runtime.demo_trace import deal_nodes, trace_pods
+from dispatcher.runtime.demo_workloads import Submission, sample
+from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.http_api import serve
+from dispatcher.runtime.link import AgentLink
+from dispatcher.runtime.logs import configure_logging
+from dispatcher.runtime.output import Output
+from dispatcher.runtime.ray_runtime import RayRuntime
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+
+_NAMES = ("east", "west", "north", "south")
+_HOST = "127.0.0.1"
+_READY_S = 30.0
+_KUBELET = KubeletSettings(interval_s=2.0)  # a demo is short: load shall show while one watches
+# The first cluster is as good as busy before the demo begins: shares of each node's capacity.
+_BUSY = {
+    "embedded.global-dispatcher.io/background-cpu": "0.55",
+    "embedded.global-dispatcher.io/background-net": "0.3",
+}
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """What the command line said; None is 'as fits'."""
+
+    clusters: int = 3
+    nodes: int | None = None
+    pods: int | None = None
+    once: bool = False
+    keep: bool = False
+    keep_state: bool = False
+    trace: Path | None = None
+    port: int = 7480
+    timeout_s: float = 120.0
+    output: Output = Output.TABLE
+
+    @property
+    def names(self) -> list[str]:
+        """The clusters' names; pods are submitted in the first."""
+        return [_NAMES[number] if number < len(_NAMES) else f"cluster-{number + 1}" for number in range(self.clusters)]
+
+    def submissions(self) -> Iterator[Submission]:
+        """What is submitted."""
+        if self.trace is not None:
+            return trace_pods(self.trace, self.pods or 1000)
+        return sample(self.pods or max(5, self.clusters * (self.nodes or 10) * 4 // 3))
+
+
+def run_demo(options: DemoOptions, log_level: str) -> int:
+    """The whole demo; returns the exit code. Nothing that it started is left when it returns."""
+    configure_logging(log_level)
+    started = perf_counter()
+    try:
+        with _interruptible(), ExitStack() as cleanup:
+            return _run(options, started, cleanup)
+    except KeyboardInterrupt:
+        return int(ExitCode.OK if options.keep else ExitCode.FAILED)
+
+
+def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
+    state = Path(tempfile.mkdtemp(prefix="global-dispatcher-"))
+    if not options.keep_state:
+        cleanup.callback(shutil.rmtree, state, ignore_errors=True)
+    submissions = list(options.submissions())
+    show = cleanup.enter_context(DemoShow(options.names[0], sum(one.pods for one in submissions), started))
+    fleet, ray = _start(options, state, show, cleanup)
+    dispatcher = assemble([_link(ray, name, fleet.kubeconfig) for name in options.names], DEFAULT_PROFILE)
+    return asyncio.run(_serve(options, dispatcher, fleet.kubeconfig, submissions, show))
+
+
+def _start(options: DemoOptions, state: Path, show: DemoShow, cleanup: ExitStack) -> tuple[EmbeddedFleet, RayRuntime]:
+    """Start the clusters and Ray at the same time; what came up is registered for clean-up even if the other fails."""
+    specs = list(_specs(options, state))
+    show.say(f"starting {len(specs)} clusters and Ray ...")
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(EmbeddedFleet.start, specs, state)
+        try:
+            ray = RayRuntime.start(options.names)
+            cleanup.callback(ray.stop)
+        finally:
+            error = starting.exception()
+            if error is None:
+                cleanup.callback(starting.result().stop)
+        if isinstance(error, FleetError):
+            print(error, file=sys.stderr)
+            raise CommandError("an embedded cluster did not start: see its log above")
+        return starting.result(), ray
+
+
+def _link(ray: RayRuntime, name: str, kubeconfig: Path) -> AgentLink:
+    settings = AgentSettings(cluster=name, kubeconfig=str(kubeconfig), context=name, kubelet=_KUBELET)
+    return ray.link(settings)
+
+
+def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:
+    names = options.names
+    tables = {} if options.trace is None else deal_nodes(options.trace, names, options.nodes, state)
+    for seed, name in enumerate(names):
+        zones = tuple(f"{name}-{letter}" for letter in "abc")
+        nodes = 0 if tables else options.nodes or 10
+        yield ClusterSpec(
+            name,
+            nodes=nodes,
+            cpu="4",
+            memory="16Gi",
+            region=name,
+            zones=zones,
+            nodes_csv=tables.get(name),
+            seed=seed,
+        )
+
+
+async def _serve(
+    options: DemoOptions, dispatcher: Dispatcher, kubeconfig: Path, submissions: list[Submission], show: DemoShow
+) -> int:
+    """Run the dispatcher and its HTTP API while the demo goes on."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        runner = await serve(dispatcher.service, dispatcher.views, _HOST, options.port)
+    except OSError as error:
+        raise CommandError(
+            f"port {options.port} of {_HOST} is taken ({error.strerror}): choose another with --port"
+        ) from None
+    service = asyncio.create_task(dispatcher.service.run())
+    play = asyncio.create_task(_play(options, dispatcher, kubeconfig, submissions, show))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait({service, play, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if play in done and options.keep:
+            play.result()
+            show.invite(kubeconfig, options.names, runner.addresses[0][1])
+            done, _ = await asyncio.wait({service, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if service in done:
+            service.result()
+        if play in done:
+            return play.result()
+        return int(ExitCode.OK if options.keep else ExitCode.FAILED)
+    finally:
+        show.say("stopping ...")
+        for task in (play, stopped):
+            task.cancel()
+        dispatcher.service.stop()
+        await asyncio.gather(service, play, stopped, return_exceptions=True)
+        await runner.cleanup()
+
+
+async def _play(
+    options: DemoOptions, dispatcher: Dispatcher, kubeconfig: Path, submissions: list[Submission], show: DemoShow
+) -> int:
+    """Wait for the fleet, submit, watch until all runs, and report; returns the exit code."""
+    submitter = Submitter(kubeconfig, options.names[0])
+    try:
+        if options.trace is None:
+            await submitter.annotate_nodes(_BUSY)
+        show.say("waiting for nodes and their first readings ...")
+        await show.wait_for_readings(dispatcher, _READY_S)
+        submitting = asyncio.create_task(submitter.submit(submissions))
+        await show.watch(dispatcher, options.timeout_s, lenient=options.trace is not None or options.pods is not None)
+        await submitting
+    finally:
+        await submitter.close()
+    return show.report(options.output)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does, also before its loop runs."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

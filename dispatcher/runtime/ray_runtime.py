@@ -1,0 +1,145 @@
+"""Ray beside the dispatcher: started on this machine or joined at an address, and left without a trace.
+
+A local Ray lives in a folder of its own with a token of its own, so it neither meets nor leaves anything of another.
+Its processes end with the dispatcher's, also when that is killed: Ray's own reaper sees to it within seconds.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from agents.runtime.settings import AgentSettings
+from dispatcher.runtime.errors import CommandError
+
+if TYPE_CHECKING:
+    from dispatcher.runtime.ray_link import RayLink
+
+log = structlog.get_logger("ray")
+
+NAMESPACE = "global-dispatcher"
+_PROBE_S = 3.0
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """`address` empty: start Ray here, with `num_cpus` and `object_store_bytes`; else join the cluster at host:port."""
+
+    address: str = ""
+    num_cpus: int = 1
+    object_store_bytes: int = 80_000_000
+
+
+class RayRuntime:
+    """A started or joined Ray; `stop` leaves it."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    @classmethod
+    def start(cls, clusters: Sequence[str], options: RayOptions | None = None) -> "RayRuntime":
+        """Start or join; CommandError in one line when Ray cannot be had. A Ray started here offers every cluster."""
+        wanted = options or RayOptions()
+        runtime = cls(None if wanted.address else Path(tempfile.mkdtemp(prefix="gd-ray-")))
+        try:
+            runtime._init(clusters, wanted)
+        except CommandError:
+            runtime.stop()
+            raise
+        except Exception as error:
+            runtime.stop()
+            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise CommandError(f"Ray cannot start: {first[:300]}") from None
+        return runtime
+
+    def _init(self, clusters: Sequence[str], options: RayOptions) -> None:
+        _prepare_environment(local=not options.address)
+        import ray
+
+        quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
+        if options.address:
+            _probe(options.address)
+            ray.init(address=options.address, **quiet)
+            return
+        ray.init(
+            "local",
+            resources={resource_of(name): 1 for name in clusters},
+            include_dashboard=False,
+            num_cpus=options.num_cpus,
+            object_store_memory=options.object_store_bytes,
+            _temp_dir=str(self._folder),
+            **quiet,
+        )
+
+    def link(self, settings: AgentSettings) -> "RayLink":
+        """A link to the cluster's actor, found or made once a Ray node offers the cluster's resource."""
+        from agents.runtime.actor import create_actor
+        from dispatcher.runtime.ray_link import RayLink
+
+        def open_actor() -> Any:
+            require_resource(settings.cluster)
+            return create_actor(settings)
+
+        return RayLink(settings.cluster, open_actor)
+
+    def stop(self) -> None:
+        """Leave Ray; a Ray that was started here ends, and its folder goes."""
+        with suppress(ImportError):
+            import ray
+
+            ray.shutdown()
+        if self._folder is not None:
+            _remove(self._folder)
+
+
+def _prepare_environment(*, local: bool) -> None:
+    """Ray reads these once, when it is imported: later is too late for a token (Ray then takes one from ~/.ray)."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def _remove(folder: Path) -> None:
+    """Ray's last process may still be writing into it for a moment."""
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+
+
+def resource_of(cluster: str) -> str:
+    """The Ray resource of nodes that an agent of `cluster` may run on."""
+    return f"cluster:{cluster}"
+
+
+def require_resource(cluster: str) -> None:
+    """ValueError unless a living Ray node offers the cluster's resource; a call without one would hang for ever."""
+    import ray
+
+    wanted = resource_of(cluster)
+    if not any(node["Alive"] and node["Resources"].get(wanted) for node in ray.nodes()):
+        raise ValueError(f"no Ray node offers {wanted!r}: start one there with --resources='{{\"{wanted}\": 1}}'")
+
+
+def _probe(address: str) -> None:
+    """Ray retries a dead address for minutes without a word, so see first whether anything listens."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _PROBE_S):
+            return
+    except ValueError:
+        raise CommandError(f"ray.address {address!r} is not host:port") from None
+    except OSError as error:
+        raise CommandError(f"nothing listens at ray.address {address}: {error.strerror or error}") from None
