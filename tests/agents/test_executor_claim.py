@@ -1,0 +1,165 @@
+"""Claim and unclaim: our mark on a source pod, and the manifest that leaves its cluster."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor.http import Request, Response
+from agents.executor.procedures import carry_out
+from dispatcher.model import names
+from dispatcher.model.messages import CLAIMED, DONE, REFUSED, STALE, UNKNOWN, Claim, PodRef, Unclaim
+from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
+
+
+def claim_for(ref: PodRef, cluster: str = "b", node: str = "b1", epoch: int = 1) -> Claim:
+    return Claim("i", ref, epoch, cluster, node)
+
+
+def metadata_of(world: World, name: str = "web") -> dict[str, Any]:
+    pod = world.api.pod(name)
+    assert pod is not None
+    metadata: dict[str, Any] = pod["metadata"]
+    return metadata
+
+
+def test_a_claim_leaves_annotations_and_finalizer_and_answers_the_manifest() -> None:
+    world = World()
+    outcome = world.do(claim_for(world.submit()))
+    metadata = metadata_of(world)
+    assert outcome.verdict == CLAIMED
+    assert metadata["annotations"] == {names.CLAIM_CLUSTER: "b", names.CLAIM_NODE: "b1", names.EPOCH: "1"}
+    assert metadata["finalizers"] == [names.FINALIZER]
+    assert msgspec.json.decode(outcome.manifest)["spec"]["containers"][0]["image"] == "busybox"
+
+
+def test_finalizers_of_others_are_kept_by_claim_and_unclaim() -> None:
+    world = World()
+    pod = pod_object()
+    pod["metadata"]["finalizers"] = ["other/one"]
+    ref = world.submit(pod)
+    world.do(claim_for(ref))
+    assert metadata_of(world)["finalizers"] == ["other/one", names.FINALIZER]
+    world.do(Unclaim("u", ref, 1))
+    assert metadata_of(world)["finalizers"] == ["other/one"]
+
+
+def test_claiming_again_with_the_same_attempt_answers_the_same_without_a_write() -> None:
+    world = World()
+    ref = world.submit()
+    first, second = world.do(claim_for(ref)), world.do(claim_for(ref))
+    assert (second.verdict, second.manifest) == (CLAIMED, first.manifest)
+    assert world.api.count("patch") == 1
+
+
+def test_a_newer_attempt_for_the_same_place_takes_the_claim_over() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref, epoch=1))
+    assert world.do(claim_for(ref, epoch=2)).verdict == CLAIMED
+    assert metadata_of(world)["annotations"][names.EPOCH] == "2"
+
+
+def test_a_claim_for_another_place_is_stale_while_one_is_present() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref, cluster="b"))
+    assert world.do(claim_for(ref, cluster="c", epoch=2)).verdict == STALE
+
+
+def test_annotations_that_a_user_wrote_are_not_a_claim() -> None:
+    world = World()
+    pod = pod_object()
+    pod["metadata"]["annotations"] = {names.CLAIM_CLUSTER: "evil", names.CLAIM_NODE: "x", names.EPOCH: "999"}
+    assert world.do(claim_for(world.submit(pod))).verdict == CLAIMED
+    assert metadata_of(world)["annotations"][names.CLAIM_CLUSTER] == "b"
+
+
+def test_of_two_writers_at_once_one_has_to_look_again() -> None:
+    world = World()
+    ref = world.submit()
+    raced: list[Request] = []
+
+    def race(request: Request) -> Response:
+        if request.method == "PATCH" and not raced:
+            raced.append(request)
+            world.do(claim_for(ref, cluster="c", epoch=1), dispatcher_epoch=1)
+        return world.api.answer(request)
+
+    assert run(carry_out(claim_for(ref), 1, world.local, NOW), race).verdict == STALE
+    assert metadata_of(world)["annotations"][names.CLAIM_CLUSTER] == "c"
+
+
+def test_a_lost_reply_to_a_claim_ends_claimed() -> None:
+    world = World()
+    ref = world.submit()
+    answer = lost_reply(world.api.answer, "PATCH")
+    assert run(carry_out(claim_for(ref), 1, world.local, NOW), answer).verdict == CLAIMED
+    assert world.api.count("patch") == 1
+
+
+def test_a_server_that_is_away_makes_the_claim_unknown() -> None:
+    world = World()
+    outcome = run(carry_out(claim_for(world.submit()), 1, world.local, NOW), lambda _: Response(0, b"refused"))
+    assert outcome.verdict == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"spec": {"nodeName": "n1"}}, STALE),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, STALE),
+        ({"metadata": {"uid": "another"}}, STALE),
+        ({"status": {"phase": "Failed"}}, STALE),
+        ({"spec": {"schedulerName": "default-scheduler"}}, REFUSED),
+    ],
+    ids=["bound", "terminating", "other uid", "ended", "not ours"],
+)
+def test_a_pod_that_changed_is_not_claimed(change: dict[str, dict[str, Any]], verdict: str) -> None:
+    world = World()
+    ref = world.submit()
+    pod = world.api.pod("web")
+    assert pod is not None
+    for part, fields in change.items():
+        pod[part] |= fields
+    assert world.do(claim_for(ref)).verdict == verdict
+    assert world.api.done == []
+
+
+def test_a_pod_that_cannot_cross_is_refused_before_anything_is_written() -> None:
+    world = World()
+    outcome = world.do(claim_for(world.submit(pod_object(hostNetwork=True))))
+    assert outcome.verdict == REFUSED
+    assert "spec.hostNetwork" in outcome.message
+    assert world.api.done == []
+
+
+def test_unclaim_takes_the_mark_off_and_closes_the_attempt() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref))
+    assert world.do(Unclaim("u", ref, 1)).verdict == DONE
+    assert names.CLAIM_CLUSTER not in metadata_of(world)["annotations"]
+    late_copy = world.do(claim_for(ref))
+    assert late_copy.verdict == STALE
+    assert world.do(claim_for(ref, epoch=2)).verdict == CLAIMED
+
+
+def test_unclaim_of_a_pod_without_a_claim_or_of_none_is_done() -> None:
+    world = World()
+    ref = world.submit()
+    assert world.do(Unclaim("u", ref, 1)).verdict == DONE
+    assert world.do(Unclaim("u", PodRef("default", "web", "gone"), 1)).verdict == DONE
+    assert world.api.done == []
+
+
+def test_a_bound_pod_and_a_newer_claim_keep_their_mark() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref, epoch=3))
+    assert world.do(Unclaim("u", ref, 2)).verdict == STALE
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = names.proxy_node_name("b")
+    assert world.do(Unclaim("u", ref, 3)).verdict == STALE
+    assert metadata_of(world)["finalizers"] == [names.FINALIZER]

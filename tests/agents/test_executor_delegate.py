@@ -1,0 +1,209 @@
+"""Delegates: made once under a derived name, bound, and deleted only when they are delegates."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.executor.delegate import delegate_name
+from agents.executor.http import Response
+from agents.executor.manifest import sanitise
+from agents.executor.policy import Accept, ExecutorPolicy
+from agents.executor.procedures import carry_out
+from dispatcher.model import names
+from dispatcher.model.messages import BOUND, DONE, REFUSED, STALE, UNKNOWN, CreateDelegate, DeleteDelegate, PodRef
+from dispatcher.model.pod import SourceRef
+from tests.agents.executor_world import NOW, World, delegate_of, lost_reply, node_object, pod_object, run, source_of
+
+SOURCE = PodRef("default", "web", "source-uid")
+
+
+def target(*nodes: dict[str, Any], policy: ExecutorPolicy | None = None) -> World:
+    return World(*nodes, cluster="b", policy=policy)
+
+
+def delegate(
+    epoch: int = 1, node: str = "n1", ref: PodRef = SOURCE, pod: dict[str, Any] | None = None
+) -> CreateDelegate:
+    manifest = msgspec.json.encode(pod or pod_object())
+    return CreateDelegate("i", ref, epoch, source_of(ref, epoch), node, manifest)
+
+
+def the_delegate(world: World) -> dict[str, Any]:
+    (pod,) = world.api.pods()
+    return pod
+
+
+def test_a_delegate_is_created_with_its_source_written_on_it_and_bound() -> None:
+    world = target()
+    outcome = world.do(delegate())
+    pod = the_delegate(world)
+    assert (outcome.verdict, outcome.message) == (BOUND, "")
+    assert pod["metadata"]["name"] == delegate_of(SOURCE)
+    assert pod["spec"]["nodeName"] == "n1"
+    assert pod["metadata"]["labels"] == {"app": "web", names.DELEGATE_LABEL: "true"}
+    world.sync()
+    seen = world.cache.pod(pod["metadata"]["uid"])
+    assert seen is not None
+    assert seen.source == source_of(SOURCE, 1)
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["create", "bind"])
+def test_a_lost_reply_makes_no_second_delegate(nth: int) -> None:
+    world = target()
+    answer = lost_reply(world.api.answer, "POST", nth)
+    assert run(carry_out(delegate(), 1, world.local, NOW), answer).verdict == BOUND
+    assert (world.api.count("create"), world.api.count("bind")) == (1, 1)
+
+
+def test_the_same_order_again_finds_the_delegate_even_where_a_second_would_not_fit() -> None:
+    world = target(node_object(cpu="100m"))
+    world.do(delegate())
+    world.sync()
+    assert world.do(delegate()).verdict == BOUND
+    assert world.api.count("create") == 1
+
+
+def test_a_later_attempt_for_another_node_answers_where_the_delegate_really_is() -> None:
+    world = target(node_object("n1"), node_object("n2"))
+    world.do(delegate(epoch=1, node="n1"))
+    outcome = world.do(delegate(epoch=2, node="n2"))
+    assert outcome.verdict == BOUND
+    assert '"n1"' in outcome.message
+
+
+def test_an_attempt_older_than_the_delegate_is_stale() -> None:
+    world = target()
+    world.do(delegate(epoch=5))
+    world.restart()
+    assert world.do(delegate(epoch=4)).verdict == STALE
+
+
+def test_a_terminating_delegate_is_stale() -> None:
+    world = target()
+    world.do(delegate())
+    the_delegate(world)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert world.do(delegate(epoch=2)).verdict == STALE
+
+
+def test_a_pod_of_somebody_else_under_the_name_is_refused_and_left_alone() -> None:
+    world = target()
+    world.submit(pod_object(delegate_of(SOURCE)))
+    assert world.do(delegate()).verdict == REFUSED
+    assert world.api.done == []
+
+
+def test_a_missing_namespace_is_refused_by_name_and_cluster() -> None:
+    world = target()
+    ref = PodRef("team-x", "web", "u")
+    outcome = world.do(delegate(ref=ref))
+    assert outcome.verdict == REFUSED
+    assert 'namespace "team-x" does not exist in cluster "b"' in outcome.message
+
+
+def test_a_node_without_room_refuses_before_anything_is_created() -> None:
+    world = target(node_object(cpu="50m"))
+    outcome = world.do(delegate())
+    assert (outcome.verdict, world.api.done) == (REFUSED, [])
+    assert "Insufficient cpu" in outcome.message
+
+
+def test_room_is_counted_for_delegates_that_the_view_does_not_show_yet() -> None:
+    world = target(node_object(cpu="150m"))
+    first, second = PodRef("default", "one", "u1"), PodRef("default", "two", "u2")
+    assert [world.do(delegate(ref=ref)).verdict for ref in (first, second)] == [BOUND, REFUSED]
+
+
+def test_a_bind_that_is_refused_takes_the_delegate_with_it() -> None:
+    world = target()
+
+    def no_binds(request: Any) -> Response:
+        return Response(403, b'{"message":"no binds"}') if "binding" in request.path else world.api.answer(request)
+
+    outcome = run(carry_out(delegate(), 1, world.local, NOW), no_binds)
+    assert outcome.verdict == REFUSED
+    assert world.api.pods() == []
+
+
+def test_a_server_that_is_away_makes_it_unknown() -> None:
+    world = target()
+    assert run(carry_out(delegate(), 1, world.local, NOW), lambda _: Response(0)).verdict == UNKNOWN
+
+
+def test_the_manifest_is_not_trusted_and_sanitised_again() -> None:
+    world = target()
+    outcome = world.do(delegate(pod=pod_object(hostPID=True)))
+    assert outcome.verdict == REFUSED
+    assert "spec.hostPID" in outcome.message
+
+
+def test_an_unreadable_quantity_is_refused_with_the_field() -> None:
+    world = target()
+    outcome = world.do(delegate(pod=pod_object(cpu="1e999999")))
+    assert outcome.verdict == REFUSED
+    assert "requests" in outcome.message
+
+
+def test_a_source_that_no_row_of_the_policy_covers_is_refused() -> None:
+    policy = ExecutorPolicy(accept=(Accept(clusters=("a",), namespaces=("team-*",)),))
+    world = target(policy=policy)
+    outcome = world.do(delegate())
+    assert outcome.verdict == REFUSED
+    assert 'does not accept pods of namespace "default" of cluster "a"' in outcome.message
+
+
+def test_an_order_about_one_pod_with_the_source_of_another_is_refused() -> None:
+    world = target()
+    order = msgspec.structs.replace(delegate(), source=source_of(PodRef("kube-system", "web", "source-uid"), 1))
+    assert world.do(order).verdict == REFUSED
+
+
+def test_a_cluster_makes_no_delegate_of_its_own_pod() -> None:
+    world = target()
+    order = msgspec.structs.replace(delegate(), source=source_of(SOURCE, 1, cluster="b"))
+    assert world.do(order).verdict == REFUSED
+
+
+def test_a_delegate_is_deleted_gracefully_and_a_late_copy_of_its_order_makes_no_other() -> None:
+    world = target()
+    world.do(delegate())
+    world.sync()
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    assert world.do(DeleteDelegate("d", ref, 1)).verdict == DONE
+    world.api.kubelet_stops()
+    world.sync()
+    assert world.do(delegate(epoch=1)).verdict == STALE
+    assert world.api.pods() == []
+
+
+def test_deleting_a_delegate_that_is_gone_or_was_made_again_is_done_without_a_delete() -> None:
+    world = target()
+    world.do(delegate())
+    old = PodRef("default", delegate_of(SOURCE), "older-uid")
+    assert world.do(DeleteDelegate("d", old, 1)).verdict == DONE
+    assert world.api.count("delete") == 0
+
+
+def test_a_pod_that_is_no_delegate_is_never_deleted() -> None:
+    world = target()
+    ref = world.submit()
+    assert world.do(DeleteDelegate("d", ref, 1)).verdict == REFUSED
+    assert world.api.count("delete") == 0
+
+
+@given(name=st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True), uid=st.uuids())
+def test_a_delegate_name_is_a_dns_label_and_a_function_of_the_source_alone(name: str, uid: object) -> None:
+    source = SourceRef("a", "cluster-uid", "ns", name, str(uid), epoch=1)
+    derived = delegate_name(source)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", derived)
+    assert derived == delegate_name(msgspec.structs.replace(source, epoch=9, namespace="other"))
+    assert derived != delegate_name(msgspec.structs.replace(source, cluster_uid="another"))
+
+
+def test_a_claimed_manifest_is_what_a_delegate_is_made_of() -> None:
+    manifest = sanitise(msgspec.json.encode(pod_object()))
+    world = target()
+    assert world.do(msgspec.structs.replace(delegate(), manifest=manifest)).verdict == BOUND

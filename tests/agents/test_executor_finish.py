@@ -1,0 +1,109 @@
+"""FinishSource: the source goes when its delegate is gone, and nothing else goes with it."""
+
+from typing import Any
+
+import pytest
+
+from agents.executor.http import Response
+from agents.executor.procedures import carry_out
+from agents.executor.proxy import stranded
+from dispatcher.model import names
+from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, FinishSource, PodRef
+from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
+
+PROXY = names.proxy_node_name("b")
+DELETED = "2026-01-01T00:00:00Z"
+
+
+def source(world: World, *, phase: str = "Running", finalizers: tuple[str, ...] = (names.FINALIZER,)) -> PodRef:
+    pod = pod_object(nodeName=PROXY)
+    pod["status"]["phase"] = phase
+    pod["metadata"]["finalizers"] = list(finalizers)
+    return world.submit(pod)
+
+
+def finish(ref: PodRef) -> FinishSource:
+    return FinishSource("i", ref, 1)
+
+
+def test_a_source_whose_delegate_is_gone_goes_at_once() -> None:
+    world = World(peers=("b",))
+    assert world.do(finish(source(world))).verdict == DONE
+    assert world.api.pod("web") is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_source_that_has_ended_by_itself_stays_to_be_seen(phase: str) -> None:
+    world = World(peers=("b",))
+    assert world.do(finish(source(world, phase=phase))).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["finalizers"] == []
+    assert world.api.count("delete") == 0
+
+
+def test_a_source_that_a_user_deletes_goes_even_after_it_ended() -> None:
+    world = World(peers=("b",))
+    ref = source(world, phase="Succeeded")
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["metadata"] |= {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+    assert world.do(finish(ref)).verdict == DONE
+    assert world.api.pod("web") is None
+
+
+def test_finalizers_of_others_are_respected() -> None:
+    world = World(peers=("b",))
+    world.do(finish(source(world, finalizers=("other/one", names.FINALIZER))))
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["finalizers"] == ["other/one"]
+
+
+def test_a_replacement_under_the_same_name_is_never_touched() -> None:
+    world = World(peers=("b",))
+    old = source(world)
+    world.api.put_pod(pod_object())
+    assert world.do(finish(old)).verdict == DONE
+    assert world.api.done == []
+
+
+def test_a_pod_that_we_do_not_hold_is_never_deleted() -> None:
+    world = World()
+    ref = world.submit(pod_object(nodeName="n1"))
+    assert world.do(finish(ref)).verdict == REFUSED
+    assert world.api.done == []
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+def test_a_lost_reply_at_any_step_ends_done(method: str) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    answer = lost_reply(world.api.answer, method)
+    assert run(carry_out(finish(ref), 1, world.local, NOW), answer).verdict == DONE
+    assert world.api.pod("web") is None
+
+
+def test_a_server_that_is_away_makes_it_unknown() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    assert run(carry_out(finish(ref), 1, world.local, NOW), lambda _: Response(500)).verdict == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("metadata", "goes"),
+    [
+        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}, True),
+        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30, "finalizers": [names.FINALIZER]}, False),
+        ({}, False),
+    ],
+    ids=["terminating", "terminating with a delegate", "running"],
+)
+def test_a_stranded_pod_on_a_proxy_node_is_let_go(metadata: dict[str, Any], goes: bool) -> None:
+    world = World(peers=("b",))
+    pod = pod_object(nodeName=PROXY)
+    pod["metadata"] |= metadata
+    world.submit(pod)
+    for _, procedure in stranded(world.cache):
+        assert run(procedure, world.api.answer) == ""
+    assert (world.api.pod("web") is None) is goes
