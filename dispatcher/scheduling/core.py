@@ -339,6 +339,8 @@ class SchedulerCore:
                     self._launch(item, result, now)
                 else:
                     self._park(item, result, now)
+            if any(isinstance(result, Decision) for result in results):
+                self.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
 
     def _home_ready(self, item: QueuedPod, now: float) -> bool:
         ready = self.clusters[item.pod_id[0]].ready

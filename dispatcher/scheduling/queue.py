@@ -25,7 +25,7 @@ class WakeEvent(enum.Flag):
     READINGS = enum.auto()
     QUOTA_FREED = enum.auto()
     CLUSTER_CHANGED = enum.auto()
-    TICK = enum.auto()
+    POD_PLACED = enum.auto()
 
 
 _NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
@@ -40,12 +40,12 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.AFFINITY: _NODES,
     Reason.TAINT: _NODES,
     Reason.PORTS: _NODES | WakeEvent.POD_REMOVED,
-    Reason.SPREAD: _NODES | WakeEvent.POD_REMOVED | WakeEvent.TICK,
+    Reason.SPREAD: _NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.SPREAD_LABEL: _NODES,
     Reason.NOT_READY: _NODES,
     Reason.CLUSTER_NOT_READY: _NODES,
     Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.REFUSED: _NODES | WakeEvent.POD_REMOVED | WakeEvent.TICK,
+    Reason.REFUSED: _NODES | WakeEvent.POD_REMOVED,
     Reason.PLUGIN_ERROR: _NODES,
     Reason.QUOTA: WakeEvent.QUOTA_FREED | _NODES,
     Reason.GATED: _NEVER,
@@ -216,8 +216,7 @@ class SchedulingQueue:
                 self._ready(item, now)
 
     def flush(self, now: float) -> None:
-        """Time passed: a TICK for those it may help, and all that is unschedulable for `flush_s` is tried again."""
-        self.wake(WakeEvent.TICK, now)
+        """Time passed: back-offs end, and all that is unschedulable for `flush_s` is tried again."""
         self._end_backoffs(now)
         for parked in list(self._parked.values()):
             for item in list(parked.values()):

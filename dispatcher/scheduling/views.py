@@ -128,12 +128,12 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
     if not found:
         return None
     tracked = min(found, key=lambda item: item.pod_id)
-    record = core.log.record(tracked.pod_id)
+    last = core.log.find(tracked.pod_id)
     return {
         **_pod_row(core, tracked),
         "uid": tracked.pod_id[1],
         "flight": None if tracked.flight is None else tracked.flight.stage.value,
         "message": tracked.reported,
-        "decision": record,
+        "decision": last.record() if last else None,
     }
 

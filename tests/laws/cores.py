@@ -1,0 +1,20 @@
+"""A real core on the default profile, for laws about the whole."""
+
+from collections.abc import Sequence
+
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.quota import QuotaLedger
+
+
+def make_core(clusters: Sequence[str], *, boot_epoch: int = 1, timing: CoreTiming | None = None) -> SchedulerCore:
+    """As the runtime makes it, with no tenants."""
+    fleet = FleetState()
+    plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
+    scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet)
+    queue = SchedulingQueue(scheduler.plan.sort, scheduler.classify)
+    return SchedulerCore(clusters, fleet, queue, scheduler, boot_epoch=boot_epoch, timing=timing)

@@ -1,0 +1,262 @@
+"""A small honest world for the core: clusters that carry intents out, lose answers, restart and fall silent.
+
+Independent of the product's executor: it says what an agent promises (dispatcher.model.messages), nothing more. Every
+start of a container is counted, so a law can say "runs exactly once" without asking the dispatcher.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dispatcher.model import messages as m
+from dispatcher.model.names import proxy_node_name
+from dispatcher.model.node import Node
+from dispatcher.model.pod import RUNNING, Claim, Pod, SourceRef
+from dispatcher.scheduling.events import Effect, SendIntents
+
+replace = msgspec.structs.replace
+
+
+@dataclass
+class World:
+    """All clusters, and what has ever been started: (home cluster, source uid) -> number of starts."""
+
+    clusters: dict[str, "ModelCluster"]
+    running: Counter[tuple[str, str]] = field(default_factory=Counter)
+    twice: list[tuple[str, str]] = field(default_factory=list)
+
+    def started(self, pod_id: tuple[str, str]) -> None:
+        """A container of this pod starts; two at once is what must never be."""
+        self.running[pod_id] += 1
+        if self.running[pod_id] > 1:
+            self.twice.append(pod_id)
+
+    def stopped(self, pod_id: tuple[str, str]) -> None:
+        """It stops."""
+        self.running[pod_id] -= 1
+
+
+class ModelCluster:
+    """One cluster with its agent: API objects, numbered changes, and the promises of the executor."""
+
+    def __init__(self, name: str, nodes: list[Node], peers: list[str], world: World) -> None:
+        self.name, self.uid, self.world = name, f"uid-of-{name}", world
+        self.nodes = {node.name: node for node in nodes}
+        for peer in peers:
+            proxy = proxy_node_name(peer)
+            self.nodes[proxy] = Node(proxy, ready=True, proxy_for=peer)
+        self.pods: dict[str, Pod] = {}
+        self.cache: dict[str, Pod] = {}  # what the agent's watch has shown it so far
+        self.incarnation = 1
+        self._revision = 0
+        self._touched: dict[str, int] = {}
+        self._serial = 0
+
+    # What the agent reports
+
+    def changes(self, since: int, incarnation: str) -> m.Changes:
+        """Numbered changes after `since`; all of it for another incarnation."""
+        full = incarnation != self.identity
+        since = -1 if full else since
+        touched = [uid for uid, revision in self._touched.items() if revision > since]
+        return m.Changes(
+            self.name,
+            self.uid,
+            self.identity,
+            max(since, 0),
+            self._revision,
+            full=full,
+            nodes=tuple(self.nodes.values()) if full else (),
+            pods=tuple(self.cache[uid] for uid in touched if uid in self.cache),
+            pods_gone=() if full else tuple(uid for uid in touched if uid not in self.cache),
+        )
+
+    @property
+    def identity(self) -> str:
+        """The agent's incarnation."""
+        return f"{self.name}-{self.incarnation}"
+
+    def restart_agent(self) -> None:
+        """A new life of the agent: it lists with quorum, so its cache is fresh. The cluster is unchanged."""
+        self.incarnation += 1
+        self.watch()
+
+    def watch(self) -> None:
+        """The agent's watch catches up with the API server."""
+        for uid in self.pods.keys() | self.cache.keys():
+            if self.pods.get(uid) is not self.cache.get(uid):
+                self._revision += 1
+                self._touched[uid] = self._revision
+        self.cache = dict(self.pods)
+
+    def _put(self, pod: Pod) -> None:
+        self.pods[pod.uid] = pod
+
+    def _remove(self, pod: Pod) -> None:
+        known = self.pods.pop(pod.uid, None) is not None
+        if known and pod.node in self.nodes and not self.nodes[pod.node].proxy_for:
+            self.world.stopped(_identity(self.name, pod))
+
+    # What users and controllers do
+
+    def submit(self, name: str, cpu: int) -> Pod:
+        """A user's pod, annotated for us."""
+        self._serial += 1
+        uid = f"{self.name}-{self._serial}"
+        pod = Pod(uid, "default", name, requests={"cpu": cpu}, scheduler_name="global-dispatcher")
+        self._put(pod)
+        return pod
+
+    def delete(self, uid: str) -> None:
+        """kubectl delete pod: at once, unless our finalizer or a proxy node holds it."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        if pod.has_finalizer or pod.node.startswith(proxy_node_name("")):
+            self._put(replace(pod, terminating=True))
+        else:
+            self._remove(pod)
+
+    def delete_delegate(self, pod: Pod) -> None:
+        """Somebody deletes a delegate where it runs (a drain, an eviction)."""
+        self._put(replace(pod, terminating=True))
+
+    def sources(self) -> Iterator[Pod]:
+        """Pods submitted here."""
+        return (pod for pod in list(self.pods.values()) if pod.source is None)
+
+    # What the executor promises
+
+    def execute(self, intent: m.AnyIntent) -> m.Outcome:
+        """Carry one intent out; the verdicts are those of messages.Outcome."""
+        verdict, message, manifest = _EXECUTE[type(intent)](self, intent)
+        return m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest)
+
+    def _bind(self, intent: m.Bind) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is None or pod.terminating:
+            return m.STALE, "gone", b""
+        if pod.node:
+            return (m.BOUND if pod.node == intent.node else m.STALE), "bound already", b""
+        if not intent.proxy:
+            if pod.claim is not None:
+                return m.STALE, "claimed", b""
+            if not self._fits(intent.node, pod.requests):
+                return m.REFUSED, "no room", b""
+            self.world.started((self.name, pod.uid))
+        phase = pod.phase if intent.proxy else RUNNING
+        self._put(replace(pod, node=intent.node, phase=phase))
+        return m.BOUND, "", b""
+
+    def _fits(self, node: str, requests: dict[str, int]) -> bool:
+        used = sum(pod.requests.get("cpu", 0) for pod in self.pods.values() if pod.node == node)
+        return node in self.nodes and used + requests.get("cpu", 0) <= self.nodes[node].allocatable["cpu"]
+
+    def _claim(self, intent: m.Claim) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is None or pod.terminating or pod.node:
+            return m.STALE, "gone or bound", b""
+        if pod.claim is not None and (pod.claim.cluster, pod.claim.node) != (intent.cluster, intent.node):
+            return m.STALE, "claimed already", b""
+        self._put(replace(pod, claim=Claim(intent.cluster, intent.node, intent.epoch), has_finalizer=True))
+        return m.CLAIMED, "", msgspec.json.encode(pod.requests)
+
+    def _unclaim(self, intent: m.Unclaim) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is None or pod.node:
+            return m.STALE, "", b""
+        self._put(replace(pod, claim=None, has_finalizer=False))
+        if pod.terminating:
+            self._remove(self.pods[pod.uid])
+        return m.DONE, "", b""
+
+    def _create(self, intent: m.CreateDelegate) -> tuple[str, str, bytes]:
+        uid = f"delegate-of-{intent.source.uid}"
+        found = self.pods.get(uid)
+        if found is not None:
+            return (m.STALE, "terminating", b"") if found.terminating else (m.BOUND, "", b"")
+        requests = msgspec.json.decode(intent.manifest, type=dict[str, int])
+        if not self._fits(intent.node, requests):
+            return m.REFUSED, "no room", b""
+        self.world.started((intent.source.cluster, intent.source.uid))
+        self._put(_delegate(uid, intent.source, intent.node, requests))
+        return m.BOUND, "", b""
+
+    def _delete(self, intent: m.DeleteDelegate) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is not None and pod.source is not None and not pod.terminating:
+            self._put(replace(pod, terminating=True))
+        return m.DONE, "", b""
+
+    def _mirror(self, intent: m.MirrorStatus) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is None:
+            return m.STALE, "", b""
+        self._put(replace(pod, phase=RUNNING, ready=True))
+        return m.DONE, "", b""
+
+    def _finish(self, intent: m.FinishSource) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is not None:
+            self._remove(pod)
+        return m.DONE, "", b""
+
+    def _report(self, intent: m.ReportUnschedulable) -> tuple[str, str, bytes]:
+        return m.DONE, "", b""
+
+    def kubelets(self) -> None:
+        """Terminating delegates end."""
+        for pod in list(self.pods.values()):
+            if pod.terminating and pod.source is not None:
+                self._remove(pod)
+
+
+_EXECUTE = {
+    m.Bind: ModelCluster._bind,
+    m.Claim: ModelCluster._claim,
+    m.Unclaim: ModelCluster._unclaim,
+    m.CreateDelegate: ModelCluster._create,
+    m.DeleteDelegate: ModelCluster._delete,
+    m.MirrorStatus: ModelCluster._mirror,
+    m.FinishSource: ModelCluster._finish,
+    m.ReportUnschedulable: ModelCluster._report,
+}
+
+
+def _identity(cluster: str, pod: Pod) -> tuple[str, str]:
+    return (pod.source.cluster, pod.source.uid) if pod.source is not None else (cluster, pod.uid)
+
+
+def _delegate(uid: str, source: SourceRef, node: str, requests: dict[str, int]) -> Pod:
+    return Pod(
+        uid,
+        source.namespace,
+        source.name,
+        requests=requests,
+        node=node,
+        phase=RUNNING,
+        source=source,
+        status=b"running",
+    )
+
+
+@dataclass
+class Mail:
+    """Intents under way to one cluster; a seeded dice decides what is delivered, lost, repeated or late."""
+
+    dice: random.Random
+    loss: float
+    queue: list[SendIntents] = field(default_factory=list)
+
+    def post(self, effects: list[Effect]) -> None:
+        """Take the intents out of the core's effects."""
+        self.queue += [effect for effect in effects if isinstance(effect, SendIntents)]
+
+    def take(self) -> list[SendIntents]:
+        """What is delivered now; the rest is late."""
+        now = [batch for batch in self.queue if self.dice.random() > self.loss]
+        self.queue = [batch for batch in self.queue if batch not in now]
+        return now
