@@ -1,0 +1,244 @@
+"""The loop that drives procedures: many pods at once, one pod one at a time, and no fault spreads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from agents.executor.http import Request, Response
+from agents.executor.local import Moment
+from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
+from dispatcher.model import names
+from dispatcher.model.messages import (
+    BOUND,
+    DONE,
+    STALE,
+    UNKNOWN,
+    AnyIntent,
+    Bind,
+    IntentBatch,
+    Peer,
+    Peers,
+    PodRef,
+    ReportUnschedulable,
+)
+from tests.agents.executor_world import World, node_object, pod_object
+
+
+class SlowApi:
+    """The model server behind an await; `gate` holds answers back, `most` is how many were under way at once."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.under_way = self.most = 0
+        self.asked, self.answered = asyncio.Event(), asyncio.Event()
+        self.requests: list[Request] = []
+
+    async def send(self, request: Request) -> Response:
+        self.requests.append(request)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self.asked.set()
+        await self.gate.wait()
+        self.under_way -= 1
+        response = self.world.api.answer(request)
+        self.answered.set()
+        return response
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for an answer after which the condition holds."""
+        async with asyncio.timeout(10):
+            while not condition():
+                self.answered.clear()
+                await self.answered.wait()
+
+
+class Clock:
+    """Time that moves by hand."""
+
+    def __init__(self) -> None:
+        self.now = Moment(100.0, 1_700_000_000.0)
+
+    def __call__(self) -> Moment:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now = Moment(self.now.mono + seconds, self.now.wall + seconds)
+
+
+class Stage:
+    """One executor loop on a model cluster."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.world = World(node_object(cpu="100", pods="100"))
+        self.api, self.clock = SlowApi(self.world), Clock()
+        self.loop = ExecutorLoop(
+            self.api,
+            self.world.cache,
+            "a",
+            "a-cluster-uid",
+            ExecutorSettings(tick_s=0.01, **settings),
+            clock=self.clock,
+        )
+
+
+@asynccontextmanager
+async def stage(**settings: Any) -> AsyncIterator[Stage]:
+    built = Stage(**settings)
+    try:
+        yield built
+    finally:
+        await built.loop.stop()
+
+
+def batch(*intents: AnyIntent, epoch: int = 1, **more: Any) -> IntentBatch:
+    return IntentBatch("dispatcher", epoch, intents, **more)
+
+
+def bind(ref: PodRef, id_: str = "i") -> Bind:
+    return Bind(id_, ref, 1, "n1")
+
+
+async def test_outcomes_come_in_the_order_of_the_intents_and_never_more_are_under_way_than_allowed() -> None:
+    async with stage(concurrency=3) as it:
+        refs = [it.world.submit(pod_object(f"p{i}")) for i in range(12)]
+        answer = await it.loop.execute(batch(*(bind(ref, f"i{i}") for i, ref in enumerate(refs))))
+        assert [one.id for one in answer.outcomes] == [f"i{i}" for i in range(12)]
+        assert {one.verdict for one in answer.outcomes} == {BOUND}
+        assert it.api.most <= 3
+
+
+async def test_a_duplicate_joins_the_one_under_way_and_answers_under_its_own_id() -> None:
+    async with stage() as it:
+        ref = it.world.submit()
+        it.api.gate.clear()
+        first = asyncio.create_task(it.loop.execute(batch(bind(ref, "first"))))
+        await it.api.asked.wait()
+        second = asyncio.create_task(it.loop.execute(batch(bind(ref, "second"))))
+        await asyncio.sleep(0)
+        it.api.gate.set()
+        answers = [(await task).outcomes[0] for task in (first, second)]
+        assert [(one.id, one.verdict) for one in answers] == [("first", BOUND), ("second", BOUND)]
+        assert it.world.api.count("bind") == 1
+        assert len(it.api.requests) == 1
+
+
+async def test_two_different_orders_for_one_pod_are_carried_out_one_after_the_other() -> None:
+    async with stage() as it:
+        ref = it.world.submit()
+        reports = [ReportUnschedulable(f"r{i}", ref, 1, f"reason {i}") for i in range(4)]
+        answer = await it.loop.execute(batch(*reports))
+        assert [one.verdict for one in answer.outcomes] == [DONE] * 4
+        assert it.api.most == 1
+        pod = it.world.api.pod("web")
+        assert pod is not None
+        assert pod["status"]["conditions"][0]["message"] == "reason 3"
+
+
+async def test_what_is_not_begun_in_time_is_stale() -> None:
+    async with stage(concurrency=1) as it:
+        first, second = it.world.submit(pod_object("one")), it.world.submit(pod_object("two"))
+        it.api.gate.clear()
+        running = asyncio.create_task(it.loop.execute(batch(bind(first), bind(second), deadline_s=5.0)))
+        await it.api.asked.wait()
+        it.clock.forward(6.0)
+        it.api.gate.set()
+        assert [one.verdict for one in (await running).outcomes] == [BOUND, STALE]
+
+
+async def test_a_newer_dispatcher_supersedes_an_older_one_even_for_what_waits() -> None:
+    async with stage(concurrency=1) as it:
+        first, second = it.world.submit(pod_object("one")), it.world.submit(pod_object("two"))
+        it.api.gate.clear()
+        old = asyncio.create_task(it.loop.execute(batch(bind(first), bind(second), epoch=1)))
+        await it.api.asked.wait()
+        new = asyncio.create_task(it.loop.execute(batch(epoch=2)))
+        await asyncio.sleep(0)
+        it.api.gate.set()
+        assert [one.verdict for one in (await old).outcomes] == [BOUND, STALE]
+        assert (await new).outcomes == ()
+        late = (await it.loop.execute(batch(bind(second), epoch=1))).outcomes[0]
+        assert late.verdict == STALE
+        assert "superseded" in late.message
+
+
+async def test_a_fault_inside_one_procedure_is_unknown_and_names_the_pod() -> None:
+    async with stage() as it:
+        bad, good = it.world.submit(pod_object("bad")), it.world.submit(pod_object("good"))
+        honest = it.api.send
+
+        async def sometimes(request: Request) -> Response:
+            if "/bad/" in request.path:
+                raise ValueError("boom")
+            return await honest(request)
+
+        it.api.send = sometimes  # type: ignore[method-assign]
+        broken, fine = (await it.loop.execute(batch(bind(bad), bind(good)))).outcomes
+        assert (broken.verdict, fine.verdict) == (UNKNOWN, BOUND)
+        assert "default/bad" in broken.message
+
+
+async def test_stopping_answers_unknown_to_those_who_wait() -> None:
+    async with stage() as it:
+        ref = it.world.submit()
+        it.api.gate.clear()
+        waiting = asyncio.create_task(it.loop.execute(batch(bind(ref))))
+        await it.api.asked.wait()
+        await it.loop.stop()
+        assert (await waiting).outcomes[0].verdict == UNKNOWN
+        assert (await it.loop.execute(batch(bind(ref)))).outcomes[0].verdict == UNKNOWN
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_bind() -> None:
+    async with stage() as it:
+        ref = it.world.submit()
+        it.api.gate.clear()
+        caller = asyncio.create_task(it.loop.execute(batch(bind(ref))))
+        await it.api.asked.wait()
+        caller.cancel()
+        it.api.gate.set()
+        await it.api.until(lambda: it.world.api.count("bind") == 1)
+
+
+async def test_local_duties_write_proxy_nodes_and_events_without_a_dispatcher_call() -> None:
+    async with stage() as it:
+        it.loop.warn_foreign(PodRef("default", "web", "u"), "default-scheduler")
+        await it.loop.set_peers(Peers("dispatcher", 2, (Peer("b", ready=True, allocatable={"cpu": 1000}),)))
+        running = asyncio.create_task(it.loop.run())
+        objects = it.world.api.objects
+        await it.api.until(lambda: f"/api/v1/nodes/{names.proxy_node_name('b')}" in objects)
+        await it.api.until(lambda: any("/events/" in path for path in objects))
+        await it.loop.stop()
+        await running
+
+
+async def test_peers_of_a_superseded_dispatcher_are_ignored() -> None:
+    async with stage() as it:
+        await it.loop.execute(batch(epoch=5))
+        await it.loop.set_peers(Peers("old", 4, (Peer("b", ready=True),)))
+        ref = it.world.submit()
+        proxy = msgspec.structs.replace(bind(ref), node=names.proxy_node_name("b"), proxy=True)
+        (outcome,) = (await it.loop.execute(batch(proxy, epoch=5))).outcomes
+        assert outcome.verdict != BOUND
+
+
+async def test_a_local_duty_that_fails_does_not_end_the_others() -> None:
+    async with stage() as it:
+        honest, failed = it.api.send, asyncio.Event()
+
+        async def sometimes(request: Request) -> Response:
+            if not failed.is_set():
+                failed.set()
+                raise ValueError("boom")
+            return await honest(request)
+
+        it.api.send = sometimes  # type: ignore[method-assign]
+        await it.loop.set_peers(Peers("dispatcher", 1, (Peer("b", ready=True),)))
+        running = asyncio.create_task(it.loop.run())
+        await it.api.until(lambda: f"/api/v1/nodes/{names.proxy_node_name('b')}" in it.world.api.objects)
+        await it.loop.stop()
+        await running
