@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle import Scheduler
 from dispatcher.scheduling.fleet import FleetState
@@ -16,5 +16,5 @@ def make_core(clusters: Sequence[str], *, boot_epoch: int = 1, timing: CoreTimin
     fleet = FleetState()
     plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
     scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet)
-    queue = SchedulingQueue(scheduler.plan.sort, scheduler.classify)
+    queue = SchedulingQueue(queue_sort(plugins), scheduler.classify)
     return SchedulerCore(clusters, fleet, queue, scheduler, boot_epoch=boot_epoch, timing=timing)

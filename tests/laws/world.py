@@ -6,8 +6,9 @@ start of a container is counted, so a law can say "runs exactly once" without as
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -214,7 +215,7 @@ class ModelCluster:
                 self._remove(pod)
 
 
-_EXECUTE = {
+_EXECUTE: dict[type[m.Intent], Callable[[ModelCluster, Any], tuple[str, str, bytes]]] = {
     m.Bind: ModelCluster._bind,
     m.Claim: ModelCluster._claim,
     m.Unclaim: ModelCluster._unclaim,
