@@ -1,0 +1,32 @@
+"""Among equal places the cluster of submission is the better one: no delegate is needed, and its data is near.
+
+score = 100 on nodes of the home cluster, else 0. Keep its weight small (0.1 by default, so 10 points of a total of
+several hundred): it is meant to break ties, not to hold pods at home while the rest of the fleet idles.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Rows, Score
+
+
+class HomeCluster(Score):
+    """Prefers the cluster of submission."""
+
+    name: ClassVar[str] = "HomeCluster"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The cluster of submission."""
+        return placed.home
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
+        return next((at for at, info in enumerate(fleet.clusters) if info.name == placed.home), -2)
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        """100 at home, 0 elsewhere."""
+        scores: Floats = np.where(fleet.cluster[rows] == cast(int, state), MAX_SCORE, 0.0)
+        return scores

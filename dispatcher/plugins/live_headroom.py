@@ -1,0 +1,173 @@
+"""Nodes with more measured headroom are better: one policy on three signals, LiveCPU, LiveMemory and LiveNetwork.
+
+    u = w * measured + (1 - w) * requested             utilisation expected with this pod, 0..1
+    measured  = reading + recent / allocatable + pod / allocatable     (`recent`: placed since that reading)
+    requested = (all requests on the node + pod) / allocatable
+    w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
+    score     = 100 * (1 - (u + (s - 1) * max(u - k, 0)) / (1 + (s - 1) * (1 - k)))     k `hot_above`, s `hot_steepness`
+
+So an old or missing reading is never taken for an idle node: the node counts as loaded as its requests say. Above k
+each point of utilisation costs s times as much as below, so hot nodes are avoided in proportion, not excluded.
+A pod is expected to use its request (100m and 200 MiB without). Its network use is not known and counts 0; network is
+the larger of receive and transmit over bandwidth, and falls back to the larger of the CPU and memory requested shares.
+Readings are shares 0..1, ages seconds. Turn these off (weight 0) where no telemetry is to be had.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.resources import CPU, MEMORY
+from dispatcher.scheduling.fleet_occupants import nonzero_request
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Ints, Placed, Readings, Rows, Score
+from dispatcher.scheduling.plugin_args import Arg, ArgTable, number
+
+_RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
+Amounts = tuple[int, int]
+
+
+class _LiveHeadroom(Score):
+    """What the three signals share: the fade of readings and the curve."""
+
+    depends: ClassVar[Depends] = Depends.NODE
+    ARGS: ClassVar[ArgTable] = {
+        "fresh_s": Arg(45.0, "seconds up to which a reading counts in full", number(0, 86_400)),
+        "stale_s": Arg(120.0, "seconds from which a reading does not count at all", number(0, 86_400)),
+        "hot_above": Arg(0.8, "utilisation (0..1) above which a node is hot", number(0, 1)),
+        "hot_steepness": Arg(4.0, "how much more a point of utilisation costs on a hot node", number(1, 100)),
+    }
+
+    def __init__(self, fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float) -> None:
+        if stale_s <= fresh_s:
+            raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
+        self._fresh_s, self._stale_s = fresh_s, stale_s
+        self._knee, self._extra = hot_above, hot_steepness - 1.0
+
+    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
+        """[n] used share, and when it was sampled."""
+        raise TypeError(f"plugin {self.name} reads nothing")
+
+    def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
+        """[rows] utilisation with this pod by the reading; NaN where unknown."""
+        raise TypeError(f"plugin {self.name} measures nothing")
+
+    def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
+        """[rows] utilisation with this pod by requests."""
+        raise TypeError(f"plugin {self.name} falls back to nothing")
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """(milli-CPU, bytes) the pod is expected to use."""
+        return nonzero_request(placed.pod)
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        """The curve of the module over the utilisation expected with this pod."""
+        utilisation, _ = self._utilisation(cast(Amounts, state), fleet, rows)
+        hot = np.maximum(utilisation - self._knee, 0.0)
+        whole = 1.0 + self._extra * (1.0 - self._knee)
+        return MAX_SCORE * (1.0 - (utilisation + self._extra * hot) / whole)
+
+    def _utilisation(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
+        """[rows] utilisation, and the weight that the reading had in it."""
+        used, sampled_at = (column[rows] for column in self._reading(fleet))
+        age = fleet.now - sampled_at
+        weight = np.clip((self._stale_s - age) / (self._stale_s - self._fresh_s), 0.0, 1.0)
+        measured = self._measured(amounts, used.astype(np.float64), fleet, rows)
+        weight = np.where(np.isnan(measured), 0.0, weight)
+        measured = np.where(weight > 0.0, np.minimum(measured, 1.0), 0.0)
+        requested = np.minimum(self._requested(amounts, fleet, rows), 1.0)
+        return weight * measured + (1.0 - weight) * requested, weight
+
+    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+        """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
+        at = np.asarray([row])
+        utilisation, weight = self._utilisation(cast(Amounts, state), fleet, at)
+        used, sampled_at = (column[row] for column in self._reading(fleet))
+        known = bool(np.isfinite(used) and np.isfinite(sampled_at))
+        return {
+            "utilisation": round(float(utilisation[0]), 4),
+            "reading": round(float(used), 4) if known else None,
+            "age_s": round(max(fleet.now - float(sampled_at), 0.0), 1) if known else None,
+            "judged": _in_words(known, float(weight[0])),
+        }
+
+
+def _in_words(known: bool, weight: float) -> str:
+    if not known:
+        return "unknown, by requests"
+    if weight <= 0.0:
+        return "stale, by requests"
+    return "fresh" if weight >= 1.0 else f"fading, {weight:.0%} by reading, rest by requests"
+
+
+def _over(amounts: Ints, capacity: Floats) -> Floats:
+    """Share of capacity; a node without capacity is full."""
+    return np.divide(amounts, capacity, out=np.ones_like(capacity), where=capacity > 0)
+
+
+def _allocatable(at: int, fleet: Fleet, rows: Rows) -> Floats:
+    column = fleet.axis.column(_RESOURCES[at])
+    if column is None:
+        return np.zeros(len(fleet.live[rows]))
+    return fleet.allocatable[column, rows].astype(np.float64)
+
+
+def _by_requests(at: int, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
+    return _over(fleet.nonzero[at, rows] + amounts[at], _allocatable(at, fleet, rows))
+
+
+class _LiveResource(_LiveHeadroom):
+    """CPU and memory: both measured and requested."""
+
+    _at: ClassVar[int]
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """What the pod is expected to use."""
+        return nonzero_request(placed.pod)[self._at]
+
+    def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
+        coming = fleet.recent[self._at, rows] + amounts[self._at]
+        share: Floats = used + _over(coming, _allocatable(self._at, fleet, rows))
+        return share
+
+    def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
+        return _by_requests(self._at, amounts, fleet, rows)
+
+
+class LiveCPU(_LiveResource):
+    """Prefers nodes with idle CPU."""
+
+    name: ClassVar[str] = "LiveCPU"
+    _at: ClassVar[int] = 0
+
+    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
+        return fleet.cpu_used, fleet.cpu_at
+
+
+class LiveMemory(_LiveResource):
+    """Prefers nodes with free memory."""
+
+    name: ClassVar[str] = "LiveMemory"
+    _at: ClassVar[int] = 1
+
+    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
+        return fleet.memory_used, fleet.memory_at
+
+
+class LiveNetwork(_LiveHeadroom):
+    """Prefers nodes with idle network."""
+
+    name: ClassVar[str] = "LiveNetwork"
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """What the pod is expected to use of CPU and memory: the fallback judges by them."""
+        return nonzero_request(placed.pod)
+
+    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
+        return fleet.net_used, fleet.net_at
+
+    def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
+        return used
+
+    def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
+        return np.maximum(_by_requests(0, amounts, fleet, rows), _by_requests(1, amounts, fleet, rows))

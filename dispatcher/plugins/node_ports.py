@@ -1,0 +1,49 @@
+"""The host ports a pod asks for must be free on its node.
+
+Two ports clash when protocol and number are equal and the addresses are, or one of them is 0.0.0.0 (all addresses).
+Source: kube-scheduler's NodePorts.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.pod import HostPort
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value to compare, never a bind address
+Taken = Mapping[tuple[str, int], Sequence[str]]
+
+
+class NodePorts(Filter):
+    """Refuses nodes where a wanted host port is taken."""
+
+    name: ClassVar[str] = "NodePorts"
+    depends: ClassVar[Depends] = Depends.NODE
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The set of host ports."""
+        return frozenset(placed.pod.ports)
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """The wanted ports; SKIP without any."""
+        return placed.pod.ports or SKIP
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """PORTS where one of them is taken. Only rows on which any host port is taken are looked at."""
+        wanted = cast(tuple[HostPort, ...], state)
+        code = np.uint16(fleet.reasons.code(Reason.PORTS))
+        taken = np.zeros(fleet.n, dtype=np.uint16)
+        for row in fleet.rows_with_ports():
+            if any(_clashes(port, fleet.ports_taken(row)) for port in wanted):
+                taken[row] = code
+        return taken[rows]
+
+
+def _clashes(port: HostPort, taken: Taken) -> bool:
+    addresses = taken.get((port.protocol, port.port), ())
+    if port.ip == _EVERY_ADDRESS:
+        return bool(addresses)
+    return port.ip in addresses or _EVERY_ADDRESS in addresses

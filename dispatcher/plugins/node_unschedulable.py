@@ -1,0 +1,36 @@
+"""Cordoned nodes (spec.unschedulable) take no new pods, unless the pod tolerates being there.
+
+Source: kube-scheduler's NodeUnschedulable: a toleration of the taint node.kubernetes.io/unschedulable:NoSchedule.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from dispatcher.model.node import NO_SCHEDULE, Taint
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+
+CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
+
+
+class NodeUnschedulable(Filter):
+    """Refuses cordoned nodes."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """Whether the pod tolerates a cordon."""
+        return any(CORDON.tolerated_by(toleration) for toleration in placed.pod.tolerations)
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """SKIP for a pod that tolerates a cordon."""
+        return SKIP if self.class_key(placed) else None
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """UNSCHEDULABLE where the node is cordoned."""
+        code = np.uint16(fleet.reasons.code(Reason.UNSCHEDULABLE))
+        codes: Codes = fleet.unschedulable[rows] * code
+        return codes

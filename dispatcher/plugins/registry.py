@@ -1,0 +1,112 @@
+"""The plugins that a profile may name, as a plain table, and how a profile becomes plugins.
+
+A third-party plugin brings a PluginSpec of its own (entry point group `global_dispatcher.plugins`); the runtime loads
+it and passes it to `build` and to the check of profiles.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from dispatcher.plugins.cluster_allowed import ClusterAllowed
+from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
+from dispatcher.plugins.home_cluster import HomeCluster
+from dispatcher.plugins.live_headroom import LiveCPU, LiveMemory, LiveNetwork
+from dispatcher.plugins.node_affinity import NodeAffinity
+from dispatcher.plugins.node_ports import NodePorts
+from dispatcher.plugins.node_ready import NodeReady
+from dispatcher.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from dispatcher.plugins.node_resources_fit import NodeResourcesFit
+from dispatcher.plugins.node_unschedulable import NodeUnschedulable
+from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.plugins.taint_toleration import TaintToleration
+from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, QueueSort, Reserve, Score
+from dispatcher.scheduling.plugin_args import ArgTable, check_args, did_you_mean
+from dispatcher.scheduling.quota import QuotaLedger
+
+
+@dataclass(frozen=True)
+class PluginContext:
+    """What plugins may be given besides their arguments."""
+
+    quota: QuotaLedger = field(default_factory=QuotaLedger)
+
+
+Factory = Callable[[Mapping[str, Any], PluginContext], Plugin]
+
+
+@dataclass(frozen=True)
+class PluginSpec:
+    """A plugin class, its arguments, and how it is made from checked arguments."""
+
+    plugin: type[Plugin]
+    args: ArgTable = field(default_factory=dict)
+    factory: Factory | None = None  # None: the class, called with the arguments as keywords
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """The extension points it implements, by kube-scheduler's names."""
+        table: tuple[tuple[str, Callable[[type[Plugin]], bool]], ...] = (
+            ("QueueSort", lambda cls: hasattr(cls, "sort_key")),
+            ("PreFilter", lambda cls: cls.pre_filter is not Plugin.pre_filter),
+            ("Filter", lambda cls: issubclass(cls, Filter)),
+            ("Score", lambda cls: issubclass(cls, Score)),
+            ("Reserve", lambda cls: issubclass(cls, Reserve)),
+            ("Permit", lambda cls: issubclass(cls, Permit)),
+        )
+        return tuple(point for point, has in table if has(self.plugin))
+
+    def make(self, args: Mapping[str, Any], context: PluginContext) -> Plugin:
+        """The plugin; ValueError names an argument that is unknown, wrong, or does not go with another."""
+        values, problems = check_args(self.args, args)
+        if problems:
+            raise ValueError("; ".join(f"{self.plugin.name}.{one.key}: {one.text}" for one in problems))
+        return self.make_checked(values, context)
+
+    def make_checked(self, values: Mapping[str, Any], context: PluginContext) -> Plugin:
+        """The plugin from what `check_args` answered."""
+        return self.factory(values, context) if self.factory else self.plugin(**values)
+
+
+def _quota(args: Mapping[str, Any], context: PluginContext) -> Plugin:
+    return TenantQuota(context.quota)
+
+
+_SPECS = (
+    PluginSpec(PrioritySort),
+    PluginSpec(TenantQuota, factory=_quota),
+    PluginSpec(ClusterAllowed),
+    PluginSpec(NodeReady),
+    PluginSpec(NodeUnschedulable),
+    PluginSpec(NodeAffinity, NodeAffinity.ARGS),
+    PluginSpec(TaintToleration),
+    PluginSpec(NodePorts),
+    PluginSpec(NodeResourcesFit, NodeResourcesFit.ARGS),
+    PluginSpec(NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocation.ARGS),
+    PluginSpec(FaultDomainSpread, FaultDomainSpread.ARGS),
+    PluginSpec(LiveCPU, LiveCPU.ARGS),
+    PluginSpec(LiveMemory, LiveMemory.ARGS),
+    PluginSpec(LiveNetwork, LiveNetwork.ARGS),
+    PluginSpec(HomeCluster),
+)
+REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
+
+
+def build(profile: Profile, context: PluginContext, registry: Mapping[str, PluginSpec] | None = None) -> list[Plugin]:
+    """The plugins of a profile, in its order, from its arguments as written; ValueError for anything wrong."""
+    known = REGISTRY if registry is None else registry
+    plugins = []
+    for use in profile.plugins:
+        if use.name not in known:
+            raise ValueError(f"unknown plugin {use.name}{did_you_mean(use.name, known)}")
+        plugins.append(known[use.name].make(use.args, context))
+    return plugins
+
+
+def queue_sort(plugins: Sequence[Plugin]) -> QueueSort:
+    """The plugin that orders the queue: the only one, or ValueError."""
+    sorts = [plugin for plugin in plugins if hasattr(plugin, "sort_key")]
+    if len(sorts) != 1:
+        raise ValueError(f"a profile needs exactly one QueueSort plugin, such as PrioritySort; it has {len(sorts)}")
+    return cast(QueueSort, sorts[0])

@@ -1,0 +1,71 @@
+"""Nodes whose NoSchedule or NoExecute taints the pod does not tolerate are out; fewer PreferNoSchedule ones are better.
+
+raw = -(number of PreferNoSchedule taints not tolerated); score = 100 * (1 - count / largest count).
+Source: kube-scheduler's TaintToleration.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
+from dispatcher.model.pod import Toleration
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
+
+_HARD = (NO_SCHEDULE, NO_EXECUTE)
+
+
+@dataclass
+class _Verdicts:
+    """What a pod class thinks of each taint set: [sets] reason code and [sets] soft taints not tolerated."""
+
+    tolerations: tuple[Toleration, ...]
+    codes: list[int] = field(default_factory=list)
+    soft: list[int] = field(default_factory=list)
+
+    def catch_up(self, fleet: Fleet) -> None:
+        """Judge the taint sets that are new; a set never changes once it has its number."""
+        for taints in fleet.taint_sets[len(self.codes) :]:
+            hard = next((one for one in taints if one.effect in _HARD and not self._tolerates(one)), None)
+            argument = f"{{{hard.key}: {hard.value}}}" if hard else ""
+            self.codes.append(fleet.reasons.code(Reason.TAINT, argument) if hard else 0)
+            self.soft.append(sum(one.effect == PREFER_NO_SCHEDULE and not self._tolerates(one) for one in taints))
+
+    def _tolerates(self, taint: Taint) -> bool:
+        return any(taint.tolerated_by(toleration) for toleration in self.tolerations)
+
+
+class TaintToleration(Filter, Score):
+    """Filter on hard taints, score on soft ones."""
+
+    name: ClassVar[str] = "TaintToleration"
+    depends: ClassVar[Depends] = Depends.STATIC
+    normalizes: ClassVar[bool] = True
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The tolerations (how long an eviction waits has no part in it)."""
+        return frozenset((one.key, one.operator, one.value, one.effect) for one in placed.pod.tolerations)
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """What the pod thinks of each taint set."""
+        return _Verdicts(placed.pod.tolerations)
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """TAINT with the first hard taint that is not tolerated."""
+        verdicts = cast(_Verdicts, state)
+        verdicts.catch_up(fleet)
+        return np.asarray(verdicts.codes, dtype=np.uint16)[fleet.taint_set[rows]]
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        """Minus the number of soft taints that are not tolerated."""
+        verdicts = cast(_Verdicts, state)
+        verdicts.catch_up(fleet)
+        return -np.asarray(verdicts.soft, dtype=np.float64)[fleet.taint_set[rows]]
+
+    def normalize(self, raw: Floats) -> Floats:
+        """100 without soft taints, 0 for the most; 100 everywhere if there are none."""
+        worst = -raw.min(initial=0.0)
+        return MAX_SCORE + raw * (MAX_SCORE / worst) if worst > 0 else np.full_like(raw, MAX_SCORE)

@@ -1,0 +1,100 @@
+"""No tenant uses more of the fleet than its quota.
+
+A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods) that its tenant's quota
+names; limits are absolute or a share of what the Ready clusters can allocate. Charged when a place is reserved, given
+back when the pod ends or the place is forgotten. A refused pod waits without holding up others, and is tried again
+when quota comes free. Pods of namespaces that belong to no tenant are not limited. Internal units (see quota.py).
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, Protocol, cast
+
+from dispatcher.model.reasons import Reason
+from dispatcher.model.resources import Resources, format_quantity
+from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, refuse
+from dispatcher.scheduling.quota import QuotaLedger, charge_of
+
+
+class _Totalled(Protocol):
+    def allocatable_total(self) -> Resources:
+        """What the nodes of all Ready clusters can allocate."""
+        ...
+
+
+def _totals(fleet: Fleet) -> Resources:
+    return cast(_Totalled, fleet).allocatable_total()
+
+
+def _pod_id(placed: Placed) -> PodId:
+    source = placed.pod.source
+    return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
+
+
+class TenantQuota(Reserve):
+    """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
+
+    name: ClassVar[str] = "TenantQuota"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def __init__(self, ledger: QuotaLedger) -> None:
+        self.ledger = ledger
+
+    def _tenant(self, placed: Placed) -> str | None:
+        return self.ledger.tenant_of(placed.home, placed.pod.namespace)
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The tenant and what it would be charged; None for a pod that nobody is charged for."""
+        tenant = self._tenant(placed)
+        return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
+        tenant = self._tenant(placed)
+        if tenant is None:
+            return SKIP
+        return self._refusal(tenant, placed, fleet)
+
+    def _refusal(self, tenant: str, placed: Placed, fleet: Fleet) -> Refuse | None:
+        if self.ledger.charged(_pod_id(placed)):
+            return None  # it holds its share already
+        exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), _totals(fleet))
+        return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
+
+    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+        """Charge the pod; a pod that does not fit (any more) is charged nothing."""
+        tenant = self._tenant(placed)
+        if tenant is None:
+            return None
+        refused = self._refusal(tenant, placed, fleet)
+        if refused is None:
+            self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
+        return refused
+
+    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """Give back what the pod is charged, if anything."""
+        self.ledger.release(_pod_id(placed))
+
+    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """Charge a pod that is found bound, whatever the limit: it is there."""
+        tenant = self._tenant(placed)
+        if tenant is not None:
+            self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
+
+    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+        """The tenant, and per limited resource what was used before and after this pod, and the limit."""
+        tenant = self._tenant(placed)
+        if tenant is None:
+            return {"tenant": None}
+        usage, charge = self.ledger.usage(tenant), self.ledger.charged(_pod_id(placed))
+        asked = charge_of(placed.pod)
+        held = charge.amounts if charge else {}
+        limits = self.ledger.limits(tenant, _totals(fleet))
+        return {"tenant": tenant} | {
+            name: {
+                "used_before": format_quantity(name, usage.get(name, 0) - held.get(name, 0)),
+                "used_after": format_quantity(name, usage.get(name, 0) - held.get(name, 0) + asked.get(name, 0)),
+                "limit": format_quantity(name, limit),
+            }
+            for name, limit in limits.items()
+        }

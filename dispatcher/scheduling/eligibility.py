@@ -1,0 +1,155 @@
+"""Which nodes a pod itself asks for: nodeSelector, required node affinity, the clusters it allows; as row masks.
+
+Shared by the filters that enforce this and by fault-domain spread, which counts only the domains a pod may go to.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+
+import numpy as np
+
+from dispatcher.model import names
+from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows
+
+_MEMO_LIMIT = 4096
+
+
+class LabelMasks:
+    """Row masks for label clauses. Each distinct value of a label is compared once, then looked up by its code."""
+
+    def __init__(self) -> None:
+        self._tables: dict[Requirement, Bools] = {}
+
+    def clause(self, clause: Requirement, fleet: Fleet, rows: Rows) -> Bools:
+        """[rows] whether the node's label satisfies the clause."""
+        codes = fleet.label(clause.key)[rows]
+        table = self._table(clause, fleet)
+        mask: Bools = table[codes]  # code -1 (absent) reads the last entry
+        return mask
+
+    def _table(self, clause: Requirement, fleet: Fleet) -> Bools:
+        values = fleet.label_values(clause.key)
+        found = self._tables.get(clause)
+        # Codes never change their meaning and only append, so a table is stale exactly when it is too short.
+        if found is not None and len(found) == len(values) + 1:
+            return found
+        if len(self._tables) >= _MEMO_LIMIT:
+            self._tables.clear()
+        test = _value_test(clause)
+        table = np.fromiter((*map(test, values), clause.matches_value(None)), dtype=np.bool_, count=len(values) + 1)
+        self._tables[clause] = table
+        return table
+
+    def term(self, term: NodeSelectorTerm, fleet: Fleet, rows: Rows) -> Bools:
+        """[rows] whether the node satisfies all clauses; an empty term matches no node."""
+        mask = np.full(len(fleet.live[rows]), bool(term.match_expressions or term.match_fields))
+        for clause in term.match_expressions:
+            mask &= self.clause(clause, fleet, rows)
+        for clause in term.match_fields:
+            mask &= _name_mask(clause, fleet)[rows]
+        return mask
+
+    def selected(self, pod: Pod, fleet: Fleet, rows: Rows) -> Bools:
+        """[rows] whether the node satisfies nodeSelector and, if there are any, one of the required terms."""
+        mask = np.ones(len(fleet.live[rows]), dtype=np.bool_)
+        for key, value in pod.node_selector.items():
+            mask &= self.clause(Requirement(key, IN, (value,)), fleet, rows)
+        required = pod.affinity.required if pod.affinity else None
+        if required is not None:
+            mask &= self.any_term(required, fleet, rows)
+        return mask
+
+    def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: Fleet, rows: Rows) -> Bools:
+        """[rows] whether the node satisfies at least one term."""
+        mask = np.zeros(len(fleet.live[rows]), dtype=np.bool_)
+        for term in terms:
+            mask |= self.term(term, fleet, rows)
+        return mask
+
+
+def _value_test(clause: Requirement) -> Callable[[str], bool]:
+    if clause.operator in (IN, NOT_IN):
+        wanted, inside = frozenset(clause.values), clause.operator == IN
+        return lambda value: (value in wanted) is inside
+    return clause.matches_value
+
+
+def _name_mask(clause: Requirement, fleet: Fleet) -> Bools:
+    """[n] node names against a metadata.name clause; Kubernetes allows In and NotIn there, the rest matches nothing."""
+    if clause.key != "metadata.name" or clause.operator not in (IN, NOT_IN):
+        return np.zeros(fleet.n, dtype=np.bool_)
+    named = np.zeros(fleet.n, dtype=np.bool_)
+    for info in fleet.clusters:
+        for name in clause.values:
+            row = fleet.row_of(info.name, name)
+            if row is not None:
+                named[row] = True
+    return named if clause.operator == IN else ~named
+
+
+def selection_key(pod: Pod) -> Hashable:
+    """Everything of a pod that `LabelMasks.selected` looks at; None for a pod that asks for nothing."""
+    required = pod.affinity.required if pod.affinity else None
+    if required is None and not pod.node_selector:
+        return None
+    return frozenset(pod.node_selector.items()), required
+
+
+def clusters_key(placed: Placed) -> Hashable:
+    """Everything that `allowed_clusters` looks at; None for a pod that may go anywhere."""
+    annotations = placed.pod.annotations
+    stay = annotations.get(names.STAY)
+    if stay is None and names.CLUSTERS not in annotations:
+        return None
+    return annotations.get(names.CLUSTERS), stay, placed.home if stay == "true" else ""
+
+
+class ClusterChoiceError(ValueError):
+    """An annotation about clusters that cannot be followed; the text names it and the fix."""
+
+
+def allowed_clusters(placed: Placed, fleet: Fleet) -> Bools | None:
+    """[clusters] which ones the pod's annotations allow, None for all.
+
+    ClusterChoiceError for an annotation that cannot be read or that names no cluster of this fleet.
+    """
+    annotations = placed.pod.annotations
+    wanted = _wanted(annotations)
+    if _stays(annotations):
+        wanted = {placed.home} if wanted is None else wanted & {placed.home}
+        if not wanted:
+            raise ClusterChoiceError(
+                f"{names.STAY} keeps it in cluster {placed.home}, which {names.CLUSTERS} does not allow; remove one"
+            )
+    if wanted is None:
+        return None
+    known = [info.name for info in fleet.clusters]
+    if wanted.isdisjoint(known):
+        raise ClusterChoiceError(
+            f"annotation {names.CLUSTERS} names no cluster of this fleet: {_listed(wanted)}; known: {_listed(known)}"
+        )
+    return np.fromiter((name in wanted for name in known), dtype=np.bool_, count=len(known))
+
+
+def _wanted(annotations: Mapping[str, str]) -> set[str] | None:
+    text = annotations.get(names.CLUSTERS)
+    if text is None:
+        return None
+    wanted = {name for name in (part.strip() for part in text.split(",")) if name}
+    if not wanted:
+        raise ClusterChoiceError(f"annotation {names.CLUSTERS} is empty: name clusters as 'a,b' or remove it")
+    return wanted
+
+
+def _stays(annotations: Mapping[str, str]) -> bool:
+    text = annotations.get(names.STAY, "false")
+    if text not in ("true", "false"):
+        raise ClusterChoiceError(f"annotation {names.STAY} must be 'true' or 'false', not {text[:40]!r}")
+    return text == "true"
+
+
+def _listed(clusters: set[str] | list[str], limit: int = 10) -> str:
+    ordered = sorted(clusters)
+    text = ", ".join(name[:63] for name in ordered[:limit])
+    return text + (f" and {len(ordered) - limit} more" if len(ordered) > limit else "")

@@ -1,0 +1,111 @@
+"""Arguments of plugins as plain tables: key -> (default, what it means, check). A check answers with the value as the
+plugin wants it, or raises ValueError that says what is wrong in words for the person who wrote the profile.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+Check = Callable[[object], Any]
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One argument. `default` has passed `check`; `doc` says meaning and unit."""
+
+    default: Any
+    doc: str
+    check: Check
+
+
+ArgTable = Mapping[str, Arg]
+
+
+@dataclass(frozen=True)
+class ArgProblem:
+    """What is wrong with one argument."""
+
+    key: str
+    text: str
+
+
+def check_args(table: ArgTable, given: Mapping[str, object]) -> tuple[dict[str, Any], list[ArgProblem]]:
+    """The complete arguments (defaults filled in) and everything that is wrong with those given."""
+    values = {key: arg.default for key, arg in table.items()}
+    problems = []
+    for key, raw in given.items():
+        arg = table.get(key)
+        if arg is None:
+            problems.append(ArgProblem(key, f"unknown argument{did_you_mean(key, table)}"))
+            continue
+        try:
+            values[key] = arg.check(raw)
+        except ValueError as error:
+            problems.append(ArgProblem(key, str(error)))
+    return values, problems
+
+
+def did_you_mean(word: str, known: Mapping[str, object] | Sequence[str]) -> str:
+    """'; did you mean X?' for a near miss, else '; known: ...'; empty if nothing is known."""
+    names = list(known)
+    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as it may safely stand in a message."""
+    text = repr(value)
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def number(low: float, high: float) -> Check:
+    """A finite number within [low, high]."""
+
+    def check(raw: object) -> float:
+        if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+            raise ValueError(f"must be a number from {low:g} to {high:g}, not {shown(raw)}")
+        if not low <= raw <= high:
+            raise ValueError(f"must be from {low:g} to {high:g}, not {shown(raw)}")
+        return float(raw)
+
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    """One of a few words."""
+
+    def check(raw: object) -> str:
+        if raw not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, not {shown(raw)}")
+        return str(raw)
+
+    return check
+
+
+def resource_weights(raw: object) -> tuple[tuple[str, float], ...]:
+    """{resource: weight} with at least one resource and weights 1 to 100, as kube-scheduler's `resources`."""
+    if not isinstance(raw, Mapping) or not raw:
+        raise ValueError(f"must map resources to weights, for example {{cpu: 1, memory: 1}}, not {shown(raw)}")
+    weight = number(1, 100)
+    pairs = []
+    for name, value in raw.items():
+        if not isinstance(name, str):
+            raise ValueError(f"resource {shown(name)} must be text")
+        try:
+            pairs.append((name, float(weight(value))))
+        except ValueError as error:
+            raise ValueError(f"weight of {name} {error}") from None
+    return tuple(pairs)
+
+
+def names_of_resources(raw: object) -> tuple[str, ...]:
+    """A list of at least one resource name, each once."""
+    if not isinstance(raw, list | tuple) or not raw or not all(isinstance(name, str) for name in raw):
+        raise ValueError(f"must be a list of resources, for example [cpu, memory], not {shown(raw)}")
+    if len(set(raw)) != len(raw):
+        raise ValueError(f"names a resource twice: {shown(raw)}")
+    return tuple(raw)

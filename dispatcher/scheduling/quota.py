@@ -1,0 +1,142 @@
+"""Tenant quota as short arithmetic on one node type; the ledger remembers who was charged what.
+
+All amounts are int64 internal units (milli-CPU, bytes, counts), limits round down. A tenant's node may have a parent,
+and a pod must fit every node up to the root. Nothing is lent or borrowed: what is free is nominal minus usage.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dispatcher.model.pod import Pod
+from dispatcher.model.resources import PODS, Resources, format_quantity
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.scheduling.fleet_occupants import PodId
+
+_MEMO_LIMIT = 65_536
+
+
+def limit_of(share: Share, total: int) -> int:
+    """A nominal share as an amount: absolute, or a ratio of `total`, rounded down without float error."""
+    if share.absolute is not None:
+        return share.absolute
+    # 0.57 is not exactly 57/100 in binary: take the fraction that was meant before rounding down.
+    ratio = Fraction(share.ratio or 0.0).limit_denominator(1_000_000)
+    return int(total * ratio)
+
+
+@dataclass
+class QuotaNode:
+    """One tenant (or group of tenants): what it may use and what it uses."""
+
+    name: str
+    nominal: Mapping[str, Share]
+    parent: "QuotaNode | None" = None
+    usage: Resources = field(default_factory=dict)
+
+    def limit(self, resource: str, totals: Mapping[str, int]) -> int | None:
+        """The nominal amount of a resource when the fleet can allocate `totals`; None: not limited here."""
+        share = self.nominal.get(resource)
+        return None if share is None else limit_of(share, totals.get(resource, 0))
+
+    def exceeded(self, asked: Mapping[str, int], totals: Mapping[str, int]) -> "Exceeded | None":
+        """The first limit, from this node to the root and by name of resource, that `asked` would break."""
+        for resource in sorted(asked):
+            limit, used = self.limit(resource, totals), self.usage.get(resource, 0)
+            if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
+                return Exceeded(self.name, resource, asked[resource], used, limit)
+        return self.parent.exceeded(asked, totals) if self.parent else None
+
+    def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
+        """Charge `amounts` here and up to the root; `sign` -1 gives them back. Zero entries are not kept."""
+        for resource, amount in amounts.items():
+            left = self.usage.get(resource, 0) + sign * amount
+            if left:
+                self.usage[resource] = left
+            else:
+                self.usage.pop(resource, None)
+        if self.parent:
+            self.parent.add(amounts, sign)
+
+
+@dataclass(frozen=True)
+class Exceeded:
+    """Why a pod does not fit a quota."""
+
+    tenant: str
+    resource: str
+    asked: int
+    used: int
+    limit: int
+
+    @property
+    def text(self) -> str:
+        """In words: 'tenant team-a: cpu asked 500m, used 39500m, limit 40'."""
+        asked, used, limit = (format_quantity(self.resource, n) for n in (self.asked, self.used, self.limit))
+        return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one pod is charged, and to whom."""
+
+    tenant: str
+    amounts: Mapping[str, int]
+
+
+def charge_of(pod: Pod) -> Resources:
+    """What a pod is charged: its requests and one pod."""
+    return {**{name: amount for name, amount in pod.requests.items() if amount}, PODS: 1}
+
+
+class QuotaLedger:
+    """Usage per tenant, charged and given back pod by pod, exactly.
+
+    The first tenant (in the order given) that owns a namespace is charged for it. A namespace that nobody owns is
+    free. Each pod is charged at most once, under its fleet-wide id.
+    """
+
+    def __init__(self, tenants: Sequence[Tenant] = ()) -> None:
+        self.tenants = tuple(tenants)
+        self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
+        self._charges: dict[PodId, Charge] = {}
+        self._owners: dict[tuple[str, str], str | None] = {}
+
+    def tenant_of(self, cluster: str, namespace: str) -> str | None:
+        """Who is charged for pods submitted to a namespace of a cluster, None: nobody."""
+        key = (cluster, namespace)
+        if key not in self._owners:
+            if len(self._owners) >= _MEMO_LIMIT:
+                self._owners.clear()
+            self._owners[key] = next((one.name for one in self.tenants if one.owns(cluster, namespace)), None)
+        return self._owners[key]
+
+    def exceeded(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]) -> Exceeded | None:
+        """The limit that charging `asked` would break, None if it fits; `totals`: what Ready clusters can allocate."""
+        return self.nodes[tenant].exceeded(asked, totals)
+
+    def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
+        """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
+        self.release(pod_id)
+        self.nodes[tenant].add(amounts)
+        self._charges[pod_id] = Charge(tenant, dict(amounts))
+
+    def release(self, pod_id: PodId) -> Charge | None:
+        """Give back what a pod was charged, the exact inverse of `charge`; None if it was charged nothing."""
+        charge = self._charges.pop(pod_id, None)
+        if charge is not None:
+            self.nodes[charge.tenant].add(charge.amounts, -1)
+        return charge
+
+    def charged(self, pod_id: PodId) -> Charge | None:
+        """What a pod is charged now."""
+        return self._charges.get(pod_id)
+
+    def usage(self, tenant: str) -> Resources:
+        """What a tenant is charged now, per resource; zeros are left out."""
+        return dict(self.nodes[tenant].usage)
+
+    def limits(self, tenant: str, totals: Mapping[str, int]) -> Resources:
+        """A tenant's limits per resource that it is limited in."""
+        node = self.nodes[tenant]
+        return {name: limit_of(share, totals.get(name, 0)) for name, share in node.nominal.items()}
