@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dispatcher.model.tenant import Tenant
-from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.runtime.clock import Clock
 from dispatcher.runtime.fleet_views import CoreViews
 from dispatcher.runtime.journal import Journal
@@ -40,8 +40,7 @@ def assemble(
     clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(tenants)
     plugins = build(profile, PluginContext(quota=ledger))
     scheduler = Scheduler(profile, plugins, fleet)
-    sort = next(plugin for plugin in plugins if hasattr(plugin, "sort_key"))
-    queue = SchedulingQueue(sort, scheduler.classify)
+    queue = SchedulingQueue(queue_sort(plugins), scheduler.classify)
     clusters = [link.cluster for link in links]
     core = SchedulerCore(clusters, fleet, queue, scheduler, boot_epoch=clock.boot_epoch)
     service = Service(core, links, clock=clock, metrics=metrics, journal=journal, timing=timing)
