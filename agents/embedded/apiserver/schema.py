@@ -24,7 +24,8 @@ class Field:
     """The type of one value: a scalar, an object, a list or a map; and how it merges.
 
     `merge_key` is the strategic-merge key of a list ("" for a list of scalars that merges as a set, None: replace);
-    `map_keys` are the keys of the same list under server-side apply; `retain` asks for the retainKeys strategy.
+    `map_keys` are the keys of the same list under server-side apply; `retain` asks for the retainKeys strategy;
+    `omit` says that an empty value is the same as none.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Field:
         "kind",
         "map_keys",
         "merge_key",
+        "omit",
         "read",
         "retain",
         "set_list",
@@ -50,7 +52,7 @@ class Field:
             self.kind, self.type = "object", object_type(text[1:])
         self.merge_key: str | None = None
         self.map_keys: tuple[str, ...] = ()
-        self.retain = self.set_list = self.atomic = False
+        self.retain = self.set_list = self.atomic = self.omit = False
         self._item = self.element.read if self.element else _any
         self.read: Callable[[Any, str, str, list[str]], Any] = _READERS.get(text) or getattr(self, "_" + self.kind)
 
@@ -88,6 +90,7 @@ class ObjectType:
         self.name = name
         self.short = name.rpartition(".")[2]
         self.fields: dict[str, Field] = {}
+        self.numbers: dict[int, tuple[str, Field]] = {}  # protobuf number -> field; "" for one that JSON shows inline
 
     def fill(self, description: Object) -> None:
         """Read the fields; apart from construction, because types refer to each other."""
@@ -97,7 +100,12 @@ class ObjectType:
             field.map_keys = tuple(description.get("keys", {}).get(name, ()))
             field.retain = name in description.get("retain", ())
             field.set_list = name in description.get("sets", ())
+            field.omit = name in description.get("omit", ()) and field.kind != "object"
             field.atomic = name in description.get("atomic", ()) or (field.type is not None and _whole(field.type.name))
+        for name, number in description.get("numbers", {}).items():
+            self.numbers[number] = (name, self.fields[name])
+        for name, number in description.get("inline", {}).items():
+            self.numbers[number] = ("", Field("@" + name))
 
     def read(self, value: Object, path: str, unknown: list[str]) -> Object:
         """A clean deep copy: nulls and unknown fields dropped (paths appended to `unknown`), quantities canonical.
@@ -112,7 +120,9 @@ class ObjectType:
             if field is None:
                 unknown.append(f"{path}.{key}" if path else key)
             elif item is not None:
-                clean[key] = field.read(item, short, f"{path}.{key}" if path else key, unknown)
+                found = field.read(item, short, f"{path}.{key}" if path else key, unknown)
+                if found or not field.omit:
+                    clean[key] = found
         return clean
 
 

@@ -1,10 +1,14 @@
-"""Builds schema.json, the field tables of the served kinds, from Kubernetes' own OpenAPI document (Apache-2.0).
+"""Builds schema.json, the field tables of the served kinds, from Kubernetes' own sources (Apache-2.0).
 
-Usage: python -m agents.embedded.apiserver.schema_build VERSION kubernetes/api/openapi-spec/swagger.json > schema.json
+Usage: python -m agents.embedded.apiserver.schema_build VERSION SWAGGER API_MODULE APIMACHINERY_MODULE > schema.json
+where SWAGGER is kubernetes/api/openapi-spec/swagger.json and the modules are checkouts of k8s.io/api and
+k8s.io/apimachinery: field types come from the first, protobuf numbers and omitted zeros from the others.
 """
 
 import json
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +81,58 @@ def build_type(schema: dict[str, Any]) -> dict[str, Any]:
     return built
 
 
-def build(version: str, swagger: dict[str, Any]) -> dict[str, Any]:
+_MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.M | re.S)
+_NUMBER = re.compile(r"^  (?:optional |repeated )?(map<[^>]+>|[\w.]+) (\w+) = (\d+);", re.M)
+_STRUCT = re.compile(r"^type (\w+) struct \{(.*?)^\}", re.M | re.S)
+_MEMBER = re.compile(r'^\t\w+\s+(\S+)\s+`json:"(\w+),omitempty', re.M)
+
+
+def messages(modules: Iterable[Path]) -> dict[str, dict[str, tuple[int, str]]]:
+    """Type -> field -> (protobuf number, protobuf type)."""
+    found = {}
+    for path in (path for module in modules for path in module.rglob("generated.proto")):
+        text = path.read_text()
+        package = short(text.split("\npackage k8s.", 1)[1].split(";")[0].replace("io.", "io.k8s.", 1))
+        for name, body in _MESSAGE.findall(text):
+            fields = {field: (int(number), kind) for kind, field, number in _NUMBER.findall(body)}
+            found[f"{package}.{name}"] = fields
+    return found
+
+
+def zeros(modules: Iterable[Path]) -> dict[str, list[str]]:
+    """Type -> fields that Go leaves out when they are zero or empty."""
+    found = {}
+    for path in (path for module in modules for path in module.rglob("types.go")):
+        package = ".".join(path.parent.parts[-2:])
+        for name, body in _STRUCT.findall(path.read_text()):
+            found[f"{package}.{name}"] = [field for kind, field in _MEMBER.findall(body) if not kind.startswith("*")]
+    return found
+
+
+def add_numbers(types: dict[str, Any], numbered: dict[str, dict[str, tuple[int, str]]]) -> None:
+    """Write protobuf numbers into `types`; a message that JSON shows inline becomes a type of its own."""
+    waiting = list(types)
+    while waiting:
+        name = waiting.pop()
+        fields = types[name]["fields"]
+        for field, (number, kind) in numbered.get(name, {}).items():
+            if field in fields:
+                types[name].setdefault("numbers", {})[field] = number
+                continue
+            inner = f"{name.rpartition('.')[0]}.{kind}"
+            if inner not in numbered:
+                continue  # a field that JSON does not have
+            types[name].setdefault("inline", {})[inner] = number
+            own = {part: fields[part] for part in numbered[inner] if part in fields}
+            if inner not in types:
+                types[inner] = {"fields": own}
+                waiting.append(inner)
+
+
+def build(version: str, swagger: dict[str, Any], modules: list[Path]) -> dict[str, Any]:
     """Every type that ROOTS reach."""
     definitions = {short(name): schema for name, schema in swagger["definitions"].items()}
+    omitted = zeros(modules)
     types: dict[str, Any] = {}
     waiting = list(ROOTS)
     while waiting:
@@ -87,13 +140,17 @@ def build(version: str, swagger: dict[str, Any]) -> dict[str, Any]:
         if name in types:
             continue
         types[name] = build_type(definitions[name])
+        types[name]["omit"] = sorted(set(omitted.get(name, ())) & types[name]["fields"].keys())
         waiting += [text.rpartition("@")[2] for text in types[name]["fields"].values() if "@" in text]
+    add_numbers(types, messages(modules))
     return {
-        "source": f"Kubernetes {version} api/openapi-spec/swagger.json (Apache-2.0)",
+        "source": f"Kubernetes {version} api/openapi-spec/swagger.json, k8s.io/api, k8s.io/apimachinery (Apache-2.0)",
         "types": dict(sorted(types.items())),
     }
 
 
 if __name__ == "__main__":
-    json.dump(build(sys.argv[1], json.loads(Path(sys.argv[2]).read_text())), sys.stdout, separators=(",", ":"))
+    swagger_file = json.loads(Path(sys.argv[2]).read_text())
+    built_schema = build(sys.argv[1], swagger_file, [Path(argument) for argument in sys.argv[3:]])
+    json.dump(built_schema, sys.stdout, separators=(",", ":"))
     sys.stdout.write("\n")

@@ -6,6 +6,8 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from agents.embedded.apiserver import protobuf
+from agents.embedded.apiserver.resources import RESOURCES
 from agents.embedded.apiserver.status import ApiError, Object, bad_request
 
 JSON = "application/json"
@@ -37,12 +39,30 @@ async def body(request: web.Request) -> Any:
     sent = await request.read()
     if not sent:
         return None
+    if request.content_type == protobuf.MEDIA_TYPE:
+        return protobuf.read(sent, _type_name)
     try:
         if "yaml" in request.content_type:
             return _from_yaml(sent)
         return _decode(sent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+# sent, but not stored: what bodies of POST on subresources and of DELETE are
+_SENT_TYPES = {
+    "Binding": "core.v1.Binding",
+    "DeleteOptions": "meta.v1.DeleteOptions",
+    "Eviction": "policy.v1.Eviction",
+    "Scale": "autoscaling.v1.Scale",
+}
+
+
+def _type_name(version: str, kind: str) -> str | None:
+    for row in RESOURCES.values():
+        if row.kind == kind and row.api_version == version:
+            return row.type_name
+    return _SENT_TYPES.get(kind)
 
 
 def _from_yaml(sent: bytes) -> Any:
