@@ -70,7 +70,9 @@ class ListError(RuntimeError):
 
 
 class ListWatch:
-    """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive."""
+    """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive,
+    `broken_since` (monotonic) is when it ceased to be, `fails` counts errors since the last event.
+    """
 
     def __init__(self, client: KubeClient, kind: str, path: str, read: Read, sink: Sink, pace: Pace) -> None:
         self.kind = kind
@@ -84,7 +86,7 @@ class ListWatch:
         self._version = ""  # where the next watch starts; '' means list first
         self._highest = 0
         self._went_back = 0
-        self._fails = 0
+        self.fails = 0
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -114,8 +116,8 @@ class ListWatch:
             self.broken_since = time.monotonic()
             LOG.warning("watch interrupted", kind=self.kind, problem=problem)
         self.problem = f"{self.kind}: {problem}"
-        self._fails += 1
-        longest = min(self._pace.max_backoff_s, self._pace.backoff_s * 2 ** min(self._fails - 1, 16))
+        self.fails += 1
+        longest = min(self._pace.max_backoff_s, self._pace.backoff_s * 2 ** min(self.fails - 1, 16))
         await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
 
     # --- list --------------------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ class ListWatch:
             async for chunk in answer.content.iter_any():
                 for line in lines.feed(chunk):
                     self._event(line)
-        self._fails = 0
+        self.fails = 0
         # A server that ends every watch at once must not be asked again without a pause.
         await asyncio.sleep(max(0.0, self._pace.backoff_s - (time.monotonic() - opened)))
 
@@ -190,7 +192,7 @@ class ListWatch:
         if event.type == "ERROR":
             status = wire.read_status(bytes(event.object))
             raise ListError(f"{status.code} {status.message}"[:300], expired=True)
-        self._fails = 0
+        self.fails = 0
         if event.type == "BOOKMARK":
             self._advance(wire.read_bookmark(event.object).metadata.resource_version)
             return

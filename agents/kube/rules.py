@@ -143,7 +143,7 @@ def storage(spec: wire.PodSpec, problems: list[str]) -> None:
     """Volumes and devices that bind a pod to a cluster or node are not supported yet: a problem, never a guess."""
     for index, volume in enumerate(spec.volumes or ()):
         for kind, claim in (("persistentVolumeClaim", volume.persistent_volume_claim), ("ephemeral", volume.ephemeral)):
-            if claim is not None and bytes(claim) != b"null":
+            if claim is not None:
                 problems.append(f"spec.volumes[{index}].{kind}: not supported; claims bind a pod to one cluster")
     if spec.resource_claims:
         problems.append("spec.resourceClaims: not supported; request an extended resource instead")

@@ -149,11 +149,15 @@ class TopologySpread(Wire):
     match_label_keys: list[str] | None = None
 
 
+class Present(Wire):
+    """An object of which only its being there matters."""
+
+
 class Volume(Wire):
     """core/v1 Volume: only the kinds that bind a pod to storage."""
 
-    persistent_volume_claim: msgspec.Raw | None = None
-    ephemeral: msgspec.Raw | None = None
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
 
 
 class PodSpec(Wire):

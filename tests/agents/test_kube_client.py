@@ -1,0 +1,98 @@
+"""One call to an API server, whatever becomes of it."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.executor.http import Request
+from agents.kube.client import KubeClient, Patience
+from agents.kube.session import Access
+from tests.agents.kube_fake import fake_api
+
+VERSION = Request("GET", "/version")
+SHORT = Patience(connect_s=1.0, request_s=0.2, reload_s=0.0)
+
+
+async def test_a_call_brings_status_and_body(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path), "fake"))
+        answer = await client.send(VERSION)
+        await client.close()
+    assert (answer.status, b"v1.36.3" in answer.body) == (200, True)
+
+
+async def test_no_answer_in_time_is_status_0(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        api.frozen.clear()
+        answer = await client.send(VERSION)
+        await client.close()
+    assert (answer.status, answer.unknown) == (0, True)
+    assert b"timeout" in answer.body
+
+
+async def test_nobody_listening_is_status_0_and_heals_by_itself(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        await api.stop()
+        assert (await client.send(VERSION)).status == 0
+        await api.start()
+        assert (await client.send(VERSION)).status == 200
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("access", "says"),
+    [
+        pytest.param(Access("/nowhere/config"), b"no such file", id="no file"),
+        pytest.param(Access("", ""), b"service account", id="not in a pod"),
+    ],
+)
+async def test_missing_credentials_are_an_answer_and_no_exception(access: Access, says: bytes) -> None:
+    client = KubeClient(access)
+    answer = await client.send(VERSION)
+    assert answer.status == 0
+    assert says in answer.body
+    await client.close()
+
+
+async def test_an_unknown_context_is_named(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path), "elsewhere"))
+        answer = await client.send(VERSION)
+        await client.close()
+    assert b"elsewhere" in answer.body
+
+
+async def test_too_many_requests_are_tried_again_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def no_wait(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("agents.kube.client.asyncio.sleep", no_wait)
+    async with fake_api() as api:
+        api.status, api.retry_after = 429, "7"
+        client = KubeClient(Access(api.kubeconfig(tmp_path)))
+        answer = await client.send(VERSION)
+        await client.close()
+    assert (answer.status, answer.retry_after_s, len(api.requests)) == (429, 7.0, 4)
+    assert all(pause >= 7 for pause in pauses[:3])
+
+
+async def test_new_credentials_are_loaded_after_a_401(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path, token="expired")), SHORT)
+        assert (await client.send(VERSION)).status == 401
+        api.kubeconfig(tmp_path)
+        assert (await client.send(VERSION)).status == 200
+        await client.close()
+
+
+async def test_a_body_above_the_bound_is_not_read_on(tmp_path: Path) -> None:
+    async with fake_api(nodes=50) as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)))
+        answer = await client.send(Request("GET", "/api/v1/nodes", params={"limit": "50"}), max_body=1000)
+        await client.close()
+    assert answer.status == 0
+    assert b"larger than" in answer.body

@@ -1,0 +1,213 @@
+"""List and watch: a cache that ends equal to the server, whatever happens on the way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agents.kube.client import KubeClient, Patience
+from agents.kube.convert import pod_seen
+from agents.kube.listwatch import ListWatch, Pace
+from agents.kube.session import Access
+from agents.observer.cache import ClusterCache
+from agents.observer.changes import ChangeLog
+from tests.agents.kube_fake import FakeApi, fake_api, until
+from tests.agents.kube_objects import pod_object, raw
+
+FAST = Pace(silence_s=30.0, watch_s=60.0, list_s=2.0, backoff_s=0.01, max_backoff_s=0.05, page=2)
+
+
+class Followed:
+    """A fake API, the cache that follows its pods, and the loop between."""
+
+    def __init__(self, api: FakeApi, cache: ClusterCache, watch: ListWatch) -> None:
+        self.api, self.cache, self.watch = api, cache, watch
+
+    def equal(self) -> bool:
+        """Whether the cache holds just the server's pods, at their latest."""
+        mine = {pod.name: pod.labels for pod in self.cache.pods()}
+        return mine == {name: thing["metadata"].get("labels", {}) for name, thing in self.api.objects["pods"].items()}
+
+
+@asynccontextmanager
+async def following(folder: Path, pods: int = 5, pace: Pace = FAST) -> AsyncIterator[Followed]:
+    """A loop that has listed and watches."""
+    async with fake_api() as api:
+        for index in range(pods):
+            api.put("pods", pod_object(f"p{index}"))
+        cache = ClusterCache(ChangeLog())
+        client = KubeClient(Access(api.kubeconfig(folder)), Patience(connect_s=1.0, request_s=0.3))
+        watch = ListWatch(client, "pods", "/api/v1/pods", pod_seen, cache, pace)
+        task = asyncio.create_task(watch.run())
+        followed = Followed(api, cache, watch)
+        try:
+            await until(lambda: api.watching("pods") and followed.equal())
+            yield followed
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await client.close()
+
+
+async def test_a_list_is_read_in_pages_and_with_quorum(tmp_path: Path) -> None:
+    async with following(tmp_path, pods=5) as followed:
+        assert len(followed.api.lists) == 3
+        assert all("resourceVersion" not in query for query in followed.api.lists)
+        assert followed.watch.problem == ""
+
+
+async def test_changes_arrive_in_order(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        for value in range(20):
+            followed.api.put("pods", pod_object("p0", metadata={"labels": {"v": str(value)}}))
+        followed.api.put("pods", pod_object("new"))
+        followed.api.delete("pods", "p1")
+        await until(followed.equal)
+        assert len(followed.api.lists) == 3
+
+
+async def test_a_watch_resumes_from_the_last_version_without_a_new_list(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.put("pods", pod_object("seen"))
+        await until(followed.equal)
+        seen = followed.api.version
+        followed.api.drop_watches()
+        followed.api.put("pods", pod_object("while-away"))
+        await until(lambda: len(followed.api.watches) == 2 and followed.equal())
+        assert int(followed.api.watches[-1]["resourceVersion"]) in (seen, seen + 1)
+        assert len(followed.api.lists) == 3
+
+
+async def test_a_bookmark_moves_the_version_on(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.send_line("pods", b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9000"}}}\n')
+        followed.api.drop_watches()
+        await until(lambda: len(followed.api.watches) == 2)
+        assert followed.api.watches[-1]["resourceVersion"] == "9000"
+        assert followed.api.watches[0]["allowWatchBookmarks"] == "true"
+
+
+@pytest.mark.parametrize("how", ["in the stream", "on opening"])
+async def test_an_expired_watch_lists_anew_and_learns_what_it_missed(tmp_path: Path, how: str) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.delete("pods", "p2", silently=True)
+        if how == "in the stream":
+            followed.api.expire("pods")
+        else:
+            followed.api.version += 1
+            followed.api.oldest = followed.api.version
+            followed.api.drop_watches()
+        await until(lambda: len(followed.api.lists) >= 5 and followed.equal())
+        assert followed.cache.pod("uid-p2") is None
+
+
+async def test_a_list_whose_pages_expire_starts_over(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.expire_pages = 2
+        followed.api.expire("pods")
+        await until(lambda: followed.api.expire_pages == 0 and len(followed.api.watches) == 2)
+        assert followed.equal()
+
+
+async def test_events_split_and_joined_by_the_network_are_read(tmp_path: Path) -> None:
+    async with following(tmp_path, pods=1) as followed:
+        thing = pod_object("split", metadata={"resourceVersion": "5000"})
+        line = b'{"type":"ADDED","object":' + raw(thing) + b"}\n"
+        followed.api.objects["pods"]["split"] = thing
+        followed.api.send_line("pods", line[:10], line[10:60], line[60:] + b"\n\n" + line[:5], line[5:])
+        await until(followed.equal)
+
+
+async def test_one_hostile_pod_stops_neither_list_nor_watch(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.put("pods", pod_object("evil", containers="none"))
+        followed.api.put("pods", pod_object("good"))
+        await until(followed.equal)
+        followed.api.expire("pods")
+        await until(lambda: len(followed.api.watches) == 2)
+        evil, good = followed.cache.pod("uid-evil"), followed.cache.pod("uid-good")
+        assert evil is not None
+        assert good is not None
+        assert "cannot be read" in evil.problems[0]
+        assert good.problems == ()
+
+
+@pytest.mark.parametrize("line", [b"}garbage{\n", b'{"type":"ADDED","object":7}\n{"no":"type"}\n', b"\xff\xfe\n"])
+async def test_a_line_that_is_no_event_leads_to_a_new_list(tmp_path: Path, line: bytes) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.delete("pods", "p0", silently=True)
+        followed.api.send_line("pods", line)
+        await until(followed.equal)
+
+
+async def test_an_event_above_the_bound_does_not_end_the_loop(tmp_path: Path) -> None:
+    async with following(tmp_path, pace=replace(FAST, max_event=2000)) as followed:
+        followed.api.send_line("pods", b"x" * 5000)
+        followed.api.put("pods", pod_object("after"))
+        await until(lambda: len(followed.api.watches) >= 2 and followed.equal())
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+async def test_errors_are_waited_out_and_told(tmp_path: Path, status: int) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.status = status
+        followed.api.drop_watches()
+        await until(lambda: str(status) in followed.watch.problem)
+        assert followed.watch.broken_since is not None
+        followed.api.status = 200
+        followed.api.put("pods", pod_object("after"))
+        await until(lambda: followed.equal() and followed.watch.broken_since is None)
+
+
+async def test_a_server_that_restarts_is_found_again(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        await followed.api.stop()
+        await until(lambda: followed.watch.problem)
+        followed.api.put("pods", pod_object("after"))
+        await followed.api.start()
+        await until(followed.equal)
+
+
+async def test_a_silent_watch_is_opened_anew(tmp_path: Path) -> None:
+    async with following(tmp_path, pace=replace(FAST, silence_s=0.1)) as followed:
+        opened = len(followed.api.watches)
+        await until(lambda: len(followed.api.watches) >= opened + 2)
+        assert len(followed.api.lists) == 3
+
+
+async def test_a_server_that_accepts_and_stalls_is_given_up_and_tried_again(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.frozen.clear()
+        followed.api.drop_watches()
+        await followed.api.stop()
+        await followed.api.start()
+        await until(lambda: "timeout" in followed.watch.problem)
+        followed.api.frozen.set()
+        followed.api.put("pods", pod_object("after"))
+        await until(followed.equal)
+
+
+async def test_a_list_older_than_what_was_seen_is_refused_until_the_server_insists(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        followed.api.restore("pods", [pod_object("old")], version=3)
+        before = len(followed.api.lists)
+        followed.api.expire("pods")
+        await until(followed.equal)
+        assert len(followed.api.lists) - before == 3
+
+
+def _opened_since(followed: Followed, opened: int) -> bool:
+    return len(followed.api.watches) > opened
+
+
+async def test_a_server_that_expires_every_watch_is_not_asked_in_a_storm(tmp_path: Path) -> None:
+    async with following(tmp_path, pods=1, pace=replace(FAST, backoff_s=0.05, max_backoff_s=10.0)) as followed:
+        for _ in range(4):
+            opened = len(followed.api.watches)
+            followed.api.expire("pods")
+            await until(partial(_opened_since, followed, opened))
+        assert followed.watch.fails == 4
