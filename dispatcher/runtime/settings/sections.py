@@ -1,0 +1,109 @@
+"""The sections of dispatcher.yaml, as pydantic models: every key with its meaning, unit, bounds and default.
+
+Each may be overridden by the environment: GLOBAL_DISPATCHER_HTTP__PORT=8080 sets `http.port`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+ENV_PREFIX = "GLOBAL_DISPATCHER_"
+ENV_NESTING = "__"
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A section: no key that is not listed, never changed after it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClusterSection(Section):
+    """A member cluster and the agent that is started for it."""
+
+    name: Annotated[str, Field(pattern=DNS_LABEL, description="name in the fleet, a DNS label")]
+    context: Annotated[str, Field(description="kubeconfig context; empty: the current one")] = ""
+    kubeconfig: Annotated[str, Field(description="path; empty: $KUBECONFIG or ~/.kube/config")] = ""
+    agent: Annotated[dict[str, Any], Field(description="settings of this cluster's agent")] = {}
+
+
+class RaySection(Section):
+    """Ray, on which the agents run as actors."""
+
+    address: Annotated[str, Field(description="address of a running Ray; empty: start one here")] = ""
+    namespace: Annotated[str, Field(min_length=1, description="Ray namespace of the agents")] = "global-dispatcher"
+    object_store_mib: Annotated[int, Field(ge=75, le=1_048_576, description="MiB, for a Ray started here")] = 80
+
+
+class HttpSection(Section):
+    """The HTTP API: health, metrics, explain, fleet."""
+
+    host: Annotated[str, Field(min_length=1, description="address to listen on; loopback by default")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535, description="0: any free port")] = 7480
+
+
+class JournalSection(Section):
+    """The record of decisions, for explain and replay; never a source of truth."""
+
+    path: Annotated[str, Field(description="file of JSON lines; empty: none is kept")] = ""
+    max_mib: Annotated[int, Field(ge=1, le=1_048_576, description="MiB before it is rotated once")] = 64
+
+
+class LogSection(Section):
+    """Logging, to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Annotated[Literal["auto", "text", "json"], Field(description="auto: text on a terminal")] = "auto"
+
+
+class TimingSection(Section):
+    """How long the dispatcher waits for what, in seconds."""
+
+    cluster_silent_s: Annotated[Seconds, Field(description="an agent without an answer for that long is silent")] = 10.0
+    cluster_lost_s: Annotated[Seconds, Field(description="NotReady that long: its proxy nodes are, too")] = 40.0
+    poll_wait_s: Annotated[Seconds, Field(description="how long an agent may hold a poll with nothing to say")] = 3.0
+    first_sync_s: Annotated[Seconds, Field(description="how long a start waits for a cluster's first report")] = 20.0
+    deadline_s: Annotated[Seconds, Field(description="an agent begins no intent later than that")] = 20.0
+    execute_s: Annotated[Seconds, Field(description="intents without an answer for that long are unanswered")] = 30.0
+    tick_s: Annotated[Seconds, Field(description="idle time between two scheduling rounds")] = 0.1
+    absence_grace_s: Annotated[Seconds, Field(description="missing that long in a Ready cluster: gone")] = 15.0
+    peers_s: Annotated[Seconds, Field(description="how often proxy nodes are told the free room")] = 5.0
+    backoff_first_s: Annotated[Seconds, Field(description="first pause of a pod that failed; doubles")] = 1.0
+    backoff_longest_s: Annotated[Seconds, Field(description="longest such pause")] = 10.0
+    unschedulable_flush_s: Annotated[Seconds, Field(description="a pod without a place is tried again")] = 300.0
+
+
+class ConfigFile(BaseSettings):
+    """dispatcher.yaml. Paths in it are relative to the folder of the file."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_NESTING,
+        nested_model_default_partial_update=True,
+    )
+
+    clusters: Annotated[tuple[ClusterSection, ...], Field(description="the member clusters")] = ()
+    profile: Annotated[str, Field(description="profile file; empty: the built-in default")] = ""
+    tenants: Annotated[str, Field(description="tenants file; empty: nobody is limited")] = ""
+    ray: RaySection = RaySection()
+    http: HttpSection = HttpSection()
+    journal: JournalSection = JournalSection()
+    timing: TimingSection = TimingSection()
+    log: LogSection = LogSection()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment before the file, nothing else."""
+        return env_settings, init_settings

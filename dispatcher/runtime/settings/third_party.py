@@ -1,0 +1,29 @@
+"""Plugins of other packages, by entry point: each names a dispatcher.plugins.registry.PluginSpec."""
+
+from importlib.metadata import EntryPoint, entry_points
+
+from dispatcher.plugins.registry import REGISTRY, PluginSpec
+from dispatcher.runtime.settings.problems import ConfigError, Problem
+
+GROUP = "global_dispatcher.plugins"
+
+
+def plugin_registry(found: tuple[EntryPoint, ...] | None = None) -> dict[str, PluginSpec]:
+    """Our plugins and all installed ones; ConfigError names every entry point that cannot be used."""
+    registry, problems = dict(REGISTRY), []
+    for point in entry_points(group=GROUP) if found is None else found:
+        where = f"entry point {point.name} = {point.value}"
+        try:
+            spec = point.load()
+        except Exception as error:
+            problems.append(Problem(where, 0, "", f"cannot be loaded: {type(error).__name__}: {error}"))
+            continue
+        if not isinstance(spec, PluginSpec):
+            problems.append(Problem(where, 0, "", "is no dispatcher.plugins.registry.PluginSpec"))
+        elif spec.plugin.name in registry:
+            problems.append(Problem(where, 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"))
+        else:
+            registry[spec.plugin.name] = spec
+    if problems:
+        raise ConfigError(problems)
+    return registry

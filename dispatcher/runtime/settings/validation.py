@@ -1,0 +1,98 @@
+"""pydantic's findings in the words and with the lines of the file that was read."""
+
+import os
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings, SettingsError
+
+from dispatcher.runtime.settings.document import Document
+from dispatcher.runtime.settings.problems import ConfigError, Path, Problem, dotted
+from dispatcher.runtime.settings.sections import ENV_NESTING, ENV_PREFIX
+from dispatcher.scheduling.plugin_args import did_you_mean, shown
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
+    """The document as a `model`; every finding is added to `problems`.
+
+    Wrong keys and values are left out of the answer, so that what is right is checked further. ConfigError with
+    `problems` if nothing usable is left. An answer with problems must never be acted on.
+    """
+    data = document.data if document.data is not None else {}
+    if not isinstance(data, Mapping):
+        raise ConfigError([*problems, document.problem((), f"must be a map of keys, not {shown(data)}")])
+    try:
+        return _made(model, data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        problems += [_problem(model, document, one) for one in errors]
+        try:
+            return _made(model, _without(data, errors))
+        except (ValidationError, LookupError):
+            raise ConfigError(problems) from None
+    except SettingsError as error:
+        raise ConfigError([*problems, Problem("environment", 0, "", f"{error}: {error.__cause__}")]) from None
+
+
+def _made(model: type[M], data: Mapping[str, Any]) -> M:
+    return model(**data) if issubclass(model, BaseSettings) else model.model_validate(data)
+
+
+def _without(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
+    """A copy without the keys the errors are about; LookupError for one that cannot be left out."""
+    copy = deepcopy(dict(data))
+    for error in errors:
+        *parents, last = error["loc"]
+        if error["type"] == "missing" or isinstance(last, int):
+            raise LookupError(last)  # without an item all later ones would have other lines
+        inner: Any = copy
+        for part in parents:
+            inner = inner[part]
+        inner.pop(last, None)
+    return copy
+
+
+def _problem(model: type[BaseModel], document: Document, error: Any) -> Problem:
+    path: Path = tuple(error["loc"])
+    text = _text(model, path, error)
+    variable = ENV_PREFIX + ENV_NESTING.join(str(part).upper() for part in path)
+    if issubclass(model, BaseSettings) and variable in {name.upper() for name in os.environ}:
+        return Problem("environment", 0, variable, text)
+    return Problem(document.file, document.line(path), dotted(path), text)
+
+
+def _text(model: type[BaseModel], path: Path, error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"unknown key{did_you_mean(str(path[-1]), keys_at(model, path[:-1]))}"
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "string_pattern_mismatch":  # the only pattern there is
+        return f"must be a DNS label (a-z, 0-9 and '-', at most 63 characters), not {shown(error['input'])}"
+    message = str(error["msg"])
+    return f"{message[:1].lower()}{message[1:]}, not {shown(error['input'])}"
+
+
+def keys_at(model: type[BaseModel], path: Path) -> list[str]:
+    """The keys that may stand at a path of a model."""
+    current: Any = model
+    for part in path:
+        if isinstance(part, int):
+            continue
+        field = current.model_fields.get(part) if isinstance(current, type) and issubclass(current, BaseModel) else None
+        if field is None:
+            return []
+        current = _inner_model(field.annotation)
+    is_model = isinstance(current, type) and issubclass(current, BaseModel)
+    return list(current.model_fields) if is_model else []
+
+
+def _inner_model(annotation: Any) -> Any:
+    """The model inside of tuple[Model, ...], list[Model], Model | None."""
+    if get_origin(annotation) is None:
+        return annotation
+    inner = [_inner_model(one) for one in get_args(annotation)]
+    return next((one for one in inner if isinstance(one, type) and issubclass(one, BaseModel)), None)
