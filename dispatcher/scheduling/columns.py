@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.framework import Bools, Floats, Ints, Readings, SmallInts
 
+RowList = NDArray[np.intp]  # rows by index, ascending unless said otherwise
+
 
 class NodeColumns:
     """Names and types of the columns (see `framework.Fleet` for what each one holds)."""
@@ -124,7 +126,7 @@ class RowStore(NodeColumns):
         array[column, row] = total
 
 
-def distinct(*lists: NDArray[np.intp]) -> NDArray[np.intp]:
+def distinct(*lists: RowList) -> RowList:
     """The rows in any of the lists, each once, ascending. (np.unique takes ten times as long here.)"""
     filled = [rows for rows in lists if len(rows)]
     if sum(len(rows) for rows in filled) <= 32:

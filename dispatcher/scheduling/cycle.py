@@ -12,13 +12,15 @@ from dispatcher.scheduling.classes import PodClass
 from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.forecast import Forecast, can_forecast
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve
 from dispatcher.scheduling.peaks import Peak
-from dispatcher.scheduling.points import Plan, PluginError, Restores, guarded, refusal
+from dispatcher.scheduling.points import Plan, PluginError, Restores, guarded
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 Result = Decision | Unschedulable
+_WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
 class Scheduler:
@@ -59,44 +61,77 @@ class Scheduler:
             key = self.plan.class_key(items[0][1])
         except PluginError as error:
             return [self._fault(pod_id, placed, error) for pod_id, placed in items]
-        return [self._decide(key, pod_id, placed) for pod_id, placed in items]
+        results: list[Result] = []
+        while len(results) < len(items):
+            rest = items[len(results) :]
+            results += self._ahead(key, rest) or [self._decide(key, *rest[0])]
+        return results
+
+    def _ahead(self, key: Hashable, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
+        """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
+        if len(items) < _WORTH_IT:
+            return []
+        pods, first = self._class(key), items[0][1]
+        try:
+            pods.catch_up(first)
+        except PluginError:
+            self._drop(key)  # decided alone, the pod meets the error again and says so
+            return []
+        if pods.refusal is not None or not can_forecast(pods, items):
+            return []
+        forecast = Forecast(pods, first, len(items))
+        results: list[Result] = []
+        while len(results) < len(items) and not forecast.void:
+            pod_id, placed = items[len(results)]
+            results.append(self._guarded(key, pod_id, placed, pods, forecast))
+        return results
 
     def _decide(self, key: Hashable, pod_id: PodId, placed: Placed) -> Result:
+        pods = self._class(key)
+        return self._guarded(key, pod_id, placed, pods, pods)
+
+    def _guarded(
+        self, key: Hashable, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast
+    ) -> Result:
         refused = _unfit(placed)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
         try:
-            return self._attempt(key, pod_id, placed)
+            return self._attempt(pod_id, placed, pods, rows)
         except PluginError as error:
             # What the class holds may be half written: it is made anew for the next pod.
             self._drop(key)
             return self._fault(pod_id, placed, error)
 
-    def _attempt(self, key: Hashable, pod_id: PodId, placed: Placed) -> Result:
+    def _attempt(self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast) -> Result:
         states: dict[str, object] = {}
         refused = self._pre_filter(placed, states)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
-        pods = self._class(key)
-        pods.catch_up(placed)
-        if pods.refusal is not None:
-            return self._refused(pod_id, placed, pods.refusal)
-        best = pods.best()
+        if rows is pods:
+            pods.catch_up(placed)
+            if pods.refusal is not None:
+                return self._refused(pod_id, placed, pods.refusal)
+        best = rows.best()
         if best is None:
-            return self._no_place(pod_id, placed, pods.ground())
-        decision = self._capture(pod_id, placed, pods, best, pods.second(best))
+            return self._no_place(pod_id, placed, rows.ground())
+        decision = self._capture(pod_id, placed, rows, *best)
         self._explain(decision, pods, states)
-        return self._book(decision)
+        result = self._book(decision)
+        if result is decision:
+            rows.booked(decision.row)
+        return result
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
             states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.fleet)
-            refused = refusal(state)
-            if refused is not None:
-                return refused.why
+            if isinstance(state, Refuse):
+                return state.why
         return None
 
-    def _capture(self, pod_id: PodId, placed: Placed, pods: PodClass, best: Peak, second: Peak | None) -> Decision:
+    def _capture(
+        self, pod_id: PodId, placed: Placed, rows: PodClass | Forecast, best: Peak, second: Peak | None
+    ) -> Decision:
         fleet, row = self.fleet, best.row
         cluster, node = fleet.name_of(row)
         return Decision(
@@ -107,8 +142,8 @@ class Scheduler:
             row=row,
             score=best.score,
             time=fleet.clock,
-            ground=pods.ground(),
-            scores=pods.scores(row, second.row if second else None),
+            ground=rows.ground(),
+            scores=rows.scores(),
             readings=fleet.readings_of(row),
             runner_up=(*fleet.name_of(second.row), second.score) if second else None,
         )

@@ -17,7 +17,7 @@ from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY, ResourceAxis, Resources
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
 from dispatcher.scheduling.columns import NodeColumns, RowStore, exact_sums
-from dispatcher.scheduling.fleet_counts import MatchCount, MatchCounts
+from dispatcher.scheduling.fleet_counts import MatchCounts, Observed
 from dispatcher.scheduling.fleet_journal import Journal
 from dispatcher.scheduling.fleet_labels import LabelColumns
 from dispatcher.scheduling.fleet_occupants import (
@@ -33,14 +33,6 @@ from dispatcher.scheduling.fleet_readings import take_reading
 from dispatcher.scheduling.framework import ClusterInfo, Ints, Placed, Rows, SmallInts
 
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
-
-
-@dataclass
-class Observed:
-    """What somebody looked at besides the rows: the clock, and counts of matching pods."""
-
-    now: bool = False
-    counts: dict[int, MatchCount] = field(default_factory=dict)
 
 
 @dataclass

@@ -54,6 +54,14 @@ class MatchCount:
         return window
 
 
+@dataclass
+class Observed:
+    """What somebody looked at besides the rows: the clock, and counts of matching pods."""
+
+    now: bool = False
+    counts: dict[int, MatchCount] = field(default_factory=dict)
+
+
 class MatchCounts:
     """Every count somebody asked for, by (namespace, selector, topology key). Terminating pods are not counted.
 

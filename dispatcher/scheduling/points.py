@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from dispatcher.scheduling.framework import (
-    SKIP,
     Filter,
     Fleet,
     Permit,
     Placed,
     Plugin,
     Profile,
-    Refuse,
     Reserve,
     Score,
 )
@@ -122,13 +120,3 @@ def _hashed_key(plugin: Plugin, placed: Placed) -> Hashable:
     key = plugin.class_key(placed)
     hash(key)  # an unhashable answer fails here, with the plugin's name
     return key
-
-
-def refusal(state: object) -> Refuse | None:
-    """The PreFilter answer as a refusal, if it is one."""
-    return state if isinstance(state, Refuse) else None
-
-
-def is_skip(state: object) -> bool:
-    """Whether a plugin has nothing to say about the class."""
-    return state is SKIP
