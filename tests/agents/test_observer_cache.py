@@ -1,0 +1,137 @@
+"""The cache: what it keeps, what it counts, and that it never goes back in time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.observer.cache import ClusterCache
+from agents.observer.changes import ChangeLog
+from agents.observer.seen import NODES, PODS, Misplaced, NodeSeen, PodSeen
+from dispatcher.model.node import Node
+from dispatcher.model.pod import RUNNING, SUCCEEDED, HostPort, Pod
+
+
+def a_node(name: str = "n1", cpu: int = 4000) -> NodeSeen:
+    return NodeSeen(Node(name, ready=True, allocatable={"cpu": cpu, "pods": 10}), version=1)
+
+
+def a_pod(uid: str, version: int = 1, *, node: str = "n1", cpu: int = 100, phase: str = RUNNING) -> PodSeen:
+    pod = Pod(uid, "default", f"pod-{uid}", requests={"cpu": cpu}, node=node, phase=phase, ports=(HostPort(80),))
+    return PodSeen(uid, version, pod)
+
+
+def cache_of(*seen: NodeSeen | PodSeen) -> ClusterCache:
+    """A cache that has listed and holds these."""
+    cache = ClusterCache(ChangeLog())
+    for kind in (NODES, PODS):
+        cache.begin(kind)
+        cache.page(kind, [one for one in seen if isinstance(one, NodeSeen) == (kind == NODES)])
+        cache.end(kind)
+    return cache
+
+
+def test_free_is_allocatable_minus_what_has_not_ended() -> None:
+    cache = cache_of(a_node(), a_pod("a", cpu=1500), a_pod("b", cpu=500), a_pod("c", cpu=700, phase=SUCCEEDED))
+    assert cache.free("n1") == {"cpu": 2000, "pods": 8}
+    assert cache.free("unknown") == {}
+
+
+def test_a_pod_that_ends_gives_its_room_and_ports_back_but_stays_known() -> None:
+    cache = cache_of(a_node(), a_pod("a", cpu=1500))
+    assert cache.ports_on("n1") == [HostPort(80)]
+    cache.apply(a_pod("a", 2, cpu=1500, phase=SUCCEEDED))
+    assert (cache.free("n1"), cache.ports_on("n1")) == ({"cpu": 4000, "pods": 10}, [])
+    assert [pod.uid for pod in cache.pods_on("n1")] == ["a"]
+
+
+def test_an_older_version_of_an_object_is_ignored() -> None:
+    cache = cache_of(a_node(), a_pod("a", 5, phase=SUCCEEDED))
+    cache.apply(a_pod("a", 4, phase=RUNNING))
+    pod = cache.pod("a")
+    assert pod is not None
+    assert pod.phase == SUCCEEDED
+
+
+def test_an_older_version_counts_once_the_server_was_restored() -> None:
+    cache = cache_of(a_node(), a_pod("a", 5, cpu=100))
+    cache.begin(PODS, forget_versions=True)
+    cache.page(PODS, [a_pod("a", 2, cpu=300)])
+    cache.end(PODS)
+    assert cache.free("n1")["cpu"] == 3700
+
+
+def test_an_equal_object_is_no_change() -> None:
+    cache = cache_of(a_node(), a_pod("a", 5))
+    before = cache.log.revision
+    cache.apply(a_pod("a", 6))
+    cache.apply(a_node())
+    assert cache.log.revision == before
+
+
+def test_a_list_buries_what_it_does_not_hold() -> None:
+    cache = cache_of(a_node(), a_pod("a"), a_pod("b"))
+    cache.begin(PODS)
+    cache.page(PODS, [a_pod("b")])
+    cache.end(PODS)
+    assert (cache.pod("a"), cache.pod_by_name("default", "pod-a")) == (None, None)
+    assert cache.free("n1")["pods"] == 9
+
+
+def test_a_pod_made_again_under_the_same_name_is_another_pod() -> None:
+    cache = cache_of(a_node(), a_pod("a"))
+    again = PodSeen("a2", 7, Pod("a2", "default", "pod-a", node="n1"))
+    cache.apply(again)
+    cache.forget(PODS, "a")
+    found = cache.pod_by_name("default", "pod-a")
+    assert found is not None
+    assert found.uid == "a2"
+
+
+def test_a_pod_that_nobody_needs_any_more_is_dropped() -> None:
+    cache = cache_of(a_node(), a_pod("a"))
+    cache.apply(PodSeen("a", 2, None))
+    assert cache.pod("a") is None
+    assert cache.free("n1")["pods"] == 10
+
+
+def test_a_misplaced_pod_is_warned_about_once() -> None:
+    cache = cache_of()
+    misplaced = Misplaced("u", "default", "p", "other")
+    for version in (1, 2):
+        cache.apply(PodSeen("u", version, None, misplaced))
+    assert cache.take_warnings() == [misplaced]
+    assert cache.take_warnings() == []
+
+
+@pytest.mark.parametrize("listed", [(), (NODES,), (PODS,)])
+def test_synced_needs_both_lists(listed: tuple[str, ...]) -> None:
+    cache = ClusterCache(ChangeLog())
+    for kind in listed:
+        cache.begin(kind)
+        cache.end(kind)
+    assert not cache.synced
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from(["n1", "n2", ""]),
+        st.integers(0, 500),
+        st.sampled_from([RUNNING, SUCCEEDED, "gone"]),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_running_totals_equal_a_fresh_count(steps: list[tuple[str, str, int, str]]) -> None:
+    cache = cache_of(a_node("n1"), a_node("n2"))
+    for version, (uid, node, cpu, phase) in enumerate(steps, start=1):
+        if phase == "gone":
+            cache.forget(PODS, uid)
+        else:
+            cache.apply(a_pod(uid, version, node=node, cpu=cpu, phase=phase))
+    for node in ("n1", "n2"):
+        running = [pod for pod in cache.pods() if pod.node == node and not pod.terminal]
+        used = sum(pod.requests["cpu"] for pod in running)
+        assert cache.free(node) == {"cpu": 4000 - used, "pods": 10 - len(running)}

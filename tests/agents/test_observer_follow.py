@@ -1,0 +1,167 @@
+"""Numbered changes: whoever follows them, with whatever gaps, ends with what the cache holds."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.observer.cache import ClusterCache
+from agents.observer.changes import ChangeLog
+from agents.observer.follow import Follow, Health, Identity
+from agents.observer.loads import Loads, Sample
+from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, PodSeen
+from dispatcher.model.messages import Changes
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod
+
+WHO = Identity("east", "uid", "life-1")
+WELL = Health(api_ok=True)
+
+
+@dataclass
+class Follower:
+    """A dispatcher's side of the conversation."""
+
+    incarnation: str = ""
+    revision: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    readings: dict[str, Reading] = field(default_factory=dict)
+
+    def take(self, changes: Changes) -> None:
+        if changes.full:
+            self.nodes, self.pods, self.readings = {}, {}, {}
+        else:
+            assert (changes.incarnation, changes.since) == (self.incarnation, self.revision)
+        self.nodes.update({node.name: node for node in changes.nodes})
+        self.pods.update({pod.uid: pod for pod in changes.pods})
+        for name in changes.nodes_gone:
+            self.nodes.pop(name, None)
+        for uid in changes.pods_gone:
+            self.pods.pop(uid, None)
+        self.incarnation, self.revision = changes.incarnation, changes.revision
+
+
+class World:
+    """A cache with its follow, and versions that grow."""
+
+    def __init__(self, *, max_graves: int = 100, synced: bool = True) -> None:
+        self.log = ChangeLog(max_graves=max_graves)
+        self.cache = ClusterCache(self.log)
+        self.loads = Loads(self.log, tau_s=0)
+        self.follow = Follow(self.cache, self.loads)
+        self.version = 0
+        for kind in (NODES, PODS) if synced else ():
+            self.cache.begin(kind)
+            self.cache.end(kind)
+
+    def node(self, name: str, *, ready: bool = True) -> None:
+        self.version += 1
+        self.cache.apply(NodeSeen(Node(name, ready=ready), self.version))
+
+    def pod(self, uid: str, priority: int = 0) -> None:
+        self.version += 1
+        self.cache.apply(PodSeen(uid, self.version, Pod(uid, "d", uid, priority=priority)))
+
+    def ask(self, follower: Follower, who: Identity = WHO) -> Changes:
+        changes = self.follow.since(who, follower.incarnation, follower.revision, WELL, 0.0)
+        follower.take(changes)
+        return changes
+
+    def agrees(self, follower: Follower) -> bool:
+        mine = {node.name: node for node in self.cache.nodes()}, {pod.uid: pod for pod in self.cache.pods()}
+        return mine == (follower.nodes, follower.pods)
+
+
+def test_the_first_answer_is_everything_and_the_second_nothing() -> None:
+    world, follower = World(), Follower()
+    world.node("n1")
+    first = world.ask(follower)
+    assert (first.full, first.synced, first.api_ok, [node.name for node in first.nodes]) == (True, True, True, ["n1"])
+    assert not world.follow.has_news(WHO, follower.incarnation, follower.revision)
+    second = world.ask(follower)
+    assert (second.full, second.nodes, second.pods) == (False, (), ())
+
+
+def test_an_empty_cluster_is_told_once_in_full() -> None:
+    world, follower = World(), Follower()
+    assert world.ask(follower).full
+    assert not world.follow.has_news(WHO, follower.incarnation, follower.revision)
+
+
+def test_only_the_latest_state_of_what_changed_is_told() -> None:
+    world, follower = World(), Follower()
+    world.pod("a")
+    world.pod("b")
+    world.ask(follower)
+    for priority in range(1, 4):
+        world.pod("a", priority)
+    changes = world.ask(follower)
+    assert [(pod.uid, pod.priority) for pod in changes.pods] == [("a", 3)]
+
+
+def test_another_life_is_told_everything() -> None:
+    world, follower = World(), Follower()
+    world.pod("a")
+    world.ask(follower)
+    changes = world.ask(follower, Identity("east", "uid", "life-2"))
+    assert (changes.full, changes.incarnation, len(changes.pods)) == (True, "life-2", 1)
+
+
+def test_a_follower_behind_the_oldest_grave_is_told_everything() -> None:
+    world, follower = World(max_graves=2), Follower()
+    for uid in "abcd":
+        world.pod(uid)
+    world.ask(follower)
+    for uid in "abc":
+        world.cache.forget(PODS, uid)
+    assert world.ask(follower).full
+    assert world.agrees(follower)
+
+
+def test_a_revision_of_the_future_is_answered_in_full() -> None:
+    world = World()
+    assert world.follow.since(WHO, WHO.incarnation, 10_000, WELL, 0.0).full
+
+
+def test_before_the_first_list_the_follower_keeps_what_it_has() -> None:
+    world = World(synced=False)
+    world.pod("a")
+    changes = world.follow.since(WHO, "life-0", 77, Health(problem="refused"), 0.0)
+    assert (changes.incarnation, changes.since, changes.revision, changes.full) == ("life-0", 77, 77, False)
+    assert (changes.synced, changes.api_ok, changes.problem, changes.pods) == (False, False, "refused", ())
+
+
+def test_readings_come_with_the_changes_and_age_until_they_are_asked_for() -> None:
+    world, follower = World(), Follower()
+    world.ask(follower)
+    world.loads.add(NodeTarget("n1", cpu=4000, memory=1000), Sample("kubelet", cpu_cores=1.0, cpu_time=5.0), now=100.0)
+    changes = world.follow.since(WHO, follower.incarnation, follower.revision, WELL, 103.0)
+    assert [(one.node, one.cpu, one.cpu_age_s, one.memory) for one in changes.readings] == [("n1", 0.25, 3.0, None)]
+
+
+OPERATIONS = st.lists(
+    st.tuples(st.sampled_from(["pod", "node", "gone", "ask 0", "ask 1", "list"]), st.sampled_from("abcde")),
+    max_size=60,
+)
+
+
+@settings(max_examples=200)
+@given(OPERATIONS, st.integers(1, 6))
+def test_every_follower_ends_equal_to_the_cache(operations: list[tuple[str, str]], max_graves: int) -> None:
+    world, followers = World(max_graves=max_graves), (Follower(), Follower())
+    for count, (what, key) in enumerate(operations):
+        if what == "pod":
+            world.pod(key, priority=count)
+        elif what == "node":
+            world.node(key, ready=bool(count % 2))
+        elif what == "gone":
+            world.cache.forget(PODS, key)
+        elif what == "list":
+            world.cache.begin(PODS)
+            world.cache.end(PODS)
+        else:
+            world.ask(followers[int(what[-1])])
+    for follower in followers:
+        world.ask(follower)
+        assert world.agrees(follower)
