@@ -1,0 +1,170 @@
+"""One whole agent against a fake API server: what the dispatcher sees of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from agents.runtime.agent import Agent
+from agents.runtime.settings import AgentSettings
+from dispatcher.model import names
+from dispatcher.model.messages import Changes, decode, encode
+from dispatcher.model.pod import Pod
+from tests.agents.kube_fake import FakeApi, fake_api, until
+from tests.agents.kube_objects import needs, node_object, pod_object
+
+IMPATIENT = {
+    "connect_s": 1.0,
+    "request_s": 0.3,
+    "probe_s": 0.02,
+    "probe_timeout_s": 0.1,
+    "grace_s": 0.15,
+    "backoff_s": 0.01,
+    "max_backoff_s": 0.05,
+}
+
+
+class Dispatcher:
+    """Follows an agent as the dispatcher does, through bytes."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.incarnation, self.revision = "", 0
+        self.pods: dict[str, Pod] = {}
+        self.nodes: set[str] = set()
+        self.last: Changes | None = None
+
+    async def poll(self, wait_s: float = 5.0) -> Changes:
+        answer = await self.agent.changes(self.incarnation, self.revision, wait_s)
+        self.last = changes = decode(Changes, encode(answer))
+        if changes.full:
+            self.pods, self.nodes = {}, set()
+        self.nodes |= {node.name for node in changes.nodes}
+        self.nodes -= set(changes.nodes_gone)
+        self.pods |= {pod.name: pod for pod in changes.pods}
+        gone = set(changes.pods_gone)
+        self.pods = {name: pod for name, pod in self.pods.items() if pod.uid not in gone}
+        self.incarnation, self.revision = changes.incarnation, changes.revision
+        return changes
+
+    async def poll_until(self, holds: object) -> None:
+        assert callable(holds)
+        async with asyncio.timeout(20):
+            while not holds():
+                await self.poll(0.1)
+
+    def well(self) -> bool:
+        return self.last is not None and self.last.synced and self.last.api_ok
+
+    def lost(self) -> bool:
+        return self.last is not None and not self.last.api_ok
+
+
+@asynccontextmanager
+async def an_agent(api: FakeApi, folder: Path) -> AsyncIterator[Dispatcher]:
+    settings = AgentSettings.model_validate(
+        {"cluster": "east", "kubeconfig": api.kubeconfig(folder), "api": IMPATIENT, "kubelet": {"interval_s": 0.1}}
+    )
+    agent = Agent(settings)
+    await agent.start()
+    try:
+        yield Dispatcher(agent)
+    finally:
+        await agent.stop()
+
+
+async def test_an_agent_says_who_it_is_and_what_there_is(tmp_path: Path) -> None:
+    async with fake_api(nodes=3) as api:
+        api.put("pods", pod_object("mine", containers=[needs(cpu="1")]))
+        api.put("pods", pod_object("other", schedulerName="default-scheduler"))
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(dispatcher.well)
+            hello = await dispatcher.agent.hello()
+            assert (hello.cluster, hello.cluster_uid, hello.server_version) == ("east", "cluster-uid", "v1.36.3")
+            assert hello.incarnation == dispatcher.incarnation
+            assert (dispatcher.nodes, set(dispatcher.pods)) == ({"n0", "n1", "n2"}, {"mine"})
+
+
+async def test_a_long_poll_ends_with_the_first_change(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        poll = asyncio.create_task(dispatcher.poll_until(lambda: "new" in dispatcher.pods))
+        api.put("pods", pod_object("new"))
+        await poll
+        assert dispatcher.last is not None
+        assert not dispatcher.last.full
+
+
+async def test_a_long_poll_without_news_ends_after_its_time(tmp_path: Path) -> None:
+    async with fake_api(nodes=0) as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        changes = await dispatcher.poll(0.05)
+        assert (changes.full, changes.nodes, changes.pods, changes.revision) == (False, (), (), changes.since)
+
+
+async def test_readings_come_from_the_metrics_api_where_no_kubelet_answers(tmp_path: Path) -> None:
+    async with fake_api(nodes=1) as api:
+        api.metrics = [{"metadata": {"name": "n0"}, "timestamp": "2026-01-01T00:00:00Z", "usage": {"cpu": "1"}}]
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(lambda: dispatcher.last is not None and dispatcher.last.readings)
+            assert dispatcher.last is not None
+            reading = dispatcher.last.readings[0]
+            assert (reading.node, reading.cpu, reading.net, reading.source) == ("n0", 0.25, None, "metrics.k8s.io")
+
+
+async def test_an_agent_without_an_api_server_answers_and_says_why(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        await api.stop()
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(lambda: dispatcher.last is not None and "127.0.0.1" in dispatcher.last.problem)
+            assert dispatcher.last is not None
+            assert (dispatcher.last.synced, dispatcher.last.api_ok) == (False, False)
+            assert (await dispatcher.agent.hello()).cluster_uid == ""
+            await api.start()
+            await dispatcher.poll_until(dispatcher.well)
+
+
+@pytest.mark.parametrize("fault", ["gone", "hangs", "500"])
+async def test_a_lost_api_server_is_told_and_its_return_too(tmp_path: Path, fault: str) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        if fault == "gone":
+            await api.stop()
+        elif fault == "hangs":
+            api.frozen.clear()
+        else:
+            api.status = 500
+        await dispatcher.poll_until(dispatcher.lost)
+        assert dispatcher.last is not None
+        assert dispatcher.last.problem
+        assert dispatcher.nodes == {"n0", "n1"}
+        api.put("nodes", node_object("late"))
+        if fault == "gone":
+            await api.start()
+        api.frozen.set()
+        api.status = 200
+        await dispatcher.poll_until(lambda: dispatcher.well() and "late" in dispatcher.nodes)
+
+
+async def test_a_pod_that_names_another_scheduler_gets_one_event(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        lost = pod_object("lost", schedulerName="other", metadata={"annotations": {names.SCHEDULE: "true"}})
+        api.put("pods", lost)
+        await until(lambda: api.posted)
+        event = api.posted[0]
+        assert (event["type"], event["regarding"]["name"], len(api.posted)) == ("Warning", "lost", 1)
+        assert "lost" not in dispatcher.pods
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [({"cluster": "East"}, "cluster"), ({"cluster": "a", "api": {"prob_s": 1}}, "api.prob_s")],
+)
+def test_bad_settings_name_their_key(settings: dict[str, object], key: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        AgentSettings.model_validate(settings)
+    assert ".".join(map(str, error.value.errors()[0]["loc"])) == key
