@@ -25,7 +25,7 @@ class Clock:
 
 
 class SimulatedCluster:
-    """`scheduled`: pods without a node are bound in turn to the cluster's own nodes, as a scheduler would."""
+    """`scheduled`: pods without a node are bound in turn to nodes without taints, as a scheduler would."""
 
     def __init__(self, nodes: int = 3, *, scheduled: bool = True, cpu: str = "8", job_backoff_s: float = 0.0) -> None:
         self.clock = Clock()
@@ -70,9 +70,10 @@ class SimulatedCluster:
     def _schedule(self) -> None:
         if not self.scheduled:
             return
+        free = [node["metadata"]["name"] for node in self.api.list("nodes") if not node["spec"].get("taints")]
         for pod in self.api.list("pods"):
-            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
-                self.bind(pod, f"a-node-{self._turn % len(self.kubelets.nodes):03d}")
+            if free and not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
+                self.bind(pod, free[self._turn % len(free)])
                 self._turn += 1
 
     def bind(self, pod: Object, node: str) -> None:

@@ -1,5 +1,7 @@
 """What fake kubelets do with the pods of their nodes."""
 
+from itertools import pairwise
+
 import pytest
 
 from agents.embedded.kubelet.shapes import Shape, node_objects
@@ -65,7 +67,7 @@ def test_a_container_that_keeps_failing_is_restarted_ever_later() -> None:
     for _ in range(8):
         cluster.advance(10)
         restarts.append(state_of(cluster.pod("p"))["restartCount"])
-    gains = [after - before for before, after in zip(restarts, restarts[1:], strict=False)]
+    gains = [after - before for before, after in pairwise(restarts)]
     assert restarts[-1] >= 3
     assert sum(gains[:4]) > sum(gains[4:])
     assert state_of(cluster.pod("p"))["lastState"]["terminated"]["exitCode"] == 1

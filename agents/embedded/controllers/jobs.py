@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from agents.embedded.api import Api, ApiError
 from agents.embedded.controllers.job import TRACKING, Plan, finish_time, plan, tracked
+from agents.embedded.controllers.refusals import Refusals
 from agents.embedded.controllers.replicaset import PODS, new_pod
 from agents.embedded.controllers.world import Ref, World, ref_of
 from agents.embedded.controllers.writes import Delete, Merge, PutStatus, carry_out
@@ -11,7 +12,6 @@ from agents.embedded.meta import Object, condition, controller_of, is_terminatin
 from agents.embedded.recorder import NORMAL, WARNING, Recorder
 
 JOBS = "jobs.batch"
-_RETRY_S = 5.0
 
 
 class JobController:
@@ -24,6 +24,7 @@ class JobController:
         self._world = world
         self._recorder = recorder
         self._backoff_s = backoff_s
+        self._refusals = Refusals()
 
     def keys(self, ref: Ref, obj: Object, _old: Object | None) -> Iterable[Ref]:
         """The Job, or the one that controls a pod; the pod as well when it goes and may have lost its Job."""
@@ -45,7 +46,7 @@ class JobController:
         if is_terminating(found):
             return None  # its pods are the collector's business
         todo = plan(found, self._world.controlled(found["metadata"]["uid"], PODS), now, self._backoff_s)
-        return self._carry_out(key, found, todo)
+        return self._carry_out(key, found, todo, now)
 
     def _let_go(self, key: Ref, pod: Object) -> None:
         owner = controller_of(pod) or {}
@@ -53,7 +54,7 @@ class JobController:
         if job is None or job["metadata"]["uid"] != owner.get("uid") or is_terminating(job):
             self._release(pod)
 
-    def _carry_out(self, key: Ref, job: Object, todo: Plan) -> float | None:
+    def _carry_out(self, key: Ref, job: Object, todo: Plan, now: float) -> float | None:
         if todo.expired:
             carry_out(self._api, Delete(key, job["metadata"]["uid"]))
             return None
@@ -64,7 +65,9 @@ class JobController:
         for pod in todo.delete:
             carry_out(self._api, Delete(ref_of(PODS, pod), pod["metadata"]["uid"]))
             self._recorder.record(job, "Job", NORMAL, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
-        return todo.again_s if self._create(job, todo.create) else _RETRY_S
+        refused = self._refusals.waits(key, now) if todo.create else False
+        again = self._refusals.note(key, refused or not self._create(job, todo.create), now)
+        return todo.again_s if again is None else again
 
     def _release(self, pod: Object) -> None:
         if tracked(pod):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.embedded.api import Api, ApiError
+from agents.embedded.controllers.refusals import Refusals
 from agents.embedded.controllers.world import Ref, World, ref_of
 from agents.embedded.controllers.writes import Delete, PutStatus, carry_out
 from agents.embedded.meta import (
@@ -24,7 +25,6 @@ from agents.embedded.recorder import NORMAL, WARNING, Recorder
 REPLICASETS, PODS = "replicasets.apps", "pods"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
-_RETRY_S = 5.0
 _ENDED_KEPT = 5
 # A pod that fails at once is not made anew without a pause: a node that rejects everything would be fed for ever.
 _FAILED_PAUSE_S = 1.0
@@ -117,6 +117,7 @@ class ReplicaSetController:
         self._api = api
         self._world = world
         self._recorder = recorder
+        self._refusals = Refusals()
 
     def keys(self, ref: Ref, obj: Object, _old: Object | None) -> Iterable[Ref]:
         """The ReplicaSet itself, or the one that controls a pod."""
@@ -134,9 +135,13 @@ class ReplicaSetController:
         todo = plan(replicaset, pods, now)
         for pod in todo.delete:
             self._delete(replicaset, pod)
-        problem = self._create(replicaset, todo.create)
+        if todo.create and self._refusals.waits(key, now):
+            problem = str(condition(replicaset, "ReplicaFailure").get("message", ""))
+        else:
+            problem = self._create(replicaset, todo.create)
+        again = self._refusals.note(key, bool(problem), now)
         carry_out(self._api, PutStatus(key, replicaset, _status(replicaset, todo.counts, problem, now)))
-        return _RETRY_S if problem else todo.again_s
+        return todo.again_s if again is None else again
 
     def _delete(self, replicaset: Object, pod: Object) -> None:
         carry_out(self._api, Delete(ref_of(PODS, pod), pod["metadata"]["uid"]))
