@@ -17,14 +17,15 @@ from collections.abc import Mapping
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.class_filters import FilterTable
 from dispatcher.scheduling.class_scores import ScoreTable
-from dispatcher.scheduling.explain import Ground, Scores
+from dispatcher.scheduling.explain import Ground, Notes, Scores
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import Depends, Placed
 from dispatcher.scheduling.judges import Judge
 from dispatcher.scheduling.peaks import Peak
-from dispatcher.scheduling.points import Plan
+from dispatcher.scheduling.points import ExplainingPlugin, Plan
 
 _NEVER = -1
+_ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
 class PodClass:
@@ -38,6 +39,8 @@ class PodClass:
         self.table = ScoreTable(plan, self.judges, fleet)
         self._loads_at = self._changes_at = _NEVER
         self._ground: Ground | None = None
+        self.later: Notes = ()  # plugins that can explain a decision later, from the row as it was
+        self.at_once: Notes = ()  # and those that look further and must do so at once
         self._best: tuple[Peak, Peak | None] | None = None
 
     def catch_up(self, placed: Placed) -> None:
@@ -49,7 +52,8 @@ class PodClass:
         moved, loaded = changed is None or len(changed) > 0, touched is None or len(touched) > 0
         for judge in self.judges:
             judge.everything |= changed is None or judge.is_stale(fleet, changed=moved, touched=loaded)
-        if not moved and not loaded and not any(judge.everything for judge in self.judges):
+        any_stale = any(judge.everything for judge in self.judges)
+        if not (moved or loaded or any_stale):
             return
         self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
         self.refusal = self._pre_filter(placed, moved)
@@ -61,6 +65,8 @@ class PodClass:
         self.table.update(self.filters, filtered, touched)
         for judge in self.judges:
             judge.note(fleet)
+        if moved or any_stale:
+            self._sort_notes()
 
     def _pre_filter(self, placed: Placed, moved: bool) -> Why | None:
         for judge in self.judges:
@@ -69,6 +75,15 @@ class PodClass:
                 if refused is not None:
                     return refused
         return None
+
+    def _sort_notes(self) -> None:
+        notes = [
+            (judge.plugin.depends, judge.plugin, judge.state)
+            for judge in self.judges
+            if isinstance(judge.plugin, ExplainingPlugin) and not judge.silent
+        ]
+        self.later = tuple((plugin, state) for depends, plugin, state in notes if depends in _ROW_ALONE)
+        self.at_once = tuple((plugin, state) for depends, plugin, state in notes if depends not in _ROW_ALONE)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from dispatcher.scheduling.classes import PodClass
 from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.fleet_row import RowFacts
 from dispatcher.scheduling.forecast import Forecast, can_forecast
-from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve
+from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve, Skip
 from dispatcher.scheduling.peaks import Peak
 from dispatcher.scheduling.points import Plan, PluginError, Restores, guarded
 
@@ -144,7 +145,8 @@ class Scheduler:
             time=fleet.clock,
             ground=rows.ground(),
             scores=rows.scores(),
-            readings=fleet.readings_of(row),
+            facts=RowFacts.of(fleet, row),
+            fleet=fleet,
             runner_up=(*fleet.name_of(second.row), second.score) if second else None,
         )
 
@@ -197,19 +199,17 @@ class Scheduler:
         return None
 
     def _explain(self, decision: Decision, pods: PodClass, states: dict[str, object]) -> None:
-        judged = {judge.plugin.name: judge for judge in pods.judges}
-        for plugin in self.plan.explains:
-            judge = judged.get(plugin.name)
-            state = judge.state if judge else states.get(plugin.name)
-            if judge is not None and judge.silent:
+        decision.later = pods.later
+        notes = [*pods.at_once, *((one, states[one.name]) for one in self.plan.noting_gates)]
+        for plugin, state in notes:
+            if isinstance(state, Skip):
                 continue
             try:
-                extra = guarded(plugin, plugin.explain, state, decision.placed, self.fleet, decision.row)
+                decision.extras[plugin.name] = guarded(
+                    plugin, plugin.explain, state, decision.placed, self.fleet, decision.row
+                )
             except PluginError as error:
                 self.faults[error.plugin] += 1  # a decision stands without its comments, too
-                continue
-            if extra:
-                decision.extras[plugin.name] = extra
 
     def forget(self, pod_id: PodId) -> None:
         """Give a place back: the exact inverse of deciding it. Unknown pods are ignored."""

@@ -20,11 +20,14 @@ from typing import Any
 import numpy as np
 
 from dispatcher.model.reasons import Reason, ReasonTable, Why
+from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.fleet_row import OneRow, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.points import ExplainingPlugin
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
-ReadingsSeen = tuple[tuple[float, float], ...]  # (share, sampled at) of cpu, memory, network; NaN unknown
+Notes = tuple[tuple[ExplainingPlugin, object], ...]
 _SIGNALS = ("cpu", "memory", "network")
 
 
@@ -79,6 +82,8 @@ class Scores:
 class Decision:
     """A pod and its place. `runner_up` is (cluster, node, score) of the next best node, `margin` the difference.
 
+    `extras` are what plugins noted at once; `later` (plugin, its PreFilter answer) are those that can be asked later,
+    since they look at the chosen row alone and `facts` holds it as it was.
     `wait_s` above 0: a Permit plugin wants the place held that long before it is acted on.
     """
 
@@ -91,7 +96,9 @@ class Decision:
     time: float
     ground: Ground
     scores: Scores
-    readings: ReadingsSeen
+    facts: RowFacts
+    fleet: FleetState
+    later: Notes = ()
     runner_up: tuple[str, str, float] | None = None
     extras: dict[str, Any] = field(default_factory=dict)
     wait_s: float = 0.0
@@ -115,9 +122,18 @@ class Decision:
             "rejected": self.ground.rejected_record(),
             "feasible": self.ground.feasible,
             "evaluated": self.ground.evaluated,
-            "readings": dict(zip(_SIGNALS, (_reading(one, self.time) for one in self.readings), strict=True)),
-            "extras": self.extras,
+            "readings": dict(zip(_SIGNALS, (_reading(one, self.time) for one in self.facts.readings), strict=True)),
+            "extras": {**self.extras, **self._later_extras()},
         }
+
+    def _later_extras(self) -> dict[str, Any]:
+        row, extras = OneRow(self.fleet, self.facts), {}
+        for plugin, state in self.later:
+            try:
+                extras[plugin.name] = plugin.explain(state, self.placed, row, 0)
+            except Exception as error:  # a decision stands without its comments, too
+                extras[plugin.name] = {"error": f"{type(error).__name__}: {error}"[:200]}
+        return extras
 
     def summary(self) -> str:
         """One line of why."""

@@ -69,6 +69,7 @@ class Plan:
 
     `judges`: filters and scores; their PreFilter answer is kept for the class. `gates`: Reserve plugins and those
     that only pre-filter; their PreFilter is asked for every single pod, since what they book moves with every pod.
+    `noting_gates`: gates that add numbers of their own to a decision's record.
     """
 
     profile: str
@@ -79,7 +80,7 @@ class Plan:
     scores: tuple[Scored, ...]
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
-    explains: tuple[ExplainingPlugin, ...] = ()
+    noting_gates: tuple[ExplainingPlugin, ...] = ()
 
     @classmethod
     def of(cls, profile: Profile, plugins: Sequence[Plugin]) -> "Plan":
@@ -99,7 +100,7 @@ class Plan:
             scores=tuple(one for one in scores if one.weight != 0.0),
             reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
             permits=tuple(permits),
-            explains=tuple(one for one in plugins if isinstance(one, ExplainingPlugin)),
+            noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
         )
 
     @property

@@ -1,0 +1,101 @@
+"""One row as it was when a decision was taken, so that it can be explained later at leisure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.columns import NodeColumns
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Ints, SmallInts
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What moves with every pod and reading, copied: amounts per resource, and (share, sampled at) per signal."""
+
+    row: int
+    now: float
+    allocatable: Ints
+    requested: Ints
+    nonzero: Ints
+    recent: Ints
+    readings: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, fleet: FleetState, row: int) -> "RowFacts":
+        """Copy them from the fleet as it is now."""
+        return cls(
+            row,
+            fleet.clock,
+            fleet.allocatable[:, row].copy(),
+            fleet.requested[:, row].copy(),
+            fleet.nonzero[:, row].copy(),
+            fleet.recent[:, row].copy(),
+            fleet.readings_of(row),
+        )
+
+
+class OneRow(NodeColumns):
+    """A fleet of one row, row 0, for `explain`: the facts as they were, labels and conditions as they are now."""
+
+    def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
+        self._fleet, self._at = fleet, slice(facts.row, facts.row + 1)
+        self.now, self.n = facts.now, 1
+        self.axis, self.reasons = fleet.axis, fleet.reasons
+        self.clusters, self.taint_sets = fleet.clusters, fleet.taint_sets
+        self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]
+        self.ready, self.unschedulable = fleet.ready[self._at], fleet.unschedulable[self._at]
+        self.taint_set, self.rank = fleet.taint_set[self._at], fleet.rank[self._at]
+        self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
+        self.nonzero, self.recent = facts.nonzero[:, None], facts.recent[:, None]
+        (cpu, cpu_at), (memory, memory_at), (net, net_at) = facts.readings
+        self.cpu_used, self.memory_used, self.net_used = (
+            np.asarray([share], dtype=np.float32) for share in (cpu, memory, net)
+        )
+        self.cpu_at, self.memory_at, self.net_at = (np.asarray([at]) for at in (cpu_at, memory_at, net_at))
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of the row."""
+        return self._fleet.name_of(self._at.start + row)
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """0 for the node itself, None for any other."""
+        return 0 if self._fleet.row_of(cluster, node) == self._at.start else None
+
+    def label(self, key: str) -> SmallInts:
+        """[1] code of a node label."""
+        return self._fleet.label(key)[self._at]
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes."""
+        return self._fleet.label_values(key)
+
+    def domain(self, key: str) -> SmallInts:
+        """[1] fault-domain code."""
+        return self._fleet.domain(key)[self._at]
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes."""
+        return self._fleet.domain_values(key)
+
+    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """Host ports taken on the row now."""
+        return self._fleet.ports_taken(self._at.start + row)
+
+    def rows_with_ports(self) -> Sequence[int]:
+        """[0] if any host port is taken on the row now."""
+        return [0] if self._at.start in self._fleet.rows_with_ports() else []
+
+    def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
+        """[domains of key] matching pods in the whole fleet now."""
+        return self._fleet.count_matching(pod, selector, key)
+
+
+def _column(values: Ints, fleet: FleetState) -> Ints:
+    # A resource that came up since then was not on this row.
+    column: Ints = np.zeros((len(fleet.axis), 1), dtype=np.int64)
+    column[: len(values), 0] = values
+    return column
