@@ -7,8 +7,9 @@ import msgspec
 from agents.executor.http import Response
 from dispatcher.model.messages import Intent, Outcome
 
-TRIES = 3  # writes and reads whose result is unknown are tried this often; then the dispatcher asks again
-BUSY = 429
+TRIES = 3  # writes whose result is unknown are tried this often; then the dispatcher asks again
+LOOKS = 2  # and reads: a server that hangs must not hold a pod for minutes
+POSTPONED = frozenset((401, 408, 429))  # nothing was done: credentials to renew, too slow, too busy; ask again
 CONFLICT = 409
 NOT_FOUND = 404
 INVALID = 422
@@ -57,7 +58,7 @@ def open_question(response: Response) -> bool:
 
     A wrong UID in a patch is 409 or 422 ("field is immutable"), by version and kind of patch; the next look tells.
     """
-    return response.unknown or response.status in (CONFLICT, BUSY) or _about_uid(response)
+    return response.unknown or response.status == CONFLICT or response.status in POSTPONED or _about_uid(response)
 
 
 def _about_uid(response: Response) -> bool:

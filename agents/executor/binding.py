@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from agents.executor import pods
-from agents.executor.answer import BUSY, CONFLICT, NOT_FOUND, TRIES, Answer, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
 from agents.executor.http import Procedure, Request
 from agents.executor.pods import Look
 from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, PodRef
@@ -36,7 +36,7 @@ def bind_to(ref: PodRef, node: str, annotations: Mapping[str, str]) -> Procedure
         message = said(response)
         if response.status == NOT_FOUND:
             return Answer(STALE, message)
-        if response.status == BUSY:
+        if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown:
             return Answer(REFUSED, message)
@@ -44,16 +44,15 @@ def bind_to(ref: PodRef, node: str, annotations: Mapping[str, str]) -> Procedure
         answer = judge(look, ref, node)
         if answer is not None:
             return answer
-        message = look.problem or message
     return Answer(UNKNOWN, message)
 
 
 def judge(look: Look, ref: PodRef, node: str) -> Answer | None:
-    """What the truth means for a bind of `ref` to `node`; None while it leaves the matter open."""
+    """What the truth means for a bind of `ref` to `node`; None if the pod still waits and it may be tried again."""
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")
     if look.pod is None:
-        return None
+        return Answer(UNKNOWN, look.problem)
     if look.pod.node == node:
         return Answer(BOUND)
     if look.pod.node:

@@ -9,7 +9,7 @@ import hashlib
 import msgspec
 
 from agents.executor import events, manifest, pods
-from agents.executor.answer import BUSY, CONFLICT, NOT_FOUND, TRIES, Answer, outcome, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, outcome, said
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
 from agents.executor.deletion import delete_exactly
@@ -166,14 +166,15 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         message = said(response)
         if response.status == NOT_FOUND:
             return Answer(REFUSED, _no_namespace(pod.namespace, local.cluster))
-        if response.status == BUSY:
+        if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
             return Answer(REFUSED, message)
         look = yield from pods.look_up(pod.namespace, pod.name)
         if look.pod is not None:
             return _adopt(look.pod, intent)
-        message = look.problem or message
+        if not look.answered:
+            return Answer(UNKNOWN, look.problem)
     return Answer(UNKNOWN, message)
 
 

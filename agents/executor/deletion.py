@@ -1,7 +1,7 @@
 """Delete one pod and no other: the UID is the precondition, and the truth is read when the answer leaves doubt."""
 
 from agents.executor import pods
-from agents.executor.answer import BUSY, CONFLICT, NOT_FOUND, TRIES, Answer, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
 from agents.executor.http import Procedure
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, PodRef
 
@@ -17,13 +17,15 @@ def delete_exactly(ref: PodRef, grace_seconds: int | None = None) -> Procedure[A
         if response.ok or response.status == NOT_FOUND:
             return _DONE
         message = said(response)
-        if response.status == BUSY:
+        if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown:
             return Answer(REFUSED, message)
         look = yield from pods.look_up(ref.namespace, ref.name)
         if look.differs(ref.uid):
             return _DONE
-        if grace_seconds is None and look.pod is not None and look.pod.terminating:
+        if look.pod is None:
+            return Answer(UNKNOWN, look.problem)
+        if grace_seconds is None and look.pod.terminating:
             return _DONE
     return Answer(UNKNOWN, message)

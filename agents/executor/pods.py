@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import NOT_FOUND, TRIES, said
+from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, said
 from agents.executor.http import MERGE_PATCH, Procedure, Request
 from dispatcher.model import names
 from dispatcher.model.messages import PodRef
@@ -126,7 +126,7 @@ def read(body: bytes) -> Truth | None:
 def look_up(namespace: str, name: str) -> Procedure[Look]:
     """Read a pod from the API server, more than once if it does not answer."""
     problem = ""
-    for _ in range(TRIES):
+    for _ in range(LOOKS):
         response = yield Request("GET", path(namespace, name))
         if response.status == NOT_FOUND:
             return Look(answered=True)
@@ -134,7 +134,7 @@ def look_up(namespace: str, name: str) -> Procedure[Look]:
             pod = read(response.body)
             return Look(True, pod, response.body) if pod else Look(False, problem="the server's pod cannot be read")
         problem = said(response)
-        if not response.unknown:
+        if not response.unknown and response.status not in POSTPONED:
             break
     return Look(answered=False, problem=problem)
 

@@ -155,7 +155,8 @@ def test_a_conflict_with_another_scheduler_is_stale_and_names_the_node() -> None
 
 
 @pytest.mark.parametrize(
-    ("status", "verdict"), [(400, REFUSED), (403, REFUSED), (422, REFUSED), (404, STALE), (500, UNKNOWN), (0, UNKNOWN)]
+    ("status", "verdict"),
+    [(400, REFUSED), (403, REFUSED), (422, REFUSED), (404, STALE), (500, UNKNOWN), (429, UNKNOWN), (401, UNKNOWN)],
 )
 def test_what_the_server_says_is_the_verdict(status: int, verdict: str) -> None:
     world = World()
