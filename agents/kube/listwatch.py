@@ -55,7 +55,7 @@ class Pace:
     watch_s: float = 300.0  # asked of the server, with jitter up to twice as long
     list_s: float = 60.0  # for one page
     backoff_s: float = 0.25
-    max_backoff_s: float = 15.0
+    max_backoff_s: float = 5.0
     page: int = 500
     max_event: int = 16 * 1024 * 1024
 
@@ -89,7 +89,8 @@ class ListWatch:
         self.fails = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled; run again, it goes on where it was, without the pause that earlier errors had earned."""
+        self.fails = 0
         while True:
             try:
                 if not self._version:

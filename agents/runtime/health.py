@@ -99,7 +99,10 @@ class HealthMonitor:
         turned = (problem == "") != self.now.api_ok
         self.now = Health(problem == "", problem)
         if turned:
-            LOG.info("API server is there" if self.now.api_ok else "API server is lost", problem=problem)
+            if self.now.api_ok:
+                LOG.info("API server is there")
+            else:
+                LOG.warning("API server is lost", problem=problem)
             self._on_change()
 
     def _find(self, now: float) -> str:

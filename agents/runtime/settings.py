@@ -44,7 +44,7 @@ class ApiSettings(BaseModel):
         default=5.0, gt=0, description="Seconds without a good answer until the API server counts as lost."
     )
     backoff_s: float = Field(default=0.25, gt=0, description="First pause after an error; doubles.")
-    max_backoff_s: float = Field(default=15.0, gt=0, description="Longest pause after errors.")
+    max_backoff_s: float = Field(default=5.0, gt=0, description="Longest pause after errors.")
     page: int = Field(default=500, ge=1, description="Objects a page of a list.")
 
 

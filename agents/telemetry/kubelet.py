@@ -158,6 +158,8 @@ class Kubelets:
             headers = await self._headers()
             async with self._http.get(url, headers=headers, timeout=self._timeout, allow_redirects=False) as answer:
                 body = await _bounded(answer)
+        except TimeoutError:
+            raise SourceError(f"kubelet of {target.name}: no answer within {self._timeout.total:g} s") from None
         except (aiohttp.ClientError, OSError, RuntimeError, ValueError) as error:
             raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
         if answer.status != 200:

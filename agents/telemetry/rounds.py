@@ -8,7 +8,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -39,6 +39,23 @@ class Turn:
     busy: bool = False
 
 
+@dataclass(slots=True)
+class Turned:
+    """Nodes whose kubelet ceased or began to answer, told together: a lost zone is one line, not a thousand."""
+
+    lost: list[str] = field(default_factory=list)
+    recovered: list[str] = field(default_factory=list)
+    problem: str = ""
+
+    def tell(self) -> None:
+        """Log and forget."""
+        if self.lost:
+            LOG.warning("kubelets do not answer", count=len(self.lost), nodes=self.lost[:3], problem=self.problem)
+        if self.recovered:
+            LOG.info("kubelets answer again", count=len(self.recovered), nodes=self.recovered[:3])
+        self.lost, self.recovered = [], []
+
+
 AskNode = Callable[[NodeTarget], Awaitable[Sample]]
 AskAll = Callable[[], Awaitable[Mapping[str, Sample]]]
 
@@ -58,6 +75,7 @@ class Rounds:
         self._slots = asyncio.Semaphore(cadence.concurrency)
         self._doubtful = asyncio.Semaphore(max(1, cadence.concurrency // 4))
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turned = Turned()
         self._fallback_due = 0.0
         self._fallback_ok = True
 
@@ -74,6 +92,7 @@ class Rounds:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _tick(self, now: float) -> None:
+        self._turned.tell()
         for name in self._turns.keys() - self._targets.keys():
             del self._turns[name]
         self._loads.keep(self._targets.keys())
@@ -102,11 +121,12 @@ class Rounds:
                 sample = await self._ask(target)
             self._loads.add(target, sample, time.monotonic())
             if turn.fails:
-                LOG.info("kubelet answers again", node=target.name)
+                self._turned.recovered.append(target.name)
             turn.fails = 0
         except SourceError as error:
             if turn.fails == 0:
-                LOG.warning("no reading", node=target.name, problem=str(error))
+                self._turned.lost.append(target.name)
+                self._turned.problem = str(error)
             turn.fails += 1
         finally:
             turn.busy = False

@@ -26,6 +26,18 @@ class Followed:
 
     def __init__(self, api: FakeApi, cache: ClusterCache, watch: ListWatch) -> None:
         self.api, self.cache, self.watch = api, cache, watch
+        self.task = asyncio.create_task(watch.run())
+
+    async def stop(self) -> None:
+        """End the loop."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def restart(self) -> None:
+        """End the loop and begin it again."""
+        await self.stop()
+        await until(lambda: not self.api.watching("pods"))
+        self.task = asyncio.create_task(self.watch.run())
 
     def equal(self) -> bool:
         """Whether the cache holds just the server's pods, at their latest."""
@@ -42,14 +54,12 @@ async def following(folder: Path, pods: int = 5, pace: Pace = FAST) -> AsyncIter
         cache = ClusterCache(ChangeLog())
         client = KubeClient(Access(api.kubeconfig(folder)), Patience(connect_s=1.0, request_s=0.3))
         watch = ListWatch(client, "pods", "/api/v1/pods", pod_seen, cache, pace)
-        task = asyncio.create_task(watch.run())
         followed = Followed(api, cache, watch)
         try:
             await until(lambda: api.watching("pods") and followed.equal())
             yield followed
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await followed.stop()
             await client.close()
 
 
@@ -211,3 +221,13 @@ async def test_a_server_that_expires_every_watch_is_not_asked_in_a_storm(tmp_pat
             followed.api.expire("pods")
             await until(partial(_opened_since, followed, opened))
         assert followed.watch.fails == 4
+
+
+async def test_a_loop_begun_again_goes_on_where_it_was_without_the_earned_pause(tmp_path: Path) -> None:
+    async with following(tmp_path, pace=replace(FAST, backoff_s=0.01, max_backoff_s=1000.0)) as followed:
+        followed.watch.fails = 16
+        await followed.restart()
+        followed.api.delete("pods", "p0", silently=True)
+        await until(lambda: followed.api.watching("pods"))
+        followed.api.expire("pods")
+        await until(followed.equal)
