@@ -4,22 +4,17 @@ The single writer is the core. Each change touches the rows it is about and says
 catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is entered where its delegate runs.
 """
 
-import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
 
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.node import Node, Reading, Taint
+from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import ReasonTable
-from dispatcher.model.resources import MAX_QUANTITY, ResourceAxis, Resources
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
-from dispatcher.scheduling.columns import NodeColumns, RowStore, exact_sums
+from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet_counts import MatchCounts, Observed
 from dispatcher.scheduling.fleet_journal import Journal
-from dispatcher.scheduling.fleet_labels import LabelColumns
+from dispatcher.scheduling.fleet_nodes import NodeTable
 from dispatcher.scheduling.fleet_occupants import (
     Occupant,
     PodId,
@@ -30,49 +25,25 @@ from dispatcher.scheduling.fleet_occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet_readings import take_reading
-from dispatcher.scheduling.framework import ClusterInfo, Ints, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import Ints, Placed, Rows
 
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
 
 
-@dataclass
-class _Cluster:
-    index: int
-    rows: dict[str, int] = field(default_factory=dict)
-
-
-class FleetState(NodeColumns):
+class FleetState(NodeTable):
     """Satisfies `framework.Fleet`. Not thread-safe: one writer, which is also the only reader while it writes."""
 
     def __init__(self, *, now: float = 0.0) -> None:
-        self.axis = ResourceAxis()
+        super().__init__()
         self.reasons = ReasonTable()
-        self.n = 0
-        self._infos: list[ClusterInfo] = []
-        self.clusters: Sequence[ClusterInfo] = self._infos
-        self._taint_sets: list[tuple[Taint, ...]] = [()]
-        self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
         self.loads = Journal()  # rows whose pods or readings changed
-        self.changes = Journal()  # rows whose node or cluster changed
         self.observed = Observed()
         self._now = now
-        self._store = RowStore(len(self.axis))
-        self._nodes: list[Node | None] = []
-        self._free: list[int] = []
-        self._clusters: dict[str, _Cluster] = {}
-        self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
-        self._labels = LabelColumns()
         self._counts = MatchCounts()
         self._ports = Ports()
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._unseen: dict[int, list[Occupant]] = {}
-        self._total: Resources | None = None
-        self._show()
-
-    def _show(self) -> None:
-        for name, window in self._store.windows(self.n):
-            setattr(self, name, window)
 
     @property
     def now(self) -> float:
@@ -90,23 +61,6 @@ class FleetState(NodeColumns):
         return self._now
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
-
-    def set_cluster(self, name: str, *, ready: bool, synced: bool) -> None:
-        """Insert or update a cluster. Its index never changes."""
-        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced)
-        if self.clusters[cluster.index] == info:
-            return
-        self._infos[cluster.index] = info
-        self._total = None
-        for row in cluster.rows.values():
-            self.changes.append(row)
-
-    def _cluster(self, name: str) -> _Cluster:
-        found = self._clusters.get(name)
-        if found is None:
-            found = self._clusters[name] = _Cluster(len(self.clusters))
-            self._infos.append(ClusterInfo(name, ready=False, synced=False))
-        return found
 
     def put_node(self, cluster: str, node: Node) -> int:
         """Insert or update a node; pods that were placed on it by name before it was known attach now. Its row."""
@@ -127,73 +81,17 @@ class FleetState(NodeColumns):
                 self._count([occupant], row, 1)
         return row
 
-    def _new_row(self, home: _Cluster, name: str) -> int:
-        if self._free:
-            row = self._free.pop()
-        else:
-            row, self.n = self.n, self.n + 1
-            self._nodes.append(None)
-            self._store.reserve(self.n, len(self.axis))
-            self._show()
-        cluster = self.clusters[home.index].name
-        home.rows[name] = row
-        self._store.cluster[row] = home.index
-        self._store.rank[row] = rank_of(cluster, name)
-        return row
-
-    def _write_node(self, row: int, node: Node) -> None:
-        before, store = self._nodes[row], self._store
-        self._nodes[row] = node
-        store.live[row] = True
-        store.ready[row] = node.ready
-        store.unschedulable[row] = node.unschedulable
-        store.taint_set[row] = self._taints(node.taints)
-        for resource in node.allocatable:
-            self._column(resource)
-        store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
-        self._labels.replace(row, before.labels if before else {}, node.labels)
-        self._total = None
-        self.changes.append(row)
-
-    def _taints(self, taints: tuple[Taint, ...]) -> int:
-        found = self._taint_index.get(taints)
-        if found is None:
-            found = self._taint_index[taints] = len(self.taint_sets)
-            self._taint_sets.append(taints)
-        return found
-
-    def _column(self, resource: str) -> int:
-        column = self.axis.intern(resource)
-        if len(self.axis) > self._store.resources:
-            self._store.reserve(self.n, len(self.axis))
-            self._show()
-        return column
-
     def remove_node(self, cluster: str, name: str) -> None:
         """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""
-        row = self._cluster(cluster).rows.pop(name, None)
+        home = self._cluster(cluster)
+        row = home.rows.get(name)
         if row is None:
             return
         for occupant in self._at.get((cluster, name), {}).values():
             self._detach(occupant)
             occupant.unseen_cpu = occupant.unseen_memory = True  # what comes back has no reading that shows it
-        node = self._nodes[row]
-        self._labels.replace(row, node.labels if node else {}, {})
-        self._nodes[row] = None
         self._unseen.pop(row, None)
-        self._store.clear(row)
-        self._free.append(row)
-        self._total = None
-        self.changes.append(row)
-
-    def node_names(self, cluster: str) -> Iterable[str]:
-        """Names of the live nodes of a cluster."""
-        found = self._clusters.get(cluster)
-        return tuple(found.rows) if found else ()
-
-    def node(self, row: int) -> Node | None:
-        """The node behind a row, None if the row is dead."""
-        return self._nodes[row]
+        self._drop_row(home, name)
 
     def put_reading(self, cluster: str, reading: Reading) -> None:
         """Take over what a reading knows, newest sample first come; unknown nodes are ignored.
@@ -335,31 +233,6 @@ class FleetState(NodeColumns):
         """The pods placed on a node, known or not."""
         return self._at.get((cluster, node), {}).values()
 
-    # --- totals ------------------------------------------------------------------------------------------------------
-
-    def _rows(self, cluster: _Cluster) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        return np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
-
-    def free_total(self, cluster: str) -> Resources:
-        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes."""
-        found = self._clusters.get(cluster)
-        rows = self._rows(found) if found else np.zeros(0, dtype=np.intp)
-        rows = rows[self.ready[rows] & ~self.unschedulable[rows]]
-        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0)
-        return dict(zip(self.axis.names, exact_sums(left), strict=True))
-
-    def allocatable_total(self) -> Resources:
-        """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
-        if self._total is None:
-            ready = np.asarray([info.ready for info in self.clusters], dtype=np.bool_)
-            rows = np.flatnonzero(self.live & ready[self.cluster]) if len(ready) else np.zeros(0, dtype=np.intp)
-            self._total = dict(zip(self.axis.names, exact_sums(self.allocatable[:, rows]), strict=True))
-        return dict(self._total)
-
-    def node_counts(self) -> dict[str, int]:
-        """Live nodes of each cluster."""
-        return {name: len(cluster.rows) for name, cluster in self._clusters.items()}
-
     def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
         """(share, sampled at) of cpu, memory and network of a row; NaN and -inf where never known."""
         return (
@@ -369,50 +242,6 @@ class FleetState(NodeColumns):
         )
 
     # --- what plugins ask --------------------------------------------------------------------------------------------
-
-    def name_of(self, row: int) -> tuple[str, str]:
-        """(cluster, node) of a live row; LookupError for a dead one."""
-        node = self._nodes[row]
-        if node is None:
-            raise LookupError(f"row {row} holds no node")
-        return self.clusters[self.cluster[row]].name, node.name
-
-    def row_of(self, cluster: str, node: str) -> int | None:
-        """The row of a node, None if there is none."""
-        found = self._clusters.get(cluster)
-        return found.rows.get(node) if found else None
-
-    def label(self, key: str) -> SmallInts:
-        """[n] code of a node label, -1 where absent."""
-        return self._labels.codes(key, self._nodes)
-
-    def label_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes of `label(key)`."""
-        return self._labels.values(key, self._nodes)
-
-    def domain(self, key: str) -> SmallInts:
-        """[n] fault-domain code of a level or label key; -1 where the node does not say."""
-        level = level_of(key)
-        if level == CLUSTER_LEVEL:
-            return self.cluster
-        if level == HOST_LEVEL:
-            return np.where(self.live, np.arange(self.n, dtype=np.int32), np.int32(-1))
-        return self.label(LEVELS.get(level, level))
-
-    def _domain_of(self, level: str, row: int) -> int:
-        return row if level == HOST_LEVEL else int(self.domain(level)[row])
-
-    def _domain_size(self, level: str) -> int:
-        return self.n if level == HOST_LEVEL else len(self.domain_values(level))
-
-    def domain_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes of `domain(key)`; a host is 'cluster/node'."""
-        level = level_of(key)
-        if level == CLUSTER_LEVEL:
-            return [info.name for info in self.clusters]
-        if level == HOST_LEVEL:
-            return ["/".join(self.name_of(row)) if self._nodes[row] else "" for row in range(self.n)]
-        return self.label_values(LEVELS.get(level, level))
 
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
         """(protocol, port) -> host IPs taken on a row."""
@@ -433,13 +262,3 @@ class FleetState(NodeColumns):
         for occupant in self._occupants.values():
             if occupant.row is not None and occupant.placed.pod.namespace == namespace:
                 yield occupant.placed.pod, self._domain_of(level, occupant.row)
-
-
-def rank_of(cluster: str, node: str) -> int:
-    """A stable 63-bit number of a node: among equal scores the lowest rank wins.
-
-    A hash and not the order of names, so that equal nodes fill up all over the fleet instead of from cluster "a" on;
-    and it costs nothing to keep up when nodes come and go.
-    """
-    digest = hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1

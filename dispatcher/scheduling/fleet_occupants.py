@@ -14,7 +14,7 @@ DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 2**20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Occupant:
     """A pod on a node. `row` is None while that node is unknown; `assumed` until the cluster shows the pod there.
 
