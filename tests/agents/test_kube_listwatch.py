@@ -35,9 +35,10 @@ class Followed:
 
     async def restart(self) -> None:
         """End the loop and begin it again."""
+        opened = len(self.api.watches)
         await self.stop()
-        await until(lambda: not self.api.watching("pods"))
         self.task = asyncio.create_task(self.watch.run())
+        await until(lambda: len(self.api.watches) > opened)
 
     def equal(self) -> bool:
         """Whether the cache holds just the server's pods, at their latest."""
@@ -228,6 +229,5 @@ async def test_a_loop_begun_again_goes_on_where_it_was_without_the_earned_pause(
         followed.watch.fails = 16
         await followed.restart()
         followed.api.delete("pods", "p0", silently=True)
-        await until(lambda: followed.api.watching("pods"))
         followed.api.expire("pods")
         await until(followed.equal)
