@@ -26,9 +26,9 @@ class Moment(NamedTuple):
 
 
 class Mirrored(NamedTuple):
-    """The last status that was written to a source pod, and the resourceVersion that the write made."""
+    """The last status that was written to a source pod (a digest of it), and the resourceVersion that this made."""
 
-    patch: bytes
+    digest: bytes
     phase: str
     version: str
 

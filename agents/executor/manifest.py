@@ -91,7 +91,7 @@ def sanitise(pod: bytes) -> bytes:
         source = msgspec.json.decode(pod)
         metadata, spec = source.get("metadata") or {}, source["spec"]
         clean = {"metadata": _metadata(metadata), "spec": _spec(spec)}
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         if isinstance(error, ManifestError):
             raise
         raise ManifestError("pod", f"is not readable as a pod ({type(error).__name__})") from None

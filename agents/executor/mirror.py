@@ -5,6 +5,7 @@ and changes nothing: a pod that has ended stays ended. PodScheduled and conditio
 (strategic merge by type); host addresses are not mirrored, for the source's host is the proxy node.
 """
 
+import hashlib
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Look
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from dispatcher.model.names import PROXY_NODE_PREFIX
-from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
+from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
 
 Object = dict[str, Any]
 
@@ -29,24 +30,21 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
     """Write what is new; done without a write if the source has ended or has it already."""
     try:
         phase, ready, patch = _translate(intent.status)
-    except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError) as error:
+    except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
         return outcome(intent, REFUSED, f"the delegate's status cannot be read: {error}")
     pod, last = local.view.pod(intent.pod.uid), local.mirrored.get(intent.pod.uid)
     if pod is None:
         return outcome(intent, STALE, f"pod {intent.pod.namespace}/{intent.pod.name} is gone")
     if pod.terminal or (last is not None and last.phase in TERMINAL):
         return outcome(intent, DONE, _ENDED)
-    if last is not None and last.patch == patch and _shows(pod, phase, ready):
+    digest = hashlib.sha256(patch).digest()
+    if last is not None and last.digest == digest and (pod.phase, pod.ready) == (phase, ready):
         return outcome(intent, DONE)
     version = yield from _write(intent.pod, patch, last.version if last else "")
     if isinstance(version, Answer):
         return outcome(intent, *version)
-    local.mirrored.put(intent.pod.uid, Mirrored(patch, phase, version))
+    local.mirrored.put(intent.pod.uid, Mirrored(digest, phase, version))
     return outcome(intent, DONE)
-
-
-def _shows(pod: Pod, phase: str, ready: bool) -> bool:
-    return (pod.phase, pod.ready) == (phase, ready)
 
 
 def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:

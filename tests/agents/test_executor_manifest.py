@@ -130,6 +130,11 @@ def test_what_reaches_into_the_node_is_refused_by_name(field: str, spec: dict[st
     assert names.STAY in str(refused.value)
 
 
+def test_bottomless_nesting_is_refused() -> None:
+    with pytest.raises(ManifestError):
+        sanitise(b'{"metadata":{},"spec":{"containers":' + b"[" * 50_000)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
