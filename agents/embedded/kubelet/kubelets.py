@@ -68,12 +68,10 @@ class Kubelets:
     def start(self) -> None:
         """Watch from now on, and take up every node and pod that is already there."""
         self._watches = ((self._api.watch("nodes"), self.handle_node), (self._api.watch("pods"), self.handle_pod))
-        for node in self._api.list("nodes"):
-            self._see_node(node)
         for pod in self._api.list("pods"):
             self._pod_addresses.note(pod)
-        for pod in self._api.list("pods"):
-            self._see_pod(pod)
+        for node in self._api.list("nodes"):
+            self._see_node(node)
 
     def catch_up(self) -> None:
         """Take over all that has changed, without waiting."""
@@ -131,7 +129,8 @@ class Kubelets:
         # Heartbeats are spread over the period, so that a thousand nodes do not beat at once.
         phase = crc32(name.encode()) % 1000 / 1000
         self._schedule(now + phase * self._pace.heartbeat_s, f"node/{name}")
-        for pod in self._api.list("pods", fields=f"spec.nodeName={name}"):
+        # What already runs keeps its room before what was only bound is admitted.
+        for pod in sorted(self._api.list("pods", fields=f"spec.nodeName={name}"), key=_not_begun):
             self._see_pod(pod)
 
     def _address(self, node: Object) -> str:
@@ -186,7 +185,7 @@ class Kubelets:
         except QuantityError as error:
             return {}, unreadable(error)
         # A pod that this kubelet admitted in an earlier life of the process keeps its place.
-        if is_finished(pod) or pod.get("status", {}).get("containerStatuses"):
+        if is_finished(pod) or not _not_begun(pod):
             return requests, None
         return requests, admit(requests, node.used, node.allocatable)
 
@@ -315,6 +314,10 @@ class Kubelets:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait if wait < inf else None):
                 await self._wake.wait()
+
+
+def _not_begun(pod: Object) -> bool:
+    return not pod.get("status", {}).get("containerStatuses")
 
 
 async def _follow(watch: Subscription, handle: Callable[[Event], None]) -> None:
