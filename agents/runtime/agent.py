@@ -46,7 +46,7 @@ class Agent:
         self._follow = Follow(self.cache, self._loads)
         api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
-        intake = Intake(self.cache, settings.cluster, settings.kubelet.bandwidth)
+        intake = Intake(self.cache, settings.kubelet.bandwidth)
         pace = _pace(api)
         self._watches = (
             ListWatch(self._client, NODES, "/api/v1/nodes", node_seen, intake, pace),
@@ -64,14 +64,16 @@ class Agent:
 
     async def start(self) -> None:
         """Begin to watch, measure and keep up the local duties."""
-        LOG.info("agent starts", cluster=self.settings.cluster, incarnation=self.incarnation)
-        self._rewatch()
-        self._tasks = [
-            self._spawn(self._health.run(), "health"),
-            self._spawn(self._readings.run(), "readings"),
-            self._spawn(self._executor.run(), "executor"),
-            self._spawn(self._keep_house(), "housekeeping"),
-        ]
+        # Tasks take over the context: every log line of this agent names its cluster.
+        with structlog.contextvars.bound_contextvars(cluster=self.settings.cluster):
+            LOG.info("agent starts", incarnation=self.incarnation)
+            self._rewatch()
+            self._tasks = [
+                self._spawn(self._health.run(), "health"),
+                self._spawn(self._readings.run(), "readings"),
+                self._spawn(self._executor.run(), "executor"),
+                self._spawn(self._keep_house(), "housekeeping"),
+            ]
 
     async def stop(self) -> None:
         """End everything; calls still waiting are answered as they stand."""

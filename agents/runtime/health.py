@@ -20,6 +20,7 @@ from agents.runtime.settings import ApiSettings
 
 LOG = structlog.get_logger("agent.health")
 VERSION = Request("GET", "/version")
+LOOK_AGAIN_S = 0.5  # while the API server is lost
 KUBE_SYSTEM = Request("GET", "/api/v1/namespaces/kube-system")
 
 
@@ -60,7 +61,8 @@ class HealthMonitor:
         while True:
             await self._probe()
             self._judge(time.monotonic())
-            await asyncio.sleep(self._settings.probe_s)
+            pause = self._settings.probe_s
+            await asyncio.sleep(pause if self.now.api_ok else min(pause, LOOK_AGAIN_S))
 
     async def _probe(self) -> None:
         answer = await self._ask(VERSION)

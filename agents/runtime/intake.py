@@ -15,9 +15,8 @@ MAX_TOLD = 10_000
 class Intake:
     """The sink of the watches."""
 
-    def __init__(self, cache: ClusterCache, cluster: str, bandwidth: int) -> None:
+    def __init__(self, cache: ClusterCache, bandwidth: int) -> None:
         self._cache = cache
-        self._cluster = cluster
         self._bandwidth = bandwidth
         self._told: set[tuple[str, tuple[str, ...]]] = set()
 
@@ -46,7 +45,7 @@ class Intake:
             return seen
         if seen.problems and (seen.key, seen.problems) not in self._told and len(self._told) < MAX_TOLD:
             self._told.add((seen.key, seen.problems))
-            LOG.warning("node not fully readable", cluster=self._cluster, node=seen.key, problems=seen.problems)
+            LOG.warning("node not fully readable", node=seen.key, problems=seen.problems)
         if seen.target is None:
             return seen
         return replace(seen, target=with_bandwidth(seen.target, self._bandwidth))

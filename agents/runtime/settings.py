@@ -1,5 +1,7 @@
 """What one agent is told when it starts. Times are seconds, sizes as said."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -80,6 +82,9 @@ class AgentSettings(BaseModel):
     api: ApiSettings = Field(default_factory=ApiSettings)
     kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe log line of the agent's own process."
+    )
     coalesce_s: float = Field(default=0.02, ge=0, description="Seconds a change waits for company before it is sent.")
     max_graves: int = Field(
         default=20_000, ge=1, description="Deleted objects remembered for followers that are behind."
