@@ -85,7 +85,7 @@ class TenantQuota(Reserve):
         """The tenant, and per limited resource what was used before and after this pod, and the limit."""
         tenant = self._tenant(placed)
         if tenant is None:
-            return {"tenant": None}
+            return {}
         usage, charge = self.ledger.usage(tenant), self.ledger.charged(_pod_id(placed))
         asked = charge_of(placed.pod)
         held = charge.amounts if charge else {}

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
+from dispatcher.runtime.settings.agents import agent_problems
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Problem
 from dispatcher.runtime.settings.profiles import read_profile
@@ -57,7 +58,7 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
     nobody: tuple[Tenant, ...] = ()
     tenants = _referred(document, config, "tenants", problems, read_tenants, nobody)
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(_in_order(problems))
     return DispatcherConfig(
         clusters=tuple(_placed(cluster, document) for cluster in config.clusters),
         profile=profile,
@@ -78,6 +79,12 @@ def check_config(path: FilePath | str, *, registry: Mapping[str, PluginSpec] = R
     except ConfigError as error:
         return list(error.problems)
     return []
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    """File by file as they were read, each by line."""
+    files = list(dict.fromkeys(one.file for one in problems))
+    return sorted(problems, key=lambda one: (files.index(one.file), one.line))
 
 
 def _collected(problems: list[Problem], read: Callable[[], T], fallback: T) -> T:
@@ -116,11 +123,13 @@ def _placed(cluster: ClusterSection, document: Document) -> ClusterSection:
 
 
 def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
-    problems, seen = [], set()
+    problems: list[Problem] = []
+    seen: set[str] = set()
     for at, cluster in enumerate(config.clusters):
         if cluster.name in seen:
             problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
         seen.add(cluster.name)
+        problems += agent_problems(cluster, at, document)
     return problems
 
 

@@ -10,7 +10,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 ENV_PREFIX = "GLOBAL_DISPATCHER_"
 ENV_NESTING = "__"
-DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+CLUSTER_NAME = r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"  # leaves room for the names of proxy nodes
+TENANT_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+PATTERNS = {
+    CLUSTER_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 42 characters",
+    TENANT_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 63 characters",
+}
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -24,9 +29,9 @@ class Section(BaseModel):
 class ClusterSection(Section):
     """A member cluster and the agent that is started for it."""
 
-    name: Annotated[str, Field(pattern=DNS_LABEL, description="name in the fleet, a DNS label")]
+    name: Annotated[str, Field(pattern=CLUSTER_NAME, description="name in the fleet, a DNS label")]
     context: Annotated[str, Field(description="kubeconfig context; empty: the current one")] = ""
-    kubeconfig: Annotated[str, Field(description="path; empty: $KUBECONFIG or ~/.kube/config")] = ""
+    kubeconfig: Annotated[str, Field(description="path; empty: $KUBECONFIG, ~/.kube/config, or in-cluster")] = ""
     agent: Annotated[dict[str, Any], Field(description="settings of this cluster's agent")] = {}
 
 
@@ -34,7 +39,6 @@ class RaySection(Section):
     """Ray, on which the agents run as actors."""
 
     address: Annotated[str, Field(description="address of a running Ray; empty: start one here")] = ""
-    namespace: Annotated[str, Field(min_length=1, description="Ray namespace of the agents")] = "global-dispatcher"
     object_store_mib: Annotated[int, Field(ge=75, le=1_048_576, description="MiB, for a Ray started here")] = 80
 
 

@@ -10,7 +10,7 @@ from dispatcher.model.resources import QuantityError, parse_quantity, unit_scale
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
-from dispatcher.runtime.settings.sections import DNS_LABEL, Section
+from dispatcher.runtime.settings.sections import TENANT_NAME, Section
 from dispatcher.runtime.settings.validation import validated
 from dispatcher.scheduling.plugin_args import shown
 
@@ -22,7 +22,7 @@ _NAMESPACE = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?(?:\*|[a-z0-9][-a-z0-9]{0
 class TenantEntry(Section):
     """One tenant: `namespaces` are 'namespace' or 'cluster/namespace', the last part may end in '*'."""
 
-    name: Annotated[str, Field(pattern=DNS_LABEL)]
+    name: Annotated[str, Field(pattern=TENANT_NAME)]
     namespaces: Annotated[tuple[str, ...], Field(min_length=1)]
     nominal: dict[str, Any] = {}
 

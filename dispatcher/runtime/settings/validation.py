@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsError
 
 from dispatcher.runtime.settings.document import Document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem, dotted
-from dispatcher.runtime.settings.sections import ENV_NESTING, ENV_PREFIX
+from dispatcher.runtime.settings.sections import ENV_NESTING, ENV_PREFIX, PATTERNS
 from dispatcher.scheduling.plugin_args import did_you_mean, shown
 
 M = TypeVar("M", bound=BaseModel)
@@ -56,9 +56,14 @@ def _without(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
     return copy
 
 
-def _problem(model: type[BaseModel], document: Document, error: Any) -> Problem:
-    path: Path = tuple(error["loc"])
-    text = _text(model, path, error)
+def findings(model: type[BaseModel], document: Document, error: ValidationError, prefix: Path) -> list[Problem]:
+    """What pydantic found in a part of the document, the part at `prefix`."""
+    return [_problem(model, document, one, prefix) for one in error.errors(include_url=False)]
+
+
+def _problem(model: type[BaseModel], document: Document, error: Any, prefix: Path = ()) -> Problem:
+    text = _text(model, tuple(error["loc"]), error)
+    path: Path = (*prefix, *error["loc"])
     variable = ENV_PREFIX + ENV_NESTING.join(str(part).upper() for part in path)
     if issubclass(model, BaseSettings) and variable in {name.upper() for name in os.environ}:
         return Problem("environment", 0, variable, text)
@@ -70,8 +75,8 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
         return f"unknown key{did_you_mean(str(path[-1]), keys_at(model, path[:-1]))}"
     if error["type"] == "missing":
         return "is missing"
-    if error["type"] == "string_pattern_mismatch":  # the only pattern there is
-        return f"must be a DNS label (a-z, 0-9 and '-', at most 63 characters), not {shown(error['input'])}"
+    if error["type"] == "string_pattern_mismatch":
+        return f"{PATTERNS.get(error['ctx']['pattern'], 'is malformed')}, not {shown(error['input'])}"
     message = str(error["msg"])
     return f"{message[:1].lower()}{message[1:]}, not {shown(error['input'])}"
 

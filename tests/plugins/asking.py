@@ -1,0 +1,73 @@
+"""Ask one plugin about one pod, the way the cycle does."""
+
+from typing import Any
+
+import numpy as np
+
+from dispatcher.model.reasons import Why
+from dispatcher.plugins.registry import REGISTRY, PluginContext
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import SKIP, Placed, Refuse
+from tests.builders import PodBuilder
+
+
+def make(name: str, **args: Any) -> Any:
+    """A plugin from the registry with its arguments as a profile writes them."""
+    return REGISTRY[name].make(args, PluginContext())
+
+
+def as_placed(pod: PodBuilder | Placed) -> Placed:
+    return pod.placed() if isinstance(pod, PodBuilder) else pod
+
+
+def state_of(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> Any:
+    return plugin.pre_filter(as_placed(pod), fleet)
+
+
+def refused(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> str:
+    """The text of a refusal in PreFilter, empty for none."""
+    state = state_of(plugin, pod, fleet)
+    return state.why.text if isinstance(state, Refuse) else ""
+
+
+def reasons(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, str]:
+    """node -> why not, for the nodes that the filter refuses; asked for all rows and row by row, with one answer."""
+    state = state_of(plugin, pod, fleet)
+    assert not isinstance(state, Refuse)
+    if state is SKIP:
+        return {}
+    codes = plugin.filter(state, fleet, slice(0, fleet.n))
+    one_by_one = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
+    assert codes.dtype == np.uint16
+    assert codes.tolist() == one_by_one
+    whys: dict[str, Why] = {
+        _node(fleet, row): fleet.reasons.why(int(code)) for row, code in enumerate(codes) if code and fleet.live[row]
+    }
+    return {node: why.text for node, why in whys.items()}
+
+
+def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, float]:
+    """node -> raw score; asked for all rows and row by row, with one answer."""
+    state = state_of(plugin, pod, fleet)
+    if state is SKIP:
+        return {}
+    raw = plugin.score(state, fleet, slice(0, fleet.n))
+    one_by_one = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
+    assert np.isfinite(raw).all()
+    assert raw.tolist() == one_by_one
+    return {_node(fleet, row): float(value) for row, value in enumerate(raw) if fleet.live[row]}
+
+
+def scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, float]:
+    """node -> score 0..100, rounded to a thousandth."""
+    raw = raw_scores(plugin, pod, fleet)
+    values = np.asarray(list(raw.values()))
+    if plugin.normalizes and raw:
+        values = plugin.normalize(values)
+    assert ((values >= -1e-9) & (values <= 100 + 1e-9)).all()
+    return dict(zip(raw, np.round(values, 3).tolist(), strict=True))
+
+
+def _node(fleet: FleetState, row: int) -> str:
+    cluster, node = fleet.name_of(row)
+    return node if len(fleet.clusters) == 1 else f"{cluster}/{node}"

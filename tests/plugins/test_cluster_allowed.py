@@ -1,0 +1,55 @@
+import pytest
+
+from dispatcher.model.names import CLUSTERS, STAY
+from tests.builders import PodBuilder, fleet, pod
+from tests.plugins.asking import make, reasons, refused
+
+
+@pytest.mark.parametrize(
+    ("asking", "want"),
+    [
+        (pod(), ["a/n", "b/n", "c/n"]),
+        (pod().annotation(CLUSTERS, "b"), ["b/n"]),
+        (pod().annotation(CLUSTERS, " c , b,"), ["b/n", "c/n"]),
+        (pod().annotation(CLUSTERS, "b,unheard-of"), ["b/n"]),
+        (pod().annotation(STAY, "true"), ["a/n"]),
+        (pod().annotation(STAY, "false"), ["a/n", "b/n", "c/n"]),
+        (pod().annotation(STAY, "true").annotation(CLUSTERS, "a,b"), ["a/n"]),
+    ],
+    ids=["no wish", "one", "two, loosely written", "one of them unknown", "stays", "need not stay", "stays in the set"],
+)
+def test_cluster_allowed_follows_the_annotations(asking: PodBuilder, want: list[str]) -> None:
+    state = fleet(a=["n"], b=["n"], c=["n"])
+    found = reasons(make("ClusterAllowed"), asking, state)
+    assert sorted({"a/n", "b/n", "c/n"} - set(found)) == want
+    assert set(found.values()) <= {"node(s) were in a cluster that the pod does not allow"}
+
+
+@pytest.mark.parametrize(
+    ("asking", "want"),
+    [
+        (pod().annotation(CLUSTERS, "x,y"), "names no cluster of this fleet: x, y; known: a, b"),
+        (pod().annotation(CLUSTERS, " ,"), f"annotation {CLUSTERS} is empty: name clusters as 'a,b' or remove it"),
+        (pod().annotation(STAY, "yes"), f"annotation {STAY} must be 'true' or 'false', not 'yes'"),
+        (pod().annotation(STAY, "true").annotation(CLUSTERS, "b"), f"which {CLUSTERS} does not allow; remove one"),
+    ],
+    ids=["unknown clusters", "empty", "neither true nor false", "contradiction"],
+)
+def test_cluster_allowed_names_an_annotation_that_cannot_be_followed(asking: PodBuilder, want: str) -> None:
+    text = refused(make("ClusterAllowed"), asking, fleet(a=["n"], b=["n"]))
+    assert text.startswith("pod cannot be scheduled: ")
+    assert want in text
+
+
+def test_cluster_allowed_keeps_a_hostile_annotation_out_of_the_message() -> None:
+    text = refused(
+        make("ClusterAllowed"), pod().annotation(CLUSTERS, ",".join(["x" * 500, *"abcdefghijklmnop"])), fleet(z=["n"])
+    )
+    assert len(text) < 400
+
+
+def test_cluster_allowed_tells_classes_apart_by_home_only_where_pods_stay() -> None:
+    plugin = make("ClusterAllowed")
+    roams, stays = pod().annotation(CLUSTERS, "a"), pod().annotation(STAY, "true")
+    assert plugin.class_key(roams.placed("a")) == plugin.class_key(roams.placed("b"))
+    assert plugin.class_key(stays.placed("a")) != plugin.class_key(stays.placed("b"))

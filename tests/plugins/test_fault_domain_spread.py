@@ -1,0 +1,207 @@
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.model.names import CLUSTERS
+from dispatcher.scheduling.fleet import FleetState
+from tests.builders import PodBuilder, fleet, node, pod, put, selector
+from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
+
+FULL = "node(s) didn't match pod topology spread constraints ({})"
+LACKS = "node(s) didn't match pod topology spread constraints (missing required label {})"
+
+
+def web(name: str = "web") -> PodBuilder:
+    return pod(name).labels(app="web")
+
+
+def zones(**pods: int) -> FleetState:
+    """One node a zone, each in a cluster of its own, with that many pods of app web."""
+    state = fleet()
+    for zone, count in pods.items():
+        state.set_cluster(f"in-{zone}", ready=True, synced=True)
+        state.put_node(f"in-{zone}", node(zone).labels(zone=zone).build())
+        for at in range(count):
+            put(state, web(f"{zone}-{at}"), f"in-{zone}", zone)
+    return state
+
+
+def open_zones(asking: PodBuilder, state: FleetState) -> str:
+    """The zones that `zones` made and that the filter leaves to a pod."""
+    found = reasons(make("FaultDomainSpread"), asking, state)
+    live = [info.name for info in state.clusters if state.node_names(info.name)]
+    return "".join(name[-1] for name in live if f"{name}/{name[-1]}" not in found)
+
+
+@pytest.mark.parametrize(
+    ("counts", "max_skew", "want"),
+    [
+        ({"a": 0, "b": 0, "c": 0}, 1, "abc"),
+        ({"a": 1, "b": 0, "c": 0}, 1, "bc"),
+        ({"a": 1, "b": 1, "c": 0}, 1, "c"),
+        ({"a": 3, "b": 2, "c": 2}, 1, "bc"),
+        ({"a": 2, "b": 1, "c": 0}, 2, "bc"),
+        ({"a": 5, "b": 0, "c": 0}, 5, "bc"),
+        ({"a": 5, "b": 0, "c": 0}, 6, "abc"),
+    ],
+    ids=["empty", "one ahead", "two ahead", "level again", "skew 2", "skew 5", "skew 6"],
+)
+def test_hard_spread_keeps_the_skew_over_all_clusters(counts: Mapping[str, int], max_skew: int, want: str) -> None:
+    assert open_zones(web().spread("zone", max_skew), zones(**counts)) == want
+
+
+def test_hard_spread_takes_level_and_label_for_one() -> None:
+    state = zones(a=1, b=0)
+    asking = web().spread("topology.kubernetes.io/zone")
+    assert reasons(make("FaultDomainSpread"), asking, state) == {"in-a/a": FULL.format("zone")}
+
+
+def test_hard_spread_refuses_nodes_without_the_label_and_does_not_count_them() -> None:
+    state = fleet(a=[node("in").labels(zone="z"), node("out")])
+    put(state, web("t"), "a", "in")
+    assert reasons(make("FaultDomainSpread"), web().spread("zone"), state) == {"out": LACKS.format("zone")}
+
+
+def test_hard_spread_refuses_everywhere_when_no_node_has_the_label() -> None:
+    found = reasons(make("FaultDomainSpread"), web().spread("example.com/row"), fleet(a=["n1"]))
+    assert found == {"n1": LACKS.format("example.com/row")}
+
+
+def test_hard_spread_holds_through_a_lost_zone() -> None:
+    state = zones(a=2, b=2, c=1)
+    state.set_cluster("in-c", ready=False, synced=True)
+    state.put_node("in-c", node("c").labels(zone="c").ready(False).build())
+    assert open_zones(web().spread("zone"), state) == "c"
+
+
+def test_hard_spread_forgets_a_zone_whose_nodes_are_gone() -> None:
+    state = zones(a=2, b=2, c=1)
+    state.remove_node("in-c", "c")
+    assert open_zones(web().spread("zone"), state) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("asking", "may", "want"),
+    [
+        (web().spread("zone").node_selector({"zone": "a"}), "a", "a"),
+        (web().spread("zone").requires("zone", "In", "a", "b"), "ab", "b"),
+        (web().spread("zone").annotation(CLUSTERS, "in-a,in-b"), "ab", "b"),
+        (web().spread("zone").annotation(CLUSTERS, "nowhere"), "abc", "c"),
+    ],
+    ids=["selector", "affinity", "allowed clusters", "unreadable wish about clusters"],
+)
+def test_hard_spread_levels_only_over_domains_the_pod_may_go_to(asking: PodBuilder, may: str, want: str) -> None:
+    assert "".join(sorted(set(open_zones(asking, zones(a=2, b=1, c=0))) & set(may))) == want
+
+
+@pytest.mark.parametrize(
+    ("asking", "want"),
+    [
+        (web().spread("zone", min_domains=3), ""),
+        (web().spread("zone", min_domains=2), "ab"),
+        (web().spread("zone", 2, min_domains=3), "ab"),
+    ],
+    ids=["too few zones", "enough zones", "too few, wider skew"],
+)
+def test_hard_spread_takes_the_least_count_for_zero_while_domains_are_too_few(asking: PodBuilder, want: str) -> None:
+    assert open_zones(asking, zones(a=1, b=1)) == want
+
+
+def test_hard_spread_counts_what_the_selector_says_and_the_pod_only_if_it_matches_itself() -> None:
+    state = zones(a=1, b=0)
+    stranger = pod("db").labels(app="db").spread("zone", selector=selector(app="web"))
+    assert open_zones(stranger, state) == "ab"
+    assert open_zones(web().spread("zone", selector=selector(app="web")), state) == "b"
+    assert open_zones(pod("db").labels(app="db").spread("zone"), state) == "ab"
+    assert open_zones(web().namespace("other").spread("zone"), state) == "ab"
+
+
+def test_hard_spread_over_several_levels_needs_all_of_them() -> None:
+    state = fleet(
+        a=[node("a1").labels(zone="x"), node("a2").labels(zone="x")], b=[node("b1").labels(zone="y"), node("b2")]
+    )
+    put(state, web("t"), "a", "a1")
+    found = reasons(make("FaultDomainSpread"), web().spread("zone").spread("host"), state)
+    assert found == {"a/a1": FULL.format("zone"), "a/a2": FULL.format("zone"), "b/b2": LACKS.format("zone")}
+    by_host = reasons(make("FaultDomainSpread"), web().spread("cluster", 9).spread("host"), state)
+    assert by_host == {"a/a1": FULL.format("host")}
+
+
+def test_soft_spread_prefers_emptier_domains_and_nodes_that_have_the_label() -> None:
+    state = zones(a=4, b=2, c=0)
+    state.put_node("in-c", node("out").build())
+    found = scores(make("FaultDomainSpread"), web().spread("zone", hard=False), state)
+    assert found == {"in-a/a": 0, "in-b/b": 50, "in-c/c": 100, "in-c/out": 0}
+
+
+def test_soft_spread_refuses_nothing() -> None:
+    assert reasons(make("FaultDomainSpread"), web().spread("zone", hard=False), zones(a=9, b=0)) == {}
+
+
+def test_soft_spread_of_an_empty_app_prefers_nothing() -> None:
+    assert set(scores(make("FaultDomainSpread"), web().spread("zone", hard=False), zones(a=0, b=0)).values()) == {100}
+
+
+def test_spread_defaults_are_for_pods_with_labels_and_without_constraints() -> None:
+    plugin, state = make("FaultDomainSpread", defaults=[{"key": "zone", "hard": True}]), zones(a=1, b=0)
+    assert set(reasons(plugin, web(), state)) == {"in-a/a"}
+    assert reasons(plugin, web().spread("zone", 2), state) == {}
+    assert reasons(plugin, pod(), state) == {}
+
+
+def test_spread_has_nothing_to_say_without_constraints() -> None:
+    plugin = make("FaultDomainSpread")
+    assert raw_scores(plugin, web(), zones(a=1, b=0)) == {}
+    assert plugin.class_key(web().placed()) is None
+
+
+def test_spread_explains_counts_and_skew() -> None:
+    plugin, state = make("FaultDomainSpread"), zones(a=2, b=1)
+    asking = web().spread("zone", 2).spread("cluster", hard=False)
+    told = plugin.explain(state_of(plugin, asking, state), asking.placed(), state, 0)
+    zone = {"domain": "a", "max_skew": 2, "hard": True, "min": 1, "skew": 1, "counts": {"a": 2, "b": 1}, "domains": 2}
+    assert told["zone"] == zone
+    assert told["cluster"]["counts"] == {"in-a": 2, "in-b": 1}
+
+
+def test_spread_explains_hosts_without_listing_them_all() -> None:
+    plugin, state = make("FaultDomainSpread"), fleet(a=[f"n{at}" for at in range(100)])
+    asking = web().spread("host")
+    told = plugin.explain(state_of(plugin, asking, state), asking.placed(), state, 7)
+    assert told["host"]["domain"] == "a/n7"
+    assert told["host"]["domains"] == 100
+    assert len(told["host"]["counts"]) <= 32
+
+
+def test_spread_class_holds_everything_it_looks_at() -> None:
+    plugin, base = make("FaultDomainSpread"), web().spread("zone")
+    same = web("other").spread("zone").cpu(3).labels(**{"pod-template-hash": "x"})
+    assert plugin.class_key(base.placed()) == plugin.class_key(same.placed())
+    others = [
+        web().spread("zone", 2),
+        web().spread("zone", hard=False),
+        web().spread("zone", min_domains=2),
+        web().spread("rack"),
+        web().spread("zone", selector=selector(app="web")),
+        web().spread("zone").namespace("other"),
+        web().spread("zone").labels(tier="x"),
+        web().spread("zone").node_selector({"x": "y"}),
+        web().spread("zone").annotation(CLUSTERS, "a"),
+    ]
+    keys = {plugin.class_key(one.placed()) for one in [base, *others]}
+    assert len(keys) == len(others) + 1
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 12))
+def test_hard_spread_never_lets_the_skew_grow_beyond_its_limit(before: list[int], skew: int, more: int) -> None:
+    names = "abcd"[: len(before)]
+    state = zones(**dict(zip(names, before, strict=True)))
+    counts = dict(zip(names, before, strict=True))
+    for at in range(more):
+        free = open_zones(web().spread("zone", skew), state)
+        assert free  # the least full zone always has room
+        put(state, web(f"new-{at}"), f"in-{free[0]}", free[0])
+        counts[free[0]] += 1
+        assert counts[free[0]] - min(counts.values()) <= skew

@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.model.labels import OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
+from dispatcher.model.pod import Affinity
+from dispatcher.scheduling.eligibility import LabelMasks
+from tests.builders import PodBuilder, fleet, node, pod
+from tests.plugins.asking import make, reasons, scores
+
+WHY = "node(s) didn't match Pod's node affinity/selector"
+NODES = [
+    node("ssd-1").labels(disk="ssd", cores="8"),
+    node("ssd-2").labels(disk="ssd", cores="32"),
+    node("hdd").labels(disk="hdd", cores="many"),
+    node("bare"),
+]
+
+
+def named(operator: str, *names: str) -> PodBuilder:
+    term = NodeSelectorTerm((), (Requirement("metadata.name", operator, names),))
+    return pod().set(affinity=Affinity((term,)))
+
+
+@pytest.mark.parametrize(
+    ("asking", "want"),
+    [
+        (pod(), ["bare", "hdd", "ssd-1", "ssd-2"]),
+        (pod().node_selector({"disk": "ssd"}), ["ssd-1", "ssd-2"]),
+        (pod().node_selector({"disk": "ssd", "cores": "8"}), ["ssd-1"]),
+        (pod().node_selector({"nobody-has": "it"}), []),
+        (pod().requires("disk", "In", "ssd", "hdd"), ["hdd", "ssd-1", "ssd-2"]),
+        (pod().requires("disk", "NotIn", "ssd"), ["bare", "hdd"]),
+        (pod().requires("disk", "Exists"), ["hdd", "ssd-1", "ssd-2"]),
+        (pod().requires("disk", "DoesNotExist"), ["bare"]),
+        (pod().requires("cores", "Gt", "8"), ["ssd-2"]),
+        (pod().requires("cores", "Lt", "32"), ["ssd-1"]),
+        (pod().requires("cores", "Gt", "x"), []),
+        (pod().requires("disk", "In", "hdd").requires("cores", "In", "8"), ["hdd", "ssd-1"]),
+        (pod().node_selector({"disk": "ssd"}).requires("cores", "Gt", "8"), ["ssd-2"]),
+        (pod().set(affinity=Affinity(())), []),
+        (pod().set(affinity=Affinity((NodeSelectorTerm(),))), []),
+        (named("In", "hdd"), ["hdd"]),
+        (named("NotIn", "hdd"), ["bare", "ssd-1", "ssd-2"]),
+        (named("Exists"), []),
+    ],
+    ids=[
+        "no wish", "selector", "selector of two labels", "label that no node has", "In", "NotIn", "Exists",
+        "DoesNotExist", "Gt", "Lt", "Gt something that is no number", "terms are alternatives",
+        "selector and affinity must both hold", "no term matches nothing", "an empty term matches nothing",
+        "by node name", "all but a node name", "operator that field selectors do not have",
+    ],
+)  # fmt: skip
+def test_node_affinity_refuses_nodes_that_do_not_match(asking: PodBuilder, want: list[str]) -> None:
+    state = fleet(a=NODES)
+    found = reasons(make("NodeAffinity"), asking, state)
+    assert sorted({"ssd-1", "ssd-2", "hdd", "bare"} - set(found)) == want
+    assert set(found.values()) <= {WHY}
+
+
+def test_node_affinity_scores_by_weight_of_the_preferred_terms_that_match() -> None:
+    asking = pod().prefers(20, "disk", "In", "ssd").prefers(5, "cores", "Gt", "8").prefers(1, "disk", "In", "hdd")
+    want = {"ssd-1": 80.0, "ssd-2": 100.0, "hdd": 4.0, "bare": 0.0}
+    assert scores(make("NodeAffinity"), asking, fleet(a=NODES)) == want
+
+
+def test_node_affinity_scores_nothing_where_no_preferred_term_matches() -> None:
+    asking = pod().set(affinity=Affinity(None, (PreferredTerm(10, NodeSelectorTerm()),)))
+    assert set(scores(make("NodeAffinity"), asking, fleet(a=NODES)).values()) == {0.0}
+
+
+def test_node_affinity_adds_the_affinity_of_the_profile() -> None:
+    plugin = make("NodeAffinity", added_affinity=[{"key": "disk", "operator": "In", "values": ["ssd"]}])
+    assert set(reasons(plugin, pod(), fleet(a=NODES))) == {"hdd", "bare"}
+
+
+def test_node_affinity_sees_labels_that_nodes_get_later() -> None:
+    plugin, state, asking = make("NodeAffinity"), fleet(a=[node("n1")]), pod().node_selector({"disk": "ssd"})
+    assert set(reasons(plugin, asking, state)) == {"n1"}
+    state.put_node("a", node("n1").labels(disk="hdd").build())
+    state.put_node("a", node("n2").labels(disk="ssd").build())
+    assert set(reasons(plugin, asking, state)) == {"n1"}
+    state.put_node("a", node("n1").labels(disk="ssd").build())
+    assert reasons(plugin, asking, state) == {}
+
+
+def test_node_affinity_class_is_the_selection_alone() -> None:
+    plugin = make("NodeAffinity")
+    assert plugin.class_key(pod("a").cpu("1").placed()) is None
+    one, same = pod("a").node_selector({"x": "1", "y": "2"}), pod("b").node_selector({"y": "2", "x": "1"}).cpu(3)
+    assert plugin.class_key(one.placed()) == plugin.class_key(same.placed())
+    assert plugin.class_key(one.placed()) != plugin.class_key(pod().prefers(1, "x", "Exists").placed())
+
+
+values = st.sampled_from(["1", "2", "10", "x", ""])
+clauses = st.builds(Requirement, st.sampled_from(["k", "l", "none"]), st.sampled_from(OPERATORS), st.tuples(values))
+
+
+@given(clauses, st.lists(st.dictionaries(st.sampled_from(["k", "l"]), values), min_size=1, max_size=6))
+def test_label_masks_agree_with_the_model_clause_by_clause(clause: Requirement, labels: list[dict[str, str]]) -> None:
+    state = fleet(a=[node(f"n{at}").label(one) for at, one in enumerate(labels)])
+    mask = LabelMasks().clause(clause, state, slice(0, state.n))
+    assert mask.tolist() == [clause.matches(one) for one in labels]

@@ -1,0 +1,19 @@
+import pytest
+
+from tests.builders import fleet, node, pod
+from tests.plugins.asking import make, reasons
+
+
+def test_node_ready_refuses_a_node_that_is_not_ready() -> None:
+    state = fleet(a=[node("up"), node("down").ready(False)])
+    assert reasons(make("NodeReady"), pod(), state) == {"down": "node(s) were not ready"}
+
+
+@pytest.mark.parametrize(
+    ("ready", "synced"), [(False, True), (True, False)], ids=["its agent is silent", "it was never listed"]
+)
+def test_node_ready_refuses_all_nodes_of_a_cluster_that_is_not_ready(ready: bool, synced: bool) -> None:
+    state = fleet(a=["n1"], b=[node("n1"), node("n2").ready(False)])
+    state.set_cluster("b", ready=ready, synced=synced)
+    why = "node(s) were in a cluster that is not ready"
+    assert reasons(make("NodeReady"), pod(), state) == {"b/n1": why, "b/n2": why}

@@ -1,0 +1,91 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from dispatcher.model.names import CLUSTERS
+from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
+from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import fleet, pod
+from tests.plugins.asking import make, state_of
+
+NAMES = sorted(REGISTRY)
+
+
+def test_registry_builds_the_default_profile_in_its_order() -> None:
+    plugins = build(DEFAULT_PROFILE, PluginContext())
+    assert [plugin.name for plugin in plugins] == [use.name for use in DEFAULT_PROFILE.plugins]
+    assert getattr(queue_sort(plugins), "name", "") == "PrioritySort"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plugin_says_what_it_looks_at_in_a_hashable_way(name: str) -> None:
+    asking = pod().cpu(1).labels(a="b").spread("zone").port(80).tolerates("x").prefers(1, "x", "In", "y").port(81)
+    hash(make(name).class_key(asking.placed()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_default_argument_passes_its_own_check_or_is_what_the_check_gives(name: str) -> None:
+    for key, arg in REGISTRY[name].args.items():
+        assert arg.doc, key
+    assert make(name).name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plugin_stands_an_empty_fleet(name: str) -> None:
+    plugin, state = make(name), fleet(a=[])
+    asking = pod().cpu(1).labels(a="b").port(80).prefers(1, "x", "Exists").annotation(CLUSTERS, "a")
+    asked = state_of(plugin, asking.spread("zone", hard=False).spread("rack"), state)
+    if "Filter" in REGISTRY[name].points:
+        assert len(plugin.filter(asked, state, slice(0, 0))) == 0
+    if "Score" in REGISTRY[name].points:
+        assert len(plugin.normalize(plugin.score(asked, state, slice(0, 0)))) == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_explanation_is_plain_json(name: str) -> None:
+    plugin, state, asking = make(name), fleet(a=["n1"]), pod().labels(a="b").spread("cluster")
+    if hasattr(plugin, "explain"):
+        json.dumps(plugin.explain(state_of(plugin, asking, state), asking.placed(), state, 0), allow_nan=False)
+
+
+def test_points_are_kube_schedulers_names() -> None:
+    points = {name: spec.points for name, spec in REGISTRY.items()}
+    assert points["PrioritySort"] == ("QueueSort",)
+    assert points["TenantQuota"] == ("PreFilter", "Reserve")
+    assert points["NodeResourcesFit"] == ("PreFilter", "Filter", "Score")
+    assert points["HomeCluster"] == ("PreFilter", "Score")
+
+
+@pytest.mark.parametrize(
+    ("use", "want"),
+    [
+        (PluginUse("NodeResourceFit"), "unknown plugin NodeResourceFit; did you mean NodeResourcesFit?"),
+        (PluginUse("LiveCPU", args={"fresh": 1}), "LiveCPU.fresh: unknown argument; did you mean fresh_s?"),
+    ],
+    ids=["plugin", "argument"],
+)
+def test_build_names_what_it_does_not_know(use: PluginUse, want: str) -> None:
+    with pytest.raises(ValueError, match="unknown") as caught:
+        build(Profile("p", (use,)), PluginContext())
+    assert str(caught.value) == want
+
+
+def test_build_takes_plugins_of_others() -> None:
+    class Mine(Plugin):
+        name = "Mine"
+
+    plugins = build(Profile("p", (PluginUse("Mine"),)), PluginContext(), {"Mine": PluginSpec(Mine)})
+    assert [type(plugin) for plugin in plugins] == [Mine]
+
+
+def test_queue_sort_wants_exactly_one() -> None:
+    with pytest.raises(ValueError, match="exactly one QueueSort plugin, such as PrioritySort; it has 0"):
+        queue_sort([make("NodePorts")])
+
+
+def test_every_plugin_file_is_registered() -> None:
+    folder = Path(__file__).parents[2] / "dispatcher" / "plugins"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "registry"}
+    assert files == {spec.plugin.__module__.rpartition(".")[2] for spec in REGISTRY.values()}

@@ -1,0 +1,104 @@
+from typing import Any
+
+import pytest
+
+from dispatcher.model.reasons import Reason
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import REGISTRY, PluginContext
+from dispatcher.scheduling.framework import Refuse
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import PodBuilder, fleet, node, pod
+from tests.plugins.asking import refused
+
+FLEET = fleet(a=[node("n1").cpu(40)], b=[node("n1").cpu(60)])
+
+
+def quota(*tenants: Tenant) -> Any:
+    return REGISTRY["TenantQuota"].make({}, PluginContext(quota=QuotaLedger(tenants)))
+
+
+def team(**nominal: Share) -> Tenant:
+    return Tenant("team-a", ("team-a",), nominal)
+
+
+def ours(name: str = "p1") -> PodBuilder:
+    return pod(name).namespace("team-a")
+
+
+def test_quota_refuses_with_tenant_resource_asked_used_and_limit() -> None:
+    plugin = quota(team(cpu=Share(ratio=0.4)))
+    assert plugin.reserve(ours("big").cpu("39500m").placed(), 0, FLEET) is None
+    assert refused(plugin, ours().cpu("500m"), FLEET) == ""
+    text = "tenant quota exceeded: tenant team-a: cpu asked 600m, used 39500m, limit 40"
+    assert refused(plugin, ours().cpu("600m"), FLEET) == text
+
+
+def test_quota_reserves_nothing_beyond_the_limit() -> None:
+    plugin = quota(team(pods=Share(absolute=1)))
+    assert plugin.reserve(ours("one").placed(), 0, FLEET) is None
+    second = plugin.reserve(ours("two").placed(), 0, FLEET)
+    assert isinstance(second, Refuse)
+    assert second.why.reason is Reason.QUOTA
+    assert plugin.ledger.usage("team-a") == {"pods": 1}
+
+
+def test_quota_comes_back_when_the_place_is_given_back() -> None:
+    plugin = quota(team(cpu=Share(absolute=1000)))
+    first, second = ours("one").cpu(1).placed(), ours("two").cpu(1).placed()
+    assert plugin.reserve(first, 0, FLEET) is None
+    assert refused(plugin, second, FLEET)
+    plugin.unreserve(first, 0, FLEET)
+    assert refused(plugin, second, FLEET) == ""
+    assert plugin.ledger.usage("team-a") == {}
+
+
+def test_quota_charges_a_pod_found_running_whatever_the_limit_and_once() -> None:
+    plugin = quota(team(cpu=Share(absolute=1000)))
+    source = ours("one").cpu(3).placed("a")
+    delegate = ours("one-x").uid("other").cpu(3).delegate_of("a", "uid-one").placed("a")
+    plugin.restore(source, 0, FLEET)
+    plugin.restore(delegate, -1, FLEET)
+    assert plugin.ledger.usage("team-a") == {"cpu": 3000, "pods": 1}
+
+
+def test_quota_follows_what_ready_clusters_can_allocate() -> None:
+    plugin, state = quota(team(cpu=Share(ratio=0.5))), fleet(a=[node("n1").cpu(2)], b=[node("n1").cpu(2)])
+    assert refused(plugin, ours().cpu(2), state) == ""
+    state.set_cluster("b", ready=False, synced=True)
+    assert "limit 1" in refused(plugin, ours().cpu(2), state)
+
+
+def test_quota_leaves_namespaces_of_no_tenant_alone() -> None:
+    plugin, stranger = quota(team(cpu=Share(absolute=0))), pod().cpu(1000).placed()
+    assert refused(plugin, stranger, FLEET) == ""
+    assert plugin.reserve(stranger, 0, FLEET) is None
+    assert plugin.explain(None, stranger, FLEET, 0) == {}
+
+
+def test_quota_explains_usage_before_and_after() -> None:
+    plugin = quota(team(cpu=Share(ratio=0.4), memory=Share(absolute=2**30)))
+    plugin.reserve(ours("there").cpu(1).placed(), 0, FLEET)
+    asking = ours().cpu("500m").memory("1Gi").placed()
+    want = {
+        "tenant": "team-a",
+        "cpu": {"used_before": "1", "used_after": "1500m", "limit": "40"},
+        "memory": {"used_before": "0", "used_after": "1Gi", "limit": "1Gi"},
+    }
+    assert plugin.explain(None, asking, FLEET, 0) == want
+    plugin.reserve(asking, 0, FLEET)
+    assert plugin.explain(None, asking, FLEET, 0) == want
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (ours("a").cpu(1), ours("b").cpu(1), True),
+        (ours("a").cpu(1), ours("b").cpu(2), False),
+        (pod("a").cpu(1), pod("b").cpu(2), True),
+        (ours("a"), pod("b"), False),
+    ],
+    ids=["same charge", "other charge", "nobody is charged", "tenant and nobody"],
+)
+def test_quota_class_is_the_charge(one: PodBuilder, other: PodBuilder, same: bool) -> None:
+    plugin = quota(team())
+    assert (plugin.class_key(one.placed()) == plugin.class_key(other.placed())) is same

@@ -1,0 +1,30 @@
+from pathlib import Path
+
+import pytest
+
+from dispatcher.plugins.registry import REGISTRY, PluginContext, build
+from dispatcher.runtime.settings.profiles import read_profile
+from dispatcher.scheduling.plugin_args import check_args
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+
+PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
+
+
+def test_the_default_profile_uses_every_plugin_once() -> None:
+    names = [use.name for use in DEFAULT_PROFILE.plugins]
+    assert sorted(names) == sorted(REGISTRY)
+
+
+def test_the_default_profile_is_what_its_file_says() -> None:
+    written = read_profile(PROFILES / "default.yaml", REGISTRY)
+    assert written.scheduler_name == DEFAULT_PROFILE.scheduler_name
+    for there, here in zip(written.plugins, DEFAULT_PROFILE.plugins, strict=True):
+        assert (there.name, there.weight) == (here.name, here.weight)
+        table = REGISTRY[here.name].args
+        assert check_args(table, there.args) == check_args(table, here.args)
+
+
+@pytest.mark.parametrize("path", sorted(PROFILES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_profile_that_is_shipped_can_be_built(path: Path) -> None:
+    profile = read_profile(path, REGISTRY)
+    assert len(build(profile, PluginContext())) == len(profile.plugins)

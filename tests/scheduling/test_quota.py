@@ -1,0 +1,139 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.scheduling.quota import Charge, QuotaLedger, QuotaNode, charge_of, limit_of
+from tests.builders import pod
+
+TOTALS = {"cpu": 100_000, "memory": 1000, "pods": 110}
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "want"),
+    [
+        (Share(absolute=7), 0, 7),
+        (Share(ratio=0.4), 100_000, 40_000),
+        (Share(ratio=0.57), 100, 57),
+        (Share(ratio=0.29), 100, 29),
+        (Share(ratio=1 / 3), 100, 33),
+        (Share(ratio=0.999), 10, 9),
+        (Share(ratio=1.0), 2**62, 2**62),
+        (Share(ratio=0.5), 0, 0),
+        (Share(), 100, 0),
+    ],
+    ids=["amount", "40%", "57% is not 56", "29%", "a third", "down", "all of the most", "no fleet", "nothing"],
+)
+def test_limit_rounds_down_and_knows_no_float_error(share: Share, total: int, want: int) -> None:
+    assert limit_of(share, total) == want
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2**62))
+def test_limit_of_hundredths_of_a_percent_is_exact(hundredths: int, total: int) -> None:
+    assert limit_of(Share(ratio=hundredths / 10_000), total) == int(total * Fraction(hundredths, 10_000))
+
+
+def test_a_pod_is_charged_its_requests_and_one_pod() -> None:
+    assert charge_of(pod().cpu("500m").memory(0).build()) == {"cpu": 500, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "namespace", "want"),
+    [
+        ("a", "web", "one"),
+        ("b", "web", "one"),
+        ("a", "shared", "two"),
+        ("b", "shared", None),
+        ("a", "ml-train", "two"),
+        ("a", "ml", None),
+        ("a", "other", None),
+    ],
+)
+def test_tenant_is_the_first_that_owns_the_namespace(cluster: str, namespace: str, want: str | None) -> None:
+    tenants = [Tenant("one", ("web",), {}), Tenant("two", ("a/shared", "ml-*", "web"), {})]
+    assert QuotaLedger(tenants).tenant_of(cluster, namespace) == want
+
+
+def test_exceeded_names_the_first_limit_that_would_break() -> None:
+    ledger = QuotaLedger([Tenant("t", ("t",), {"cpu": Share(ratio=0.4), "memory": Share(absolute=10)})])
+    assert ledger.exceeded("t", {"cpu": 40_000, "memory": 10, "gpu": 99}, TOTALS) is None
+    both = ledger.exceeded("t", {"memory": 11, "cpu": 40_001}, TOTALS)
+    assert both is not None
+    assert both.text == "tenant t: cpu asked 40001m, used 0, limit 40"
+
+
+def test_a_pod_that_asks_nothing_fits_a_tenant_that_is_over_its_limit() -> None:
+    ledger = QuotaLedger([Tenant("t", ("t",), {"cpu": Share(absolute=10)})])
+    ledger.charge(("a", "1"), "t", {"cpu": 50, "pods": 1})
+    assert ledger.exceeded("t", {"pods": 1, "cpu": 0}, TOTALS) is None
+    assert ledger.exceeded("t", {"cpu": 1}, TOTALS) is not None
+
+
+def test_quota_holds_up_to_the_root() -> None:
+    root = QuotaNode("all", {"cpu": Share(absolute=10)})
+    one, two = (QuotaNode(name, {"cpu": Share(absolute=8)}, parent=root) for name in ("one", "two"))
+    one.add({"cpu": 8})
+    assert root.usage == {"cpu": 8}
+    short = two.exceeded({"cpu": 3}, TOTALS)
+    assert short is not None
+    assert (short.tenant, short.used, short.limit) == ("all", 8, 10)
+    one.add({"cpu": 8}, -1)
+    assert (one.usage, root.usage) == ({}, {})
+    assert two.exceeded({"cpu": 3}, TOTALS) is None
+
+
+def test_release_is_exact_and_only_once() -> None:
+    ledger = QuotaLedger([Tenant("t", ("t",), {})])
+    ledger.charge(("a", "1"), "t", {"cpu": 5})
+    assert ledger.release(("a", "1")) == Charge("t", {"cpu": 5})
+    assert ledger.release(("a", "1")) is None
+    assert ledger.usage("t") == {}
+
+
+pods = st.integers(0, 5).map(lambda number: ("a", str(number)))
+charges = st.tuples(pods, st.sampled_from(["one", "two"]), st.dictionaries(st.sampled_from("cm"), st.integers(0, 60)))
+moves = st.lists(st.one_of(charges, pods), max_size=40)
+
+
+@given(moves)
+def test_usage_is_always_the_sum_of_what_is_charged(history: list[tuple[object, ...]]) -> None:
+    """In any order of charging, charging anew and giving back; and nothing is left when all is given back."""
+    ledger = QuotaLedger([Tenant("one", (), {}), Tenant("two", (), {})])
+    held: dict[object, tuple[str, dict[str, int]]] = {}
+    for move in history:
+        if len(move) == 3:
+            pod_id, tenant, amounts = move
+            ledger.charge(pod_id, tenant, amounts)  # type: ignore[arg-type]
+            held[pod_id] = (tenant, amounts)  # type: ignore[assignment]
+        else:
+            ledger.release(move)  # type: ignore[arg-type]
+            held.pop(move, None)
+        for name in ("one", "two"):
+            want: dict[str, int] = {}
+            for tenant, amounts in held.values():
+                for resource, amount in amounts.items():
+                    want[resource] = want.get(resource, 0) + amount * (tenant == name)
+            assert ledger.usage(name) == {resource: amount for resource, amount in want.items() if amount}
+    for pod_id in list(held):
+        ledger.release(pod_id)  # type: ignore[arg-type]
+    assert ledger.usage("one") == ledger.usage("two") == {}
+
+
+@given(moves, st.floats(0, 1))
+def test_a_charge_that_fits_never_takes_usage_above_nominal(history: list[tuple[object, ...]], ratio: float) -> None:
+    shares = {"c": Share(ratio=ratio), "m": Share(absolute=100)}
+    totals = {"c": 150, "m": 1}
+    ledger = QuotaLedger([Tenant("one", (), shares), Tenant("two", (), shares)])
+    for move in history:
+        if len(move) == 2:
+            ledger.release(move)  # type: ignore[arg-type]
+            continue
+        pod_id, tenant, amounts = move
+        ledger.release(pod_id)  # type: ignore[arg-type]
+        if ledger.exceeded(tenant, amounts, totals) is None:  # type: ignore[arg-type]
+            ledger.charge(pod_id, tenant, amounts)  # type: ignore[arg-type]
+        for name in ("one", "two"):
+            limits, usage = ledger.limits(name, totals), ledger.usage(name)
+            assert all(usage.get(resource, 0) <= limit for resource, limit in limits.items())
