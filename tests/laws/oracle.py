@@ -4,8 +4,11 @@ It shares the plugin objects with the product, and the columns that plugins read
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+import msgspec
 import numpy as np
 
 from dispatcher.model.node import Node, Reading
@@ -43,14 +46,15 @@ class World:
             fleet.set_cluster(name, ready=ready, synced=True)
         for (cluster, _), node in self.nodes.items():
             fleet.put_node(cluster, node)
-        happened = [(seat.turn, seat.at, pod_id, seat) for pod_id, seat in self.seats.items()]
-        read = [(turn, at, where, reading) for where, (at, reading, turn) in self.readings.items()]
-        for _, at, name, what in sorted([*happened, *read], key=lambda one: one[0]):
+        turns: list[tuple[int, float, Callable[[], None]]] = []
+        for pod_id, seat in self.seats.items():
+            place = partial(fleet.place, pod_id, seat.placed, seat.cluster, seat.node, assumed=True)
+            turns.append((seat.turn, seat.at, place))
+        for (cluster, _), (at, reading, turn) in self.readings.items():
+            turns.append((turn, at, partial(fleet.put_reading, cluster, reading)))
+        for _, at, happen in sorted(turns, key=lambda one: one[0]):
             fleet.now = at
-            if isinstance(what, Seat):
-                fleet.place(name, what.placed, what.cluster, what.node, assumed=True)
-            else:
-                fleet.put_reading(name[0], what)
+            happen()
         fleet.now = self.now
         return fleet
 
@@ -98,3 +102,10 @@ def schedule(
 
 def _rank(cluster: str, node: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest(), "big") >> 1
+
+
+def numbered(placed: Placed, number: int) -> tuple[tuple[str, str], Placed]:
+    """The same pod under another uid and name."""
+    uid = f"u{number}"
+    one = msgspec.structs.replace(placed.pod, uid=uid, name=f"p{number}")
+    return (placed.home, uid), Placed(one, placed.home)

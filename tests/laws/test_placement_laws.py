@@ -1,25 +1,38 @@
-"""Whatever happens to a fleet, the fast path decides what a naive scheduler would, and never over-commits a node."""
+"""Whatever happens to a fleet: the fast path decides what a naive scheduler would, legally, and the same every time."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
-from tests.builders import node, pod, reading
-from tests.laws import oracle
+from dispatcher.model.labels import IN, NOT_IN
+from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import PodBuilder, node, pod
+from tests.laws import rules
+from tests.laws.pairs import CLUSTERS, Pair
 from tests.scheduling.tiny_plugins import all_plugins, profile
 
-WEIGHTS = profile(Ready=1, Selector=2, Fit=1, Live=1.5, Spread=3, Crowd=0.7, Quota=1)
-CLUSTERS = ("a", "b", "c")
-NODES = ("n1", "n2", "n3")
-QUOTA = 6000
+TINY = profile(Ready=1, Selector=2, Fit=1, Live=1.5, Spread=3, Crowd=0.7, Quota=1)
+TENANTS = (Tenant("team", ("other",), {"cpu": Share(absolute=1500)}),)
 
 clusters = st.sampled_from(CLUSTERS)
-node_names = st.sampled_from(NODES)
+node_names = st.sampled_from(("n1", "n2", "n3"))
+
+
+def tiny() -> list[Plugin]:
+    return all_plugins(6000)
+
+
+def real() -> list[Plugin]:
+    return build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(TENANTS)))
 
 
 @st.composite
@@ -31,28 +44,37 @@ def node_events(draw: st.DrawFn) -> tuple[Any, ...]:
         .pods(draw(st.sampled_from((1, 3, 110))))
         .ready(draw(st.sampled_from((True, True, True, False))))
     )
-    zone, soft = draw(st.sampled_from(("", "x", "y"))), draw(st.sampled_from(("", "1", "5")))
-    built = built.labels(zone=zone) if zone else built
-    built = built.labels(soft=soft) if soft else built
+    for key, values in {"zone": ("", "x", "y"), "soft": ("", "1", "5")}.items():
+        value = draw(st.sampled_from(values))
+        built = built.labels(**{key: value}) if value else built
+    effect = draw(st.sampled_from((None, None, NO_SCHEDULE, PREFER_NO_SCHEDULE)))
+    built = built.taint("dedicated", "x", effect) if effect else built
+    built = built.cordoned() if draw(st.integers(0, 9)) == 0 else built
     return ("node", draw(clusters), built.build())
+
+
+KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
+    "plain": lambda one: one,
+    "zone": lambda one: one.spread("zone"),
+    "cluster": lambda one: one.spread("cluster", 2),
+    "soft": lambda one: one.spread("host", hard=False),
+    "both": lambda one: one.spread("zone", 2).spread("cluster", hard=False),
+    "selector": lambda one: one.node_selector({"zone": "x"}),
+    "affinity": lambda one: one.requires("zone", NOT_IN, "x").prefers(5, "soft", IN, "5"),
+    "tolerant": lambda one: one.tolerates("dedicated", operator="Exists"),
+    "port": lambda one: one.port(80),
+    "crowd": lambda one: one.annotation("crowd", "yes"),
+    "memory": lambda one: one.memory("300Mi"),
+    "gpu": lambda one: one.request("example.com/gpu", 1),
+}
 
 
 @st.composite
 def pods(draw: st.DrawFn) -> Placed:
-    one = pod("p").namespace(draw(st.sampled_from(("default", "other")))).labels(app=draw(st.sampled_from("uv")))
-    one = one.cpu(draw(st.sampled_from(("100m", "250m", "400m"))))
-    kind = draw(st.sampled_from(("plain", "plain", "zone", "cluster", "soft", "selector", "crowd", "memory", "gpu")))
-    made = {
-        "plain": lambda: one,
-        "zone": lambda: one.spread("zone"),
-        "cluster": lambda: one.spread("cluster", 2),
-        "soft": lambda: one.spread("host", hard=False),
-        "selector": lambda: one.node_selector({"zone": "x"}),
-        "crowd": lambda: one.annotation("crowd", "yes"),
-        "memory": lambda: one.memory("300Mi"),
-        "gpu": lambda: one.request("example.com/gpu", 1),
-    }[kind]()
-    return made.placed(draw(clusters))
+    one: PodBuilder = pod("p").namespace(draw(st.sampled_from(("default", "other"))))
+    one = one.labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "250m", "400m"))))
+    kind = draw(st.sampled_from(("plain", *KINDS)))
+    return KINDS[kind](one).placed(draw(clusters))
 
 
 events = st.one_of(
@@ -65,82 +87,61 @@ events = st.one_of(
     st.tuples(st.just("pods"), pods(), st.integers(1, 12)),
     st.tuples(st.just("end"), st.integers(0, 30)),
 )
+scripts = st.lists(events, max_size=25)
 
 
-class Both:
-    """The product and the oracle, fed the same events."""
-
-    def __init__(self, batched: bool) -> None:
-        self.batched = batched
-        self.world = oracle.World()
-        self.fleet = FleetState(now=self.world.now)
-        self.plugins, self.naive = all_plugins(QUOTA), all_plugins(QUOTA)
-        self.scheduler = Scheduler(WEIGHTS, self.plugins, self.fleet)
-        self.count = 0
-        for name in CLUSTERS:
-            self.cluster(name, True)
-
-    def cluster(self, name: str, ready: bool) -> None:
-        self.world.clusters[name] = ready
-        self.fleet.set_cluster(name, ready=ready, synced=True)
-
-    def node(self, cluster: str, built: Any) -> None:
-        self.world.nodes[cluster, built.name] = built
-        self.fleet.put_node(cluster, built)
-
-    def gone(self, cluster: str, name: str) -> None:
-        self.world.nodes.pop((cluster, name), None)
-        self.world.readings.pop((cluster, name), None)
-        self.fleet.remove_node(cluster, name)
-
-    def reading(self, cluster: str, name: str, cpu: float, age: float) -> None:
-        if (cluster, name) not in self.world.nodes:
-            return
-        known = self.world.readings.get((cluster, name))
-        if known is not None and self.world.now - age < known[0] - known[1].cpu_age_s:
-            return
-        self.world.readings[cluster, name] = (self.world.now, reading(name, cpu=cpu, age=age), self.world.turn())
-        self.fleet.put_reading(cluster, reading(name, cpu=cpu, age=age))
-
-    def later(self, seconds: float) -> None:
-        self.world.now += seconds
-        self.fleet.now = self.world.now
-
-    def end(self, index: int) -> None:
-        ids = list(self.world.seats)
-        if index < len(ids):
-            seat = self.world.seats.pop(ids[index])
-            for plugin in self.naive:
-                if plugin.name == "Quota":
-                    plugin.unreserve(seat.placed, 0, self.fleet)  # type: ignore[attr-defined]
-            self.scheduler.ended(ids[index])
-
-    def pods(self, placed: Placed, count: int) -> None:
-        items = [((placed.home, f"u{self.count + index}"), placed) for index in range(count)]
-        self.count += count
-        wanted = [oracle.schedule(self.world, WEIGHTS, self.naive, placed, pod_id) for pod_id, _ in items]
-        if self.batched:
-            results = self.scheduler.schedule_class(items)
-        else:
-            results = [self.scheduler.schedule(one, pod_id) for pod_id, one in items]
-        got = [(one.cluster, one.node) if isinstance(one, Decision) else None for one in results]
-        assert got == wanted
-
-    def apply(self, event: tuple[Any, ...]) -> None:
-        getattr(self, event[0])(*event[1:])
-
-    def nothing_is_over_committed(self) -> None:
-        left = self.fleet.allocatable - self.fleet.requested
-        shrunk = self.fleet.requested > self.fleet.allocatable  # a node may shrink under the pods it has
-        assert not (shrunk.any() and (left[:, ~shrunk.any(axis=0)] < 0).any())
+def begin(pair: Pair) -> Pair:
+    for name in CLUSTERS:
+        pair.node(name, node("n1").cpu("2").labels(zone="x" if name == "a" else "y").build())
+    return pair
 
 
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
 @settings(max_examples=60, deadline=None)
-@given(script=st.lists(events, max_size=25))
+@given(script=scripts)
 def test_the_fast_path_decides_what_the_oracle_decides(batched: bool, script: list[tuple[Any, ...]]) -> None:
-    both = Both(batched)
-    for name in CLUSTERS:
-        both.node(name, node("n1").cpu("2").labels(zone="x" if name == "a" else "y").build())
+    pair = begin(Pair(TINY, tiny, batched=batched))
     for event in script:
-        both.apply(event)
+        pair.apply(event)
+
+
+class Lawful(Pair):
+    """Also holds every decision against the rules in plain words."""
+
+    def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+        legal = {where for where in self.world.nodes if rules.allowed(self.world, placed, where)}
+        found = super().expect(placed, pod_id)
+        assert found in legal if found else (not legal or placed.pod.namespace == "other")
+        used = sum(
+            seat.placed.pod.requests["cpu"]
+            for seat in self.world.seats.values()
+            if seat.placed.pod.namespace == "other"
+        )
+        assert used <= 1500
+        return found
+
+
+@pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
+@settings(max_examples=60, deadline=None)
+@given(script=scripts)
+def test_the_default_profile_keeps_every_rule_and_decides_what_the_oracle_decides(
+    batched: bool, script: list[tuple[Any, ...]]
+) -> None:
+    pair = begin(Lawful(DEFAULT_PROFILE, real, batched=batched))
+    for event in script:
+        pair.apply(event)
+
+
+@settings(max_examples=25, deadline=None)
+@given(script=scripts)
+def test_the_same_inputs_give_the_same_records_byte_for_byte(script: list[tuple[Any, ...]]) -> None:
+    def records() -> bytes:
+        pair = begin(Pair(DEFAULT_PROFILE, real, batched=True))
+        lines = []
+        for event in script:
+            before = len(pair.results)
+            pair.apply(event)
+            lines += [json.dumps(result.record(), sort_keys=True) for result in pair.results[before:]]
+        return "\n".join(lines).encode() + pair.fleet.requested.tobytes()
+
+    assert records() == records()

@@ -183,7 +183,8 @@ class Crowd(Score):
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         live = fleet.live
         pods = np.bincount(fleet.cluster[live], weights=fleet.requested[3, live], minlength=len(fleet.clusters))
-        return (100.0 / (1.0 + pods))[fleet.cluster[rows]]
+        scores: Floats = np.asarray(100.0 / (1.0 + pods), dtype=np.float64)[fleet.cluster[rows]]
+        return scores
 
 
 class Quota(Reserve):

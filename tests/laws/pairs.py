@@ -1,0 +1,80 @@
+"""The product and the naive oracle side by side, fed the same events."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dispatcher.model.node import Node
+from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
+from tests.builders import reading
+from tests.laws import oracle
+
+CLUSTERS = ("a", "b", "c")
+
+
+class Pair:
+    """Both sides; every decision of the product is compared with the oracle's."""
+
+    def __init__(self, profile: Profile, make: Callable[[], list[Plugin]], *, batched: bool) -> None:
+        self.batched, self.profile = batched, profile
+        self.world = oracle.World()
+        self.fleet = FleetState(now=self.world.now)
+        self.naive = make()
+        self.scheduler = Scheduler(profile, make(), self.fleet)
+        self.results: list[Decision | Unschedulable] = []
+        for name in CLUSTERS:
+            self.cluster(name, True)
+
+    def apply(self, event: tuple[Any, ...]) -> None:
+        """("node", "a", node) calls `node("a", node)`."""
+        getattr(self, event[0])(*event[1:])
+
+    def cluster(self, name: str, ready: bool) -> None:
+        self.world.clusters[name] = ready
+        self.fleet.set_cluster(name, ready=ready, synced=True)
+
+    def node(self, cluster: str, built: Node) -> None:
+        self.world.nodes[cluster, built.name] = built
+        self.fleet.put_node(cluster, built)
+
+    def gone(self, cluster: str, name: str) -> None:
+        self.world.nodes.pop((cluster, name), None)
+        self.world.readings.pop((cluster, name), None)
+        self.fleet.remove_node(cluster, name)
+
+    def reading(self, cluster: str, name: str, cpu: float, age: float) -> None:
+        world, known = self.world, self.world.readings.get((cluster, name))
+        older = known is not None and world.now - age < known[0] - known[1].cpu_age_s
+        if (cluster, name) not in world.nodes or older:
+            return
+        taken = reading(name, cpu=cpu, memory=cpu / 2, net=cpu / 3, age=age)
+        world.readings[cluster, name] = (world.now, taken, world.turn())
+        self.fleet.put_reading(cluster, taken)
+
+    def later(self, seconds: float) -> None:
+        self.world.now += seconds
+        self.fleet.now = self.world.now
+
+    def end(self, index: int) -> None:
+        ids = list(self.world.seats)
+        if index < len(ids):
+            seat = self.world.seats.pop(ids[index])
+            for plugin in self.naive:
+                if isinstance(plugin, Reserve):
+                    plugin.unreserve(seat.placed, 0, self.fleet)
+            self.scheduler.ended(ids[index])
+
+    def pods(self, placed: Placed, count: int) -> None:
+        first = len(self.results)
+        items = [oracle.numbered(placed, first + index) for index in range(count)]
+        wanted = [self.expect(one, pod_id) for pod_id, one in items]
+        if self.batched:
+            results = self.scheduler.schedule_class(items)
+        else:
+            results = [self.scheduler.schedule(one, pod_id) for pod_id, one in items]
+        self.results += results
+        assert [(one.cluster, one.node) if isinstance(one, Decision) else None for one in results] == wanted
+
+    def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+        return oracle.schedule(self.world, self.profile, self.naive, placed, pod_id)

@@ -1,0 +1,171 @@
+"""The queue: its order, its back-off, and which event wakes whom."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import pytest
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
+from tests.builders import PodBuilder, pod
+from tests.scheduling.tiny_plugins import ByPriority
+
+
+def by_app(placed: Placed) -> Hashable:
+    return placed.pod.labels.get("app")
+
+
+def a_queue() -> SchedulingQueue:
+    return SchedulingQueue(ByPriority(), by_app)
+
+
+def add(queue: SchedulingQueue, one: PodBuilder, now: float = 0.0) -> tuple[str, str]:
+    placed = one.placed()
+    pod_id = ("a", placed.pod.uid)
+    queue.add(pod_id, placed, now)
+    return pod_id
+
+
+def popped(queue: SchedulingQueue, now: float = 0.0) -> QueuedPod:
+    item = queue.pop(now)
+    assert item is not None
+    return item
+
+
+def names(items: list[QueuedPod]) -> list[str]:
+    return [item.placed.pod.name for item in items]
+
+
+def test_priority_goes_first_then_age_then_the_pods_id() -> None:
+    queue = a_queue()
+    add(queue, pod("late"), now=2)
+    add(queue, pod("b"), now=1)
+    add(queue, pod("a"), now=1)
+    add(queue, pod("urgent").priority(5), now=3)
+    assert [popped(queue, 3).placed.pod.name for _ in range(4)] == ["urgent", "a", "b", "late"]
+    assert queue.pop(3) is None
+
+
+def test_a_class_is_popped_as_far_as_it_goes_in_order() -> None:
+    queue = a_queue()
+    for index, app in enumerate("uuvu"):
+        add(queue, pod(f"p{index}").labels(app=app), now=index)
+    assert names(queue.pop_class(9, 10)) == ["p0", "p1"]
+    assert names(queue.pop_class(9, 10)) == ["p2"]
+    assert names(queue.pop_class(9, 10)) == ["p3"]
+    assert queue.pop_class(9, 10) == []
+
+
+def test_a_class_is_popped_up_to_the_limit() -> None:
+    queue = a_queue()
+    for index in range(5):
+        add(queue, pod(f"p{index}"))
+    assert names(queue.pop_class(0, 3)) == ["p0", "p1", "p2"]
+
+
+def test_a_removed_pod_is_not_popped() -> None:
+    queue = a_queue()
+    queue.remove(add(queue, pod("p")))
+    assert queue.pop(0) is None
+    assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+
+
+def test_a_gated_pod_is_parked_until_its_gates_go() -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p").gated())
+    queue.wake(WakeEvent.NODE_ADDED, 0)
+    assert (queue.state_of(pod_id), queue.pop(0)) == ("gated", None)
+    add(queue, pod("p"))
+    assert popped(queue).pod_id == pod_id
+
+
+def test_back_off_starts_at_one_second_and_doubles_to_ten() -> None:
+    queue, now, waits = a_queue(), 0.0, []
+    add(queue, pod("p"))
+    for _ in range(6):
+        item = popped(queue, now)
+        queue.retry(item, now)
+        assert queue.pop(item.ready_at - 0.001) is None
+        waits.append(item.ready_at - now)
+        now = item.ready_at
+    assert waits == [1, 2, 4, 8, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("reason", "event", "wakes"),
+    [
+        (Reason.INSUFFICIENT, WakeEvent.POD_REMOVED, True),
+        (Reason.INSUFFICIENT, WakeEvent.READINGS, False),
+        (Reason.INSUFFICIENT, WakeEvent.QUOTA_FREED, False),
+        (Reason.AFFINITY, WakeEvent.POD_REMOVED, False),
+        (Reason.AFFINITY, WakeEvent.NODE_CHANGED, True),
+        (Reason.QUOTA, WakeEvent.QUOTA_FREED, True),
+        (Reason.QUOTA, WakeEvent.POD_REMOVED, False),
+        (Reason.CLUSTER_NOT_READY, WakeEvent.CLUSTER_CHANGED, True),
+        (Reason.SPREAD, WakeEvent.POD_PLACED, True),
+        (Reason.INVALID, WakeEvent.NODE_ADDED, False),
+    ],
+    ids=lambda value: str(getattr(value, "name", value)),
+)
+def test_an_event_wakes_those_it_may_help(reason: Reason, event: WakeEvent, wakes: bool) -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p"))
+    queue.unschedulable(popped(queue), frozenset((reason,)), 0)
+    queue.wake(event, 5)
+    assert queue.state_of(pod_id) == ("active" if wakes else "unschedulable")
+
+
+def test_every_reason_says_what_may_help() -> None:
+    assert set(HELPED_BY) == set(Reason)
+
+
+def test_a_woken_pod_sits_out_its_back_off() -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p"))
+    queue.unschedulable(popped(queue), frozenset((Reason.INSUFFICIENT,)), 0)
+    queue.wake(WakeEvent.NODE_ADDED, 0.5)
+    assert queue.state_of(pod_id) == "backoff"
+    assert popped(queue, 1.0).pod_id == pod_id
+
+
+def test_what_nothing_woke_is_tried_again_after_five_minutes() -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p"))
+    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    queue.flush(299)
+    assert queue.state_of(pod_id) == "unschedulable"
+    queue.flush(300)
+    assert queue.state_of(pod_id) == "active"
+
+
+def test_an_unchanged_pod_keeps_its_place_and_a_changed_one_is_tried_again() -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p"))
+    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    add(queue, pod("p"), now=5)
+    assert queue.state_of(pod_id) == "unschedulable"
+    add(queue, pod("p").labels(app="v"), now=5)
+    item = popped(queue, 5)
+    assert (item.class_key, item.queued_at, item.attempts) == ("v", 0, 1)
+
+
+def test_a_sort_plugin_that_raises_puts_its_pod_last_and_stops_nobody() -> None:
+    class Broken(ByPriority):
+        def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
+            if placed.pod.name == "bad":
+                raise ZeroDivisionError
+            return super().sort_key(placed, queued_at)
+
+    queue = SchedulingQueue(Broken(), by_app)
+    for name in ("bad", "good"):
+        add(queue, pod(name))
+    assert [popped(queue).placed.pod.name for _ in range(2)] == ["good", "bad"]
+
+
+def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
+    queue = a_queue()
+    for turn in range(1000):
+        add(queue, pod("p").labels(turn=str(turn)))
+    assert len(queue._active) < 100
+    assert popped(queue).placed.pod.labels == {"turn": "999"}
