@@ -2,7 +2,7 @@
 
 from agents.executor import events
 from agents.executor.answer import Answer, outcome
-from agents.executor.binding import annotations_of, bind_to, foreign_key
+from agents.executor.binding import annotations_of, bind_to, bind_unclaimed, foreign_key
 from agents.executor.http import Procedure
 from agents.executor.ledger import HOLD_S, Booking
 from agents.executor.local import Local, Moment
@@ -24,7 +24,12 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
         return outcome(intent, REFUSED, why)
     if not intent.proxy:
         local.ledger.book(booking(pod, pod.uid, intent.node, now))
-    answer = yield from bind_to(intent.pod, intent.node, annotations_of(intent.epoch, intent.annotations))
+    annotations = annotations_of(intent.epoch, intent.annotations)
+    if intent.proxy:
+        answer = yield from bind_to(intent.pod, intent.node, annotations)
+    else:
+        version = local.view.pod_version(pod.uid)
+        answer = yield from bind_unclaimed(intent.pod, intent.node, annotations, version)
     if answer.verdict not in (BOUND, UNKNOWN):
         local.ledger.drop(pod.namespace, pod.name)
     if answer.verdict == BOUND:
@@ -52,6 +57,8 @@ def unfit(pod: Pod | None, ref: PodRef, node: str) -> Answer | None:
 
 
 def _forbidden(intent: Bind, pod: Pod | None) -> Answer | None:
+    if pod is not None and pod.claim is not None and not intent.proxy:
+        return Answer(STALE, f'pod {pod.key} is claimed for cluster "{pod.claim.cluster}"')
     if pod is not None and pod.gated:
         return Answer(STALE, f"pod {pod.key} has scheduling gates")
     key = foreign_key(intent.annotations)

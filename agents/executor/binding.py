@@ -1,13 +1,13 @@
 """The write that gives a pod its node: POST pods/NAME/binding, and the truth after an answer that leaves doubt."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from agents.executor import pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
 from agents.executor.http import Procedure, Request
-from agents.executor.pods import Look
+from agents.executor.pods import Look, Truth
 from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, PodRef
 from dispatcher.model.names import EPOCH, PREFIX
 
@@ -22,15 +22,34 @@ def foreign_key(annotations: Mapping[str, str]) -> str:
     return next((key for key in annotations if not key.startswith(PREFIX)), "")
 
 
-def bind_to(ref: PodRef, node: str, annotations: Mapping[str, str]) -> Procedure[Answer]:
-    """Bind, UID as precondition. Repeating is safe: the server binds a pod once, whoever asks.
+def bind_unclaimed(ref: PodRef, node: str, annotations: Mapping[str, str], version: str) -> Procedure[Answer]:
+    """Bind a source pod to a node of its own cluster, unless it is claimed for another one: then stale.
 
-    bound: it is on `node`. stale: it is gone, going, or on another node. refused: the server said no. Else unknown.
+    The view that showed it unclaimed may lag, so the write holds only for the `version` seen there; when the pod has
+    moved on, the truth is read and judged before the next try.
     """
-    request = _request(ref, node, annotations)
+    return (yield from bind_to(ref, node, annotations, version, _claimed))
+
+
+def _claimed(pod: Truth) -> str:
+    return f'it is claimed for cluster "{pod.claim.cluster}"' if pod.claim else ""
+
+
+def bind_to(
+    ref: PodRef,
+    node: str,
+    annotations: Mapping[str, str],
+    version: str = "",
+    objection: Callable[[Truth], str] = lambda _: "",
+) -> Procedure[Answer]:
+    """Bind, UID (and `version`, if given) as precondition. Repeating is safe: the server binds a pod once.
+
+    bound: it is on `node`. stale: it is gone, going, on another node, or the truth meets an `objection`. refused: the
+    server said no. Else unknown.
+    """
     message = ""
     for _ in range(TRIES):
-        response = yield request
+        response = yield _request(ref, node, annotations, version)
         if response.ok:
             return Answer(BOUND)
         message = said(response)
@@ -44,6 +63,9 @@ def bind_to(ref: PodRef, node: str, annotations: Mapping[str, str]) -> Procedure
         answer = judge(look, ref, node)
         if answer is not None:
             return answer
+        if look.pod is not None and (why := objection(look.pod)):
+            return Answer(STALE, f"pod {ref.namespace}/{ref.name}: {why}")
+        version = look.pod.metadata.resource_version if look.pod is not None and version else ""
     return Answer(UNKNOWN, message)
 
 
@@ -60,7 +82,7 @@ def judge(look: Look, ref: PodRef, node: str) -> Answer | None:
     return Answer(STALE, f"pod {ref.namespace}/{ref.name} is being deleted") if look.pod.terminating else None
 
 
-def _request(ref: PodRef, node: str, annotations: Mapping[str, str]) -> Request:
+def _request(ref: PodRef, node: str, annotations: Mapping[str, str], version: str) -> Request:
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -69,6 +91,7 @@ def _request(ref: PodRef, node: str, annotations: Mapping[str, str]) -> Request:
             "namespace": ref.namespace,
             "uid": ref.uid,
             "annotations": dict(annotations),
+            **({"resourceVersion": version} if version else {}),
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }

@@ -23,6 +23,9 @@ class ClusterView(Protocol):
     def pod(self, uid: str) -> Pod | None:
         """The pod with this UID."""
 
+    def pod_version(self, uid: str) -> str:
+        """resourceVersion of the pod as seen here, "" if it is not known."""
+
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now."""
 

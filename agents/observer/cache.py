@@ -143,6 +143,11 @@ class ClusterCache:
         """All pods that matter."""
         return self._pods.values()
 
+    def pod_version(self, uid: str) -> str:
+        """resourceVersion of the pod as seen here, '' if it is not known."""
+        version = self._versions[PODS].get(uid, 0)
+        return str(version) if version else ""
+
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now, if it matters."""
         return self._pods.get(self._names.get((namespace, name), ""))

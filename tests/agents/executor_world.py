@@ -131,6 +131,8 @@ class ApiModel:
         meta = pod["metadata"]
         if body["metadata"].get("uid", meta["uid"]) != meta["uid"]:
             return _error(409, "Precondition failed: UID in precondition")
+        if body["metadata"].get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
+            return _error(409, "Precondition failed: ResourceVersion in precondition")
         if meta.get("deletionTimestamp"):
             return _error(409, f"pod {meta['name']} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):

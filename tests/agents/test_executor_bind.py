@@ -8,7 +8,7 @@ from agents.executor.http import Response
 from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, Bind, PodRef
+from dispatcher.model.messages import BOUND, CLAIMED, REFUSED, STALE, UNKNOWN, Bind, Claim, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, node_object, pod_object, run, scripted
 
 
@@ -203,3 +203,24 @@ def test_an_ordinary_bind_never_goes_to_a_proxy_node() -> None:
     outcome = world.do(bind_to(world.submit(), names.proxy_node_name("b")))
     assert outcome.verdict == REFUSED
     assert "proxy" in outcome.message
+
+
+def test_a_pod_that_was_claimed_behind_the_views_back_is_not_bound_at_home() -> None:
+    world = World()
+    ref = world.submit()
+    assert world.do(Claim("c", ref, 1, "b", "b1")).verdict == CLAIMED  # the watch does not show it yet
+    outcome = world.do(bind_to(ref, epoch=2), dispatcher_epoch=2)
+    assert outcome.verdict == STALE
+    assert 'claimed for cluster "b"' in outcome.message
+    world.sync()
+    assert world.do(bind_to(ref, epoch=3), dispatcher_epoch=2).verdict == STALE
+    assert world.api.count("bind") == 0
+
+
+def test_a_pod_that_only_moved_on_is_bound_at_its_new_version() -> None:
+    world = World()
+    ref = world.submit()
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["metadata"]["resourceVersion"] = str(int(pod["metadata"]["resourceVersion"]) + 7)
+    assert world.do(bind_to(ref)).verdict == BOUND

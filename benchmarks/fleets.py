@@ -1,0 +1,64 @@
+"""Fleets and pods of the size that the benchmarks need, deterministic."""
+
+from collections.abc import Iterator
+
+from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+
+NODE = {"cpu": 32_000, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods": 250}
+ZONES = "abc"
+
+
+def fleet_of(clusters: int, nodes: int) -> FleetState:
+    """`clusters` x `nodes` nodes of 32 CPU and 128 GiB in three zones, each with readings of different load."""
+    fleet = FleetState(now=1000.0)
+    for c in range(clusters):
+        name = f"c{c:03}"
+        fleet.set_cluster(name, ready=True, synced=True)
+        for n in range(nodes):
+            fleet.put_node(name, _node(c, n))
+            load = ((n * 7919 + c * 104729) % 1000) / 2500
+            fleet.put_reading(name, Reading(f"n{n:04}", cpu=load, memory=load / 2, net=load / 4, source="kubelet"))
+    return fleet
+
+
+def _node(cluster: int, n: int) -> Node:
+    name, zone = f"n{n:04}", ZONES[n % len(ZONES)]
+    labels = {HOSTNAME: name, REGION: f"r{cluster % 10}", ZONE: f"r{cluster % 10}{zone}", "disk": ("ssd", "hdd")[n % 2]}
+    return Node(name, f"c{cluster}-{n}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000)
+
+
+def scheduler_of(fleet: FleetState) -> Scheduler:
+    """The default profile over a fleet."""
+    return Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet)
+
+
+def same_pods(count: int) -> Iterator[Placed]:
+    """Pods of one template."""
+    for i in range(count):
+        yield placed(i, 500, 512 * 2**20)
+
+
+def different_pods(count: int) -> Iterator[Placed]:
+    """Every pod asks for an amount of its own: no two are of one class."""
+    for i in range(count):
+        yield placed(i, 100 + i, 2**28 + i * 4096)
+
+
+def placed(i: int, cpu: int, memory: int) -> Placed:
+    """One pod submitted in the first cluster."""
+    pod = Pod(
+        f"uid-{i}",
+        "default",
+        f"pod-{i}",
+        labels={"app": "bench"},
+        requests={"cpu": cpu, "memory": memory},
+        scheduler_name=SCHEDULER_NAME,
+    )
+    return Placed(pod, "c000")
