@@ -71,7 +71,7 @@ class ListError(RuntimeError):
 
 class ListWatch:
     """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive,
-    `broken_since` (monotonic) is when it ceased to be, `fails` counts errors since the last event.
+    `broken_since` (monotonic) is since when nothing came, `fails` counts errors since the last event.
     """
 
     def __init__(self, client: KubeClient, kind: str, path: str, read: Read, sink: Sink, pace: Pace) -> None:
@@ -112,6 +112,11 @@ class ListWatch:
             LOG.info("watching", kind=self.kind, version=self._version)
         self.problem, self.broken_since = "", None
 
+    def _progress(self) -> None:
+        """A long list of a big cluster is no interruption: only a list that stands still is."""
+        if self.broken_since is not None:
+            self.broken_since = time.monotonic()
+
     async def _pause(self, problem: str, at_least_s: float = 0.0) -> None:
         if self.broken_since is None:
             self.broken_since = time.monotonic()
@@ -131,7 +136,8 @@ class ListWatch:
             if not begun:
                 self._begin(version_of(raw.metadata.resource_version))
                 begun = True
-            self._sink.page(self.kind, tuple(seen for item in raw.items or () if (seen := self._seen(item))))
+            self._sink.page(self.kind, tuple(seen for item in raw.items or () if (seen := self._read(item))))
+            self._progress()
             token = raw.metadata.continue_ or ""
             if not token:
                 break
@@ -197,7 +203,7 @@ class ListWatch:
         if event.type == "BOOKMARK":
             self._advance(wire.read_bookmark(event.object).metadata.resource_version)
             return
-        seen = self._seen(event.object)
+        seen = self._read(event.object)
         if seen is None:
             return
         if event.type == "DELETED":
@@ -205,9 +211,6 @@ class ListWatch:
         else:
             self._sink.apply(seen)
         self._advance(str(seen.version) if seen.version else "")
-
-    def _seen(self, item: bytes | msgspec.Raw) -> Seen | None:
-        return self._read(item)
 
     def _advance(self, version: str) -> None:
         if version and version_of(version) >= version_of(self._version):

@@ -6,6 +6,7 @@ from typing import Any
 import ray
 
 from agents.runtime.agent import Agent
+from agents.runtime.limits import allow_open_files
 from agents.runtime.logs import configure_logging
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import IntentBatch, Peers, decode, encode
@@ -30,6 +31,7 @@ class AgentActor:
     def __init__(self, settings: bytes) -> None:
         self._settings = AgentSettings.model_validate_json(settings)
         configure_logging(self._settings.log_level)
+        allow_open_files()
         self._agent: Agent | None = None
         self._starting = asyncio.Lock()
 

@@ -1,6 +1,7 @@
 """One whole agent against a fake API server: what the dispatcher sees of it."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from agents.runtime.agent import Agent
+from agents.runtime.limits import allow_open_files
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
 from dispatcher.model.messages import Changes, decode, encode
@@ -168,3 +170,13 @@ def test_bad_settings_name_their_key(settings: dict[str, object], key: str) -> N
     with pytest.raises(ValidationError) as error:
         AgentSettings.model_validate(settings)
     assert ".".join(map(str, error.value.errors()[0]["loc"])) == key
+
+
+def test_the_limit_of_open_files_is_raised_but_never_lowered() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        assert allow_open_files(300) == 300
+        assert allow_open_files(200) == 300
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -1,0 +1,62 @@
+"""The shell that Ray runs: bytes in, bytes out. Ray itself is not started."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agents.runtime import actor
+from agents.runtime.settings import AgentSettings
+from dispatcher.model.messages import (
+    STALE,
+    Bind,
+    Changes,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PodRef,
+    WireError,
+    decode,
+    encode,
+)
+from tests.agents.kube_fake import FakeApi, fake_api
+
+
+@asynccontextmanager
+async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[actor.AgentActor]:
+    """An actor's object, its process-wide settings left alone."""
+    monkeypatch.setattr(actor, "configure_logging", lambda level: None)
+    monkeypatch.setattr(actor, "allow_open_files", lambda: 0)
+    settings = AgentSettings.model_validate({"cluster": "east", "kubeconfig": api.kubeconfig(folder)})
+    shell = actor.AgentActor(settings.model_dump_json().encode())
+    try:
+        yield shell
+    finally:
+        await shell.stop()
+
+
+async def test_all_calls_speak_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_api() as api, an_actor(api, tmp_path, monkeypatch) as shell:
+        hello = decode(Hello, await shell.hello())
+        changes = decode(Changes, await shell.changes("", 0, 5.0))
+        assert (hello.cluster, hello.incarnation) == ("east", changes.incarnation)
+        assert await shell.set_peers(encode(Peers("d", 2))) == b""
+        batch = IntentBatch("older", 1, (Bind("i1", PodRef("default", "p", "u"), 1, "n0"),))
+        answer = decode(OutcomeBatch, await shell.execute(encode(batch)))
+        assert [(one.id, one.verdict) for one in answer.outcomes] == [("i1", STALE)]
+
+
+async def test_bytes_that_are_no_batch_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_api() as api, an_actor(api, tmp_path, monkeypatch) as shell:
+        with pytest.raises(WireError, match="not a IntentBatch"):
+            await shell.execute(b"junk")
+        assert decode(Hello, await shell.hello()).cluster == "east"
+
+
+async def test_a_new_life_has_a_new_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_api() as api, an_actor(api, tmp_path, monkeypatch) as shell:
+        first = decode(Hello, await shell.hello()).incarnation
+        await shell.stop()
+        assert decode(Hello, await shell.hello()).incarnation != first
