@@ -180,7 +180,7 @@ class EmbeddedFleet:
         self._members[name].reap(_STOP_S)
 
     def restart(self, name: str) -> None:
-        """Start a cluster again on its state, at the same address, and wait until it answers; end it first if need be."""
+        """Start a cluster again on its state, at the same address, and wait until it answers. A live one is ended."""
         member = self._members[name]
         member.signal(signal.SIGCONT)
         member.signal(signal.SIGTERM)

@@ -182,6 +182,32 @@ def test_scaling_down_takes_pods_that_do_not_run_first() -> None:
     assert [pod["metadata"]["name"] for pod in cluster.pods()] == [lucky["metadata"]["name"]]
 
 
+def test_replicasets_left_behind_by_an_orphaning_delete_are_taken_up_again() -> None:
+    cluster = SimulatedCluster()
+    cluster.api.create(DEPLOYMENTS, deployment(2), "default")
+    cluster.advance(2)
+    before = {pod["metadata"]["uid"] for pod in cluster.pods()}
+    cluster.api.delete(DEPLOYMENTS, "web", "default", propagation="Orphan")
+    cluster.settle()
+    assert cluster.api.list(DEPLOYMENTS) == []
+    cluster.api.create(DEPLOYMENTS, deployment(2), "default")
+    cluster.advance(2)
+    assert {pod["metadata"]["uid"] for pod in cluster.pods()} == before
+    assert status(cluster)["availableReplicas"] == 2
+
+
+def test_a_pod_that_loses_its_label_is_let_go_and_replaced() -> None:
+    cluster = SimulatedCluster()
+    cluster.api.create(DEPLOYMENTS, deployment(1), "default")
+    cluster.advance(2)
+    name = cluster.pods()[0]["metadata"]["name"]
+    cluster.api.patch("pods", name, "default", {"metadata": {"labels": {"app": None}}}, kind="merge")
+    cluster.advance(2)
+    assert not cluster.pod(name)["metadata"].get("ownerReferences")
+    assert len(cluster.pods()) == 2
+    assert status(cluster)["replicas"] == 1
+
+
 def replicaset(name: str, image: str, size: int, available: int) -> Object:
     meta = {"name": name, "creationTimestamp": None, "uid": name}
     counts = {"replicas": size, "availableReplicas": available}

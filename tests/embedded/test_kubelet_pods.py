@@ -161,6 +161,20 @@ def test_restarted_kubelets_hand_out_no_address_twice() -> None:
     assert cluster.pod("first")["status"]["podIP"] != cluster.pod("second")["status"]["podIP"]
 
 
+def test_the_load_of_a_running_pod_follows_its_annotations() -> None:
+    cluster = SimulatedCluster(1)
+    cluster.api.create("pods", pod(), "default")
+    cluster.advance(1)
+    node = cluster.kubelets.nodes["a-node-000"]
+    (before,) = node.load.rates(cluster.clock.now)[1].values()
+    notes = {"metadata": {"annotations": {"embedded.global-dispatcher.io/cpu": "2"}}}
+    cluster.api.patch("pods", "p", "default", notes, kind="merge")
+    cluster.settle()
+    (after,) = node.load.rates(cluster.clock.now)[1].values()
+    assert before.cpu < 0.1
+    assert after.cpu > 1.7
+
+
 def test_an_unreadable_annotation_is_named_in_an_event_and_left_at_its_default() -> None:
     cluster = SimulatedCluster()
     cluster.api.create("pods", pod(run_seconds="soon"), "default")

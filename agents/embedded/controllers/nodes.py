@@ -40,6 +40,8 @@ class NodeController:
         self._world = world
         self._recorder = recorder
         self._patience = patience
+        # Looked at more often than a node can become silent, so that a pause is noticed before its effects.
+        self._period_s = min(patience.period_s, patience.grace_s / 8)
         self._heard: dict[str, tuple[object, float]] = {}
         self._missing: dict[str, float] = {}
         self._lost: set[str] = set()
@@ -81,11 +83,11 @@ class NodeController:
         return min(waits) if min(waits) < inf else None
 
     def _look(self, now: float) -> float:
-        slept = now - self._looked - self._patience.period_s if self._looked else 0.0
-        if slept > self._patience.period_s * _LATE:
+        slept = now - self._looked - self._period_s if self._looked else 0.0
+        if slept > self._period_s * _LATE:
             self._heard = {name: (beat, at + slept) for name, (beat, at) in self._heard.items()}
         self._looked = now
-        return self._patience.period_s
+        return self._period_s
 
     def _listen(self, key: Ref, node: Object, now: float) -> float:
         """Note a heartbeat, or its absence; answers when silence will have lasted too long."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.embedded.api import Api, ApiError
+from agents.embedded.controllers.adoption import family_of, owners_to_look_at
 from agents.embedded.controllers.refusals import Refusals
 from agents.embedded.controllers.world import Ref, World, ref_of
 from agents.embedded.controllers.writes import Delete, PutStatus, carry_out
@@ -11,7 +12,6 @@ from agents.embedded.meta import (
     Object,
     annotations_of,
     condition,
-    controller_of,
     controller_reference,
     is_finished,
     is_ready,
@@ -119,19 +119,19 @@ class ReplicaSetController:
         self._recorder = recorder
         self._refusals = Refusals()
 
-    def keys(self, ref: Ref, obj: Object, _old: Object | None) -> Iterable[Ref]:
-        """The ReplicaSet itself, or the one that controls a pod."""
+    def keys(self, ref: Ref, obj: Object, old: Object | None) -> Iterable[Ref]:
+        """The ReplicaSet itself, or those that a pod concerns."""
         if ref.resource == REPLICASETS:
             yield ref
-        elif ref.resource == PODS and (owner := controller_of(obj)) is not None and owner["kind"] == "ReplicaSet":
-            yield Ref(REPLICASETS, ref.namespace, owner["name"])
+        elif ref.resource == PODS:
+            yield from owners_to_look_at(self._world, ref, obj, old, Ref(REPLICASETS, "", "ReplicaSet"))
 
     def reconcile(self, key: Ref, now: float) -> float | None:
         """One ReplicaSet."""
         replicaset = self._world.get(key)
         if replicaset is None or is_terminating(replicaset):
             return None  # the pods of one that goes are the collector's business
-        pods = self._world.controlled(replicaset["metadata"]["uid"], PODS)
+        pods = family_of(self._api, self._world, replicaset, "ReplicaSet", PODS)
         todo = plan(replicaset, pods, now)
         for pod in todo.delete:
             self._delete(replicaset, pod)

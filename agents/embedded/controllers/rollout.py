@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 from agents.embedded.api import Api
 from agents.embedded.controllers import deployment as decide
+from agents.embedded.controllers.adoption import family_of, owners_to_look_at
 from agents.embedded.controllers.deployment import DESIRED, MAXIMUM, REVISION, Family, replicas_of
 from agents.embedded.controllers.replicaset import REPLICASETS
 from agents.embedded.controllers.world import Ref, World, ref_of
 from agents.embedded.controllers.writes import Delete, Merge, PutStatus, carry_out
-from agents.embedded.meta import Object, annotations_of, condition, controller_of, is_terminating
+from agents.embedded.meta import Object, annotations_of, condition, is_terminating
 from agents.embedded.recorder import NORMAL, Recorder
 
 DEPLOYMENTS = "deployments.apps"
@@ -25,21 +26,19 @@ class DeploymentController:
         self._world = world
         self._recorder = recorder
 
-    def keys(self, ref: Ref, obj: Object, _old: Object | None) -> Iterable[Ref]:
-        """The Deployment itself, or the one that controls a ReplicaSet."""
+    def keys(self, ref: Ref, obj: Object, old: Object | None) -> Iterable[Ref]:
+        """The Deployment itself, or those that a ReplicaSet concerns."""
         if ref.resource == DEPLOYMENTS:
             yield ref
-        elif (
-            ref.resource == REPLICASETS and (owner := controller_of(obj)) is not None and owner["kind"] == "Deployment"
-        ):
-            yield Ref(DEPLOYMENTS, ref.namespace, owner["name"])
+        elif ref.resource == REPLICASETS:
+            yield from owners_to_look_at(self._world, ref, obj, old, Ref(DEPLOYMENTS, "", "Deployment"))
 
     def reconcile(self, key: Ref, now: float) -> float | None:
         """One Deployment."""
         deployment = self._world.get(key)
         if deployment is None or is_terminating(deployment):
             return None
-        of = decide.family(deployment, self._world.controlled(deployment["metadata"]["uid"], REPLICASETS))
+        of = decide.family(deployment, family_of(self._api, self._world, deployment, "Deployment", REPLICASETS))
         if of.new is None and not deployment["spec"].get("paused"):
             of = self._make(deployment, of)
         self._annotate(key, deployment, of)

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from agents.embedded.api import Api, Event, Subscription
 from agents.embedded.meta import Object, controller_of
 
+Clock = Callable[[], float]
+_ADOPTABLE = ("pods", "replicasets.apps")
+
 
 class Ref(NamedTuple):
     """Which object: plural with group, namespace ("" for cluster-wide ones), name."""
@@ -23,6 +26,7 @@ class World:
         self._objects: dict[str, dict[Ref, Object]] = {resource: {} for resource in resources}
         self._dependents: dict[str, dict[Ref, Object]] = {}
         self._on_node: dict[str, dict[Ref, Object]] = {}
+        self._orphans: dict[str, dict[Ref, Object]] = {}
         self._uids: dict[str, Ref] = {}
         self._watches: dict[str, Subscription] = {}
 
@@ -65,13 +69,13 @@ class World:
         found = self.dependents(uid, resource)
         return [obj for _, obj in found if (owner := controller_of(obj)) is not None and owner["uid"] == uid]
 
+    def orphans(self, resource: str, namespace: str) -> list[tuple[Ref, Object]]:
+        """Pods or ReplicaSets of a namespace that nobody controls."""
+        return list(self._orphans.get(f"{resource}/{namespace}", {}).items())
+
     def on_node(self, name: str) -> list[tuple[Ref, Object]]:
         """Pods bound to the node `name`."""
         return list(self._on_node.get(name, {}).items())
-
-    def nodes_in_use(self) -> list[str]:
-        """Names of nodes, existing or not, to which pods are bound."""
-        return list(self._on_node)
 
     def by_uid(self, uid: str) -> Ref | None:
         """Where the object with this uid is, if it is watched and exists."""
@@ -84,7 +88,7 @@ class World:
             self._unindex(ref, kept[ref])
         kept[ref] = obj
         self._uids[obj["metadata"].get("uid", "")] = ref
-        for index, key in _places(resource, obj, self._dependents, self._on_node):
+        for index, key in self._places(ref, obj):
             index.setdefault(key, {})[ref] = obj
         return ref
 
@@ -97,22 +101,20 @@ class World:
 
     def _unindex(self, ref: Ref, obj: Object) -> None:
         self._uids.pop(obj["metadata"].get("uid", ""), None)
-        for index, key in _places(ref.resource, obj, self._dependents, self._on_node):
+        for index, key in self._places(ref, obj):
             bucket = index.get(key, {})
             bucket.pop(ref, None)
             if not bucket:
                 index.pop(key, None)
 
-
-Index = dict[str, dict[Ref, Object]]
-Clock = Callable[[], float]
-
-
-def _places(resource: str, obj: Object, dependents: Index, on_node: Index) -> Iterator[tuple[Index, str]]:
-    for owner in obj["metadata"].get("ownerReferences") or ():
-        yield dependents, owner.get("uid", "")
-    if resource == "pods" and (node := obj["spec"].get("nodeName")):
-        yield on_node, node
+    def _places(self, ref: Ref, obj: Object) -> Iterator[tuple[dict[str, dict[Ref, Object]], str]]:
+        """The index entries of an object."""
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            yield self._dependents, owner.get("uid", "")
+        if ref.resource in _ADOPTABLE and controller_of(obj) is None:
+            yield self._orphans, f"{ref.resource}/{ref.namespace}"
+        if ref.resource == "pods" and (node := obj["spec"].get("nodeName")):
+            yield self._on_node, node
 
 
 def ref_of(resource: str, obj: Object) -> Ref:

@@ -5,7 +5,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from zlib import crc32
@@ -21,7 +21,7 @@ from agents.embedded.kubelet.node import SimulatedNode
 from agents.embedded.kubelet.podips import PodAddresses
 from agents.embedded.kubelet.shapes import EMBEDDED_LABEL
 from agents.embedded.kubelet.status import Place
-from agents.embedded.meta import Object, is_finished, labels_of
+from agents.embedded.meta import Object, annotations_of, is_finished, labels_of
 from agents.embedded.recorder import NORMAL, WARNING, Recorder
 from dispatcher.model.resources import QuantityError, Resources
 
@@ -150,6 +150,8 @@ class Kubelets:
             if node is not None:
                 self._take(pod, node, now)
             return
+        if annotations_of(pod) != run.annotations:
+            self._change_load(pod, run, now)
         held, due = run.holds, run.due
         run.observe(pod, now)
         if held and not run.holds:
@@ -177,6 +179,15 @@ class Kubelets:
                 self._write(lambda: self._put_status(pod, status.starting(pod, place, now)))
         run.observe(pod, now)
         self._schedule(run.due, run.uid)
+
+    def _change_load(self, pod: Object, run: PodRun, now: float) -> None:
+        """Load annotations count as they are now; times and exit code as they were at the start."""
+        run.annotations = annotations_of(pod)
+        behaviour = read_behaviour(pod, run.requests)
+        self._complain(pod, "Pod", behaviour.problems)
+        self.nodes[run.node].load.change(run.uid, behaviour, now)
+        times = ("start_s", "run_s", "stop_s", "exit_code")
+        run.behaviour = replace(behaviour, **{key: getattr(run.behaviour, key) for key in times})
 
     @staticmethod
     def _admission(pod: Object, node: SimulatedNode) -> tuple[Resources, Rejection | None]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agents.embedded.kubelet import status
 from agents.embedded.kubelet.behaviour import Behaviour
 from agents.embedded.kubelet.status import TERMINATED_BY_SIGNAL, Ending, Place
-from agents.embedded.meta import Object, is_finished, is_ready, is_terminating, seconds
+from agents.embedded.meta import Object, annotations_of, is_finished, is_ready, is_terminating, seconds
 from dispatcher.model.resources import Resources
 
 _LONGEST_BACKOFF_S = 300.0
@@ -40,6 +40,7 @@ class PodRun:
         self.name: str = metadata["name"]
         self.node: str = pod["spec"]["nodeName"]
         self.behaviour = behaviour
+        self.annotations = annotations_of(pod)
         self.requests = requests
         self.place = place
         self.stage = Stage.STARTING

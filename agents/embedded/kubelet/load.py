@@ -103,6 +103,10 @@ class PodLoad:
         return Rates(self.mean.cpu * busy, self.mean.memory * held, self.mean.rx * busy, self.mean.tx * busy)
 
 
+def _mean(behaviour: Behaviour) -> Rates:
+    return Rates(behaviour.millicpu / 1000, behaviour.memory, behaviour.rx, behaviour.tx)
+
+
 class NodeLoad:
     """Background and pods of one node, with counters. Times are unix seconds and never run back."""
 
@@ -123,8 +127,13 @@ class NodeLoad:
     def start(self, uid: str, behaviour: Behaviour, now: float) -> None:
         """A pod begins to use what it does."""
         self.advance(now)
-        mean = Rates(behaviour.millicpu / 1000, behaviour.memory, behaviour.rx, behaviour.tx)
-        self.pods.setdefault(uid, PodLoad(mean, crc32(uid.encode()) / 2**32, now))
+        self.pods.setdefault(uid, PodLoad(_mean(behaviour), crc32(uid.encode()) / 2**32, now))
+
+    def change(self, uid: str, behaviour: Behaviour, now: float) -> None:
+        """A running pod uses something else from `now` on."""
+        if uid in self.pods:
+            self.advance(now)
+            self.pods[uid].mean = _mean(behaviour)
 
     def stop(self, uid: str, now: float) -> None:
         """A pod uses nothing any more; what it used stays in the node's counters."""
