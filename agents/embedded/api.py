@@ -18,7 +18,6 @@ from agents.embedded.apiserver import (
     metadata,
     patching,
     scale,
-    strategic,
     validation,
 )
 from agents.embedded.apiserver.bootstrap import FIRST_OBJECTS
@@ -99,6 +98,12 @@ class Api:
         row = self._row(resource)
         return _outgoing(row, self._require(row, name, namespace).object)
 
+    def find(self, resource: str, name: str, namespace: str = "") -> Object | None:
+        """One object, None if there is none."""
+        row = self._row(resource)
+        record = self._find(row, name, namespace)
+        return _outgoing(row, record.object) if record else None
+
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> ObjectList:
         """Objects in the order of namespace and name; "" is every namespace."""
         row = self._row(resource)
@@ -135,7 +140,7 @@ class Api:
     ) -> Object:
         """Default, admit, check and store a new object; `strict` refuses unknown fields instead of dropping them."""
         row = self._row(resource)
-        clean = _incoming(row, _read(row, obj, strict))
+        clean = _incoming(row, metadata.read(row, obj, strict))
         row = RESOURCES[row.stored_as] if row.stored_as else row
         generated = not clean["metadata"].get("name")
         namespace = metadata.place(row, clean, namespace)
@@ -159,7 +164,7 @@ class Api:
 
     def _prepare(self, row: Resource, obj: Object) -> None:
         row.defaults(obj)
-        row.admit(obj, self._lookup)
+        row.admit(obj, self)
         errors = validation.metadata(obj, row.names) + row.validate(obj)
         if errors:
             raise invalid(row.kind, row.group, obj["metadata"].get("name", ""), errors)
@@ -189,7 +194,7 @@ class Api:
         if subresource == "scale":
             scaled = scale.onto(record.object, object_type(_SCALE).read(obj, "", []))
             return scale.of(self._replace(row, record, scaled, "", options.dry_run))
-        clean = _incoming(row, _read(row, obj, options.strict))
+        clean = _incoming(row, metadata.read(row, obj, options.strict))
         return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
 
     def _replace(self, row: Resource, record: Record, new: Object, subresource: str, dry_run: bool) -> Object:
@@ -237,23 +242,23 @@ class Api:
             return self._apply_new(row, name, namespace, patch, options)
         current = _outgoing(row, record.object)
         if subresource == "scale":
-            patched = _patched(kind, scale.of(current), patch, _SCALE)
+            patched = patching.patched(kind, scale.of(current), patch, object_type(_SCALE))
             new = scale.onto(record.object, object_type(_SCALE).read(patched, "", []))
             return scale.of(self._replace(row, record, new, "", options.dry_run))
         if kind == "apply":
-            applied = _read(row, patch, options.strict)
+            applied = metadata.read(row, patch, options.strict)
             now = metadata.timestamp(self.objects.now())
             patched = apply.apply(current, applied, row.type, apply.Applier(options.manager, now, options.force))
         else:
-            patched = _patched(kind, current, patch, row.type_name)
+            patched = patching.patched(kind, current, patch, row.type)
         if patched.get("metadata", {}).get("name") != name:
             said = patched.get("metadata", {}).get("name", "")
             raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
-        clean = _incoming(row, _read(row, patched, options.strict))
+        clean = _incoming(row, metadata.read(row, patched, options.strict))
         return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
 
     def _apply_new(self, row: Resource, name: str, namespace: str, patch: Any, options: Write) -> Object:
-        applied = _read(row, patch, options.strict)
+        applied = metadata.read(row, patch, options.strict)
         applied["metadata"].setdefault("name", name)
         if applied["metadata"]["name"] != name:
             said = applied["metadata"]["name"]
@@ -371,20 +376,6 @@ class Api:
             raise not_found(row.key, name)
         return record
 
-    def _lookup(self, resource: str, name: str, namespace: str) -> Object | None:
-        record = self._find(RESOURCES[resource], name, namespace)
-        return record.object if record else None
-
-
-def _read(row: Resource, obj: Any, strict: bool) -> Object:
-    unknown: list[str] = []
-    clean = metadata.read(row, obj, unknown)
-    if strict and unknown:
-        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        how = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
-        raise bad_request(f"{how}: strict decoding error: {listed}")
-    return clean
-
 
 def _incoming(row: Resource, obj: Object) -> Object:
     return events.to_core(obj) if row.stored_as else obj
@@ -392,19 +383,3 @@ def _incoming(row: Resource, obj: Object) -> Object:
 
 def _outgoing(row: Resource, obj: Object) -> Object:
     return events.from_core(obj) if row.stored_as else obj
-
-
-def _patched(kind: str, current: Object, patch: Any, type_name: str) -> Object:
-    if kind == "json":
-        patched = patching.json_patch(current, patch)
-    elif not isinstance(patch, dict):
-        raise bad_request(
-            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
-        )
-    elif kind == "strategic":
-        patched = strategic.merge(current, patch, object_type(type_name))
-    else:
-        patched = patching.merge(current, patch)
-    if not isinstance(patched, dict):
-        raise bad_request("error decoding patch: the result is no object")
-    return patched

@@ -36,6 +36,7 @@ def make_app(api: Api, token: str, *, middlewares: Iterable[Middleware] = ()) ->
         app.router.add_get(path, _healthy)
         app.router.add_get(path + "/{check}", _healthy)
     app.router.add_get("/version", _version)
+    app.router.add_get("/openapi/v2", _openapi_v2)
     app.router.add_get("/openapi/v3", _openapi_index)
     app.router.add_get("/openapi/v3/{path:.+}", _openapi)
     for root in ("/api", "/apis"):
@@ -101,6 +102,19 @@ async def _discovery(request: web.Request) -> web.Response:
         response.headers["Content-Type"] = _AGGREGATED
         return response
     return answer(discovery.api_versions() if core else discovery.group_list())
+
+
+# An OpenAPI v2 document without definitions, as protobuf: kubectl asks for it before it sends a List, finds no
+# definition to check against, and leaves validation to the server.
+_OPENAPI_V2 = b"\n\x032.0"
+_OPENAPI_V2_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+async def _openapi_v2(request: web.Request) -> web.Response:
+    if "protobuf" in request.headers.get("Accept", ""):
+        return web.Response(body=_OPENAPI_V2, headers={"Content-Type": _OPENAPI_V2_MEDIA_TYPE})
+    info = {"title": "Kubernetes", "version": discovery.VERSION["gitVersion"]}
+    return answer({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
 
 
 async def _openapi_index(request: web.Request) -> web.Response:

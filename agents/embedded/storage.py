@@ -89,6 +89,8 @@ class Storage:
 
     async def durable(self) -> None:
         """Return once everything written so far is on disk; sqlite3.Error when the disk refuses."""
+        if self._flushed is None and self._pending:  # left over from a write that the disk refused
+            self._schedule()
         if self._flushed is not None:
             await asyncio.shield(self._flushed)
 

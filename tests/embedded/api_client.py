@@ -54,7 +54,14 @@ class ApiClient:
     session: aiohttp.ClientSession
 
     async def call(
-        self, method: str, path: str, body: Any = None, *, kind: str = "application/json", accept: str = "", **query: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        kind: str = "application/json",
+        accept: str = "",
+        **query: str,
     ) -> Answer:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = ({"Content-Type": kind} if data is not None else {}) | ({"Accept": accept} if accept else {})
@@ -129,16 +136,15 @@ def pod(name: str = "web", *, spec: Body | None = None, **meta: Any) -> Body:
 
 def deployment(name: str = "shop", replicas: int = 2) -> Body:
     """A small valid Deployment."""
-    labels = {"app": name}
     spec = {"containers": [{"name": "main", "image": "busybox:1"}]}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": {"app": name}},
         "spec": {
             "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
         },
     }
 

@@ -11,8 +11,6 @@ def _names(listed: Body) -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
 
 
-
-
 async def test_a_list_is_ordered_by_namespace_and_name(client: ApiClient) -> None:
     await client.make("/api/v1/namespaces", {"metadata": {"name": "a"}})
     for path, name in ((PODS, "c"), (PODS, "b"), ("/api/v1/namespaces/a/pods", "z")):
@@ -93,7 +91,12 @@ async def test_versions_of_a_list(client: ApiClient, query: dict[str, str], stat
     ],
 )
 async def test_label_selectors(client: ApiClient, selector: str, found: list[str]) -> None:
-    for name, labels in {"a": {"app": "x", "tier": "1"}, "b": {"app": "x", "tier": "2"}, "c": {"app": "y"}, "d": {}}.items():
+    for name, labels in {
+        "a": {"app": "x", "tier": "1"},
+        "b": {"app": "x", "tier": "2"},
+        "c": {"app": "y"},
+        "d": {},
+    }.items():
         await client.make(PODS, pod(name, labels=labels))
     assert _names((await client.get(PODS, labelSelector=selector)).ok()) == found
 
@@ -120,7 +123,10 @@ async def test_an_unscheduled_node_is_found_by_field(client: ApiClient) -> None:
     await client.make("/api/v1/nodes", node("open"))
     await client.make("/api/v1/nodes", node("shut"))
     (await client.patch("/api/v1/nodes/shut", {"spec": {"unschedulable": True}})).ok()
-    found = {value: (await client.get("/api/v1/nodes", fieldSelector=f"spec.unschedulable={value}")).ok() for value in ("true", "false")}
+    found = {
+        value: (await client.get("/api/v1/nodes", fieldSelector=f"spec.unschedulable={value}")).ok()
+        for value in ("true", "false")
+    }
     assert {value: _names(listed) for value, listed in found.items()} == {"true": ["shut"], "false": ["open"]}
 
 

@@ -65,8 +65,12 @@ async def test_an_object_of_a_missing_namespace_is_a_404(client: ApiClient) -> N
     ("body", "message"),
     [
         pytest.param(pod() | {"kind": "Node"}, "cannot be handled as a Pod", id="another kind"),
-        pytest.param(pod() | {"apiVersion": "v2"}, "does not match the expected API version (v1)", id="another version"),
-        pytest.param(pod(namespace="other"), "does not match the namespace sent on the request", id="another namespace"),
+        pytest.param(
+            pod() | {"apiVersion": "v2"}, "does not match the expected API version (v1)", id="another version"
+        ),
+        pytest.param(
+            pod(namespace="other"), "does not match the namespace sent on the request", id="another namespace"
+        ),
         pytest.param(pod(resourceVersion="1"), "resourceVersion should not be set", id="a version"),
         pytest.param([1], "the object provided is unrecognized", id="a list"),
         pytest.param(b"{", "json parse error", id="half a document"),
@@ -121,7 +125,9 @@ async def test_an_update_for_another_uid_is_a_failed_precondition(client: ApiCli
     [({"resourceVersion": "1"}, 409), ({"uid": "another"}, 422), ({"uid": "another", "resourceVersion": "1"}, 409)],
     ids=["old version", "other uid", "both"],
 )
-async def test_a_guarded_patch_of_the_wrong_object_is_refused(client: ApiClient, meta: dict[str, str], status: int) -> None:
+async def test_a_guarded_patch_of_the_wrong_object_is_refused(
+    client: ApiClient, meta: dict[str, str], status: int
+) -> None:
     before = await client.make(PODS, pod())
     answer = await client.patch(f"{PODS}/web", {"metadata": {**meta, "labels": {"a": "1"}}}, MERGE)
     assert answer.status == status
@@ -197,7 +203,9 @@ async def test_a_deployments_selector_never_changes(client: ApiClient) -> None:
     await client.make(DEPLOYMENTS, deployment())
     labels = {"app": "shop", "b": "c"}
     template = {"metadata": {"labels": labels}}
-    answer = await client.patch(f"{DEPLOYMENTS}/shop", {"spec": {"selector": {"matchLabels": labels}, "template": template}})
+    answer = await client.patch(
+        f"{DEPLOYMENTS}/shop", {"spec": {"selector": {"matchLabels": labels}, "template": template}}
+    )
     assert answer.status == 422
     assert "spec.selector: Invalid value" in answer.message
     assert answer.message.endswith("field is immutable")
@@ -217,7 +225,9 @@ async def test_both_event_groups_show_the_same_events(client: ApiClient) -> None
 
 
 async def test_a_secret_stores_plain_text_encoded(client: ApiClient) -> None:
-    made = await client.make("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
+    made = await client.make(
+        "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}}
+    )
     assert made["data"] == {"a": "Yg=="}
     assert "stringData" not in made
 

@@ -23,7 +23,9 @@ def _affinity(clause: Body) -> Body:
     return pod(spec={"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
 
 
-_AFFINITY = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
+_AFFINITY = (
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
+)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,10 @@ async def test_all_findings_come_at_once(client: ApiClient) -> None:
         ({"selector": None}, "spec.selector: Required value"),
         ({"selector": {"matchLabels": {"app": "other"}}}, "`selector` does not match template `labels`"),
         ({"replicas": -1}, "spec.replicas: Invalid value: -1: must be greater than or equal to 0"),
-        ({"template": {"metadata": {"labels": {"app": "shop"}}, "spec": {}}}, "spec.template.spec.containers: Required"),
+        (
+            {"template": {"metadata": {"labels": {"app": "shop"}}, "spec": {}}},
+            "spec.template.spec.containers: Required",
+        ),
         ({"strategy": {"type": "Slow"}}, 'spec.strategy.type: Unsupported value: "Slow"'),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

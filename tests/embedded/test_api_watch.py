@@ -110,7 +110,10 @@ async def test_initial_events_end_with_a_marked_bookmark(client: ApiClient) -> N
     ("query", "message"),
     [
         ({"sendInitialEvents": "true"}, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
-        ({"resourceVersionMatch": "NotOlderThan"}, "resourceVersionMatch is forbidden for watch unless sendInitialEvents"),
+        (
+            {"resourceVersionMatch": "NotOlderThan"},
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents",
+        ),
         ({"resourceVersion": "soon"}, "invalid syntax"),
         ({"timeoutSeconds": "soon"}, "invalid syntax"),
         ({"labelSelector": "a in (b"}, "unable to parse requirement"),

@@ -28,10 +28,10 @@ def seconds(text: str) -> float:
     return dt.datetime.fromisoformat(text).timestamp()
 
 
-def read(row: Resource, obj: Any, unknown: list[str]) -> Object:
-    """A clean copy of what a client sent; paths of unknown fields are appended to `unknown`.
+def read(row: Resource, obj: Any, strict: bool = False) -> Object:
+    """A clean copy of what a client sent, without unknown fields.
 
-    ApiError 400 when it is of another kind, or a field has the wrong type.
+    ApiError 400 when it is of another kind, a field has the wrong type, or `strict` and there are unknown fields.
     """
     if not isinstance(obj, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {row.kind})")
@@ -41,10 +41,15 @@ def read(row: Resource, obj: Any, unknown: list[str]) -> Object:
     if version != row.api_version:
         why = "does not match the expected API version"
         raise bad_request(f"the API version in the data ({version}) {why} ({row.api_version})")
+    unknown: list[str] = []
+    how = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
     try:
         clean = row.type.read(obj, "", unknown)
     except DecodeError as error:
-        raise bad_request(f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: {error}') from None
+        raise bad_request(f"{how}: {error}") from None
+    if strict and unknown:
+        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise bad_request(f"{how}: strict decoding error: {listed}")
     meta = clean.pop("metadata", {})
     return {"apiVersion": row.api_version, "kind": row.kind, "metadata": meta} | clean
 

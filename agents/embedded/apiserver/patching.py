@@ -1,9 +1,26 @@
-"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902)."""
+"""JSON merge patch (RFC 7386), JSON patch (RFC 6902), and the choice between them and strategic merge patch."""
 
 import copy
 from typing import Any
 
+from agents.embedded.apiserver import strategic
+from agents.embedded.apiserver.schema import ObjectType
 from agents.embedded.apiserver.status import ApiError, Object, bad_request
+
+
+def patched(kind: str, current: Object, patch: Any, fields: ObjectType) -> Object:
+    """`current` after a patch of `kind` (json, strategic or merge); ApiError 400 if it leaves no object."""
+    if kind == "json":
+        result = json_patch(current, patch)
+    elif not isinstance(patch, dict):
+        raise bad_request("error decoding patch: it is no JSON object")
+    elif kind == "strategic":
+        result = strategic.merge(current, patch, fields)
+    else:
+        result = merge(current, patch)
+    if not isinstance(result, dict) or not isinstance(result.get("metadata", {}), dict):
+        raise bad_request("error decoding patch: the result is no object")
+    return result
 
 
 def merge(target: Any, patch: Any) -> Any:

@@ -41,7 +41,7 @@ class Resource:
     generation: bool = False  # metadata.generation counts changes of spec
     graceful: bool = False
     defaults: Callable[[Object], None] = defaults.nothing
-    admit: Callable[[Object, admission.Lookup], None] = admission.nothing
+    admit: Callable[[Object, admission.Reader], None] = admission.nothing
     validate: Callable[[Object], Errors] = _valid
     validate_update: Callable[[Object, Object], Errors] | None = None
     first_status: Callable[[Object], Object | None] | None = None  # None: status is taken as given

@@ -1,0 +1,86 @@
+"""The front door: who may come in, discovery, health, and what is served to kubectl about itself."""
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.typedefs import Handler
+
+from agents.embedded.http import make_app
+from tests.embedded.api_client import PODS, TOKEN, ApiClient, pod, serving
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+@pytest.mark.parametrize("sent", ["", "Bearer wrong", f"Basic {TOKEN}", f"bearer {TOKEN}x"])
+async def test_whoever_has_no_token_is_refused(client: ApiClient, sent: str) -> None:
+    async with client.session.get(client.url + PODS, headers={"Authorization": sent}) as response:
+        assert response.status == 401
+        assert (await response.json())["reason"] == "Unauthorized"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez", "/version"])
+async def test_health_and_version_are_open(client: ApiClient, path: str) -> None:
+    async with client.session.get(client.url + path, headers={"Authorization": ""}) as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_a_verb_that_makes_no_sense_is_a_405(client: ApiClient, method: str) -> None:
+    answer = await client.call(method, PODS, {})
+    assert (answer.status, answer.reason) == (405, "MethodNotAllowed")
+
+
+async def test_old_and_aggregated_discovery_tell_the_same(client: ApiClient) -> None:
+    old: set[tuple[str, str]] = set()
+    groups = [group["preferredVersion"]["groupVersion"] for group in (await client.get("/apis")).ok()["groups"]]
+    for version in ["v1", *groups]:
+        listed = (await client.get(f"/api{'s' if '/' in version else ''}/{version}")).ok()
+        old |= {(version, found["name"]) for found in listed["resources"]}
+    new: set[tuple[str, str]] = set()
+    for root in ("/api", "/apis"):
+        for item in (await client.get(root, accept=_AGGREGATED)).ok()["items"]:
+            for version in item["versions"]:
+                name = "/".join(filter(None, (item["metadata"].get("name", ""), version["version"])))
+                for found in version["resources"]:
+                    new.add((name, found["resource"]))
+                    new |= {
+                        (name, f"{found['resource']}/{sub['subresource']}") for sub in found.get("subresources", [])
+                    }
+    assert new == old
+    assert {("v1", "pods/binding"), ("apps/v1", "deployments/scale"), ("metrics.k8s.io/v1beta1", "nodes")} <= new
+
+
+async def test_every_listed_resource_can_be_listed(client: ApiClient) -> None:
+    for item in (await client.get("/apis", accept=_AGGREGATED)).ok()["items"]:
+        for version in item["versions"]:
+            for found in version["resources"]:
+                if "list" in found["verbs"]:
+                    path = f"/apis/{item['metadata']['name']}/{version['version']}/{found['resource']}"
+                    assert (await client.get(path)).ok()["kind"].endswith("List")
+
+
+async def test_openapi_documents_are_where_the_index_says(client: ApiClient) -> None:
+    index = (await client.get("/openapi/v3")).ok()["paths"]
+    document = (await client.get(index["apis/apps/v1"]["serverRelativeURL"])).ok()
+    patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"]["kind"] == "Deployment"
+    assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
+
+
+async def test_who_has_the_token_may_do_everything(client: ApiClient) -> None:
+    review = await client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
+    assert (review.status, review.body["status"]["allowed"]) == (201, True)
+    whoami = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert whoami.ok()["status"]["userInfo"]["username"] == "embedded:admin"
+
+
+async def test_faults_can_be_put_in_front() -> None:
+    @web.middleware
+    async def broken(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return web.Response(status=500) if request.method == "POST" else await handler(request)
+
+    async with serving() as (_, api):
+        app = make_app(api, TOKEN, middlewares=[broken])
+        async with TestClient(TestServer(app), headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+            assert (await client.post(PODS, json=pod())).status == 500
+            assert (await client.get(PODS)).status == 200
