@@ -11,7 +11,7 @@ import numpy as np
 from dispatcher.scheduling.class_filters import FilterTable
 from dispatcher.scheduling.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Depends, Floats
+from dispatcher.scheduling.framework import Bools, Depends, Floats, Rows
 from dispatcher.scheduling.judges import Judge
 from dispatcher.scheduling.peaks import NOWHERE, Peak, Peaks
 from dispatcher.scheduling.points import Plan
@@ -49,20 +49,29 @@ class ScoreTable:
         """Ask the scores what is due. `filtered`: rows whose feasibility may have moved, `touched`: whose load has."""
         self._hear()
         fresh = self._fresh(filters, filtered)
-        still = filters.feasible_rows(touched)
-        loaded = rescored = still if touched is None else distinct(fresh, still)
+        feasible = filters.feasible_rows() if self._wants_all(filters, touched) else None
+        still = filters.feasible_rows(touched) if touched is not None else feasible
+        loaded = rescored = fresh if still is None else still if touched is None else distinct(fresh, still)
         renormalise = filters.moved
         for judge in self._judges:
             rows = fresh if judge.plugin.depends is Depends.STATIC else loaded
-            if judge.everything:
-                rows = rescored = filters.feasible_rows()
+            if judge.everything and feasible is not None:
+                rows = rescored = feasible
             if len(rows) and not judge.silent:
-                self.raw[judge.score_at, rows] = judge.scores(self._fleet, rows)
+                self.raw[judge.score_at, self._where(rows)] = judge.scores(self._fleet, rows)
                 renormalise |= judge.normalizes
         if renormalise and self.normalizing:
-            rescored = filters.feasible_rows()
+            rescored = filters.feasible_rows() if feasible is None else feasible
             self._normalise(rescored)
         self._add_up(filters, filtered, rescored)
+
+    def _wants_all(self, filters: FilterTable, touched: RowList | None) -> bool:
+        return (
+            touched is None or any(judge.everything for judge in self._judges) or (filters.moved and self.normalizing)
+        )
+
+    def _where(self, rows: RowList) -> Rows:
+        return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy
 
     def _hear(self) -> None:
         heard = [judge.score_at for judge in self._judges if judge.score_at is not None and not judge.silent]
@@ -98,7 +107,8 @@ class ScoreTable:
         n, ranks = self._fleet.n, self._fleet.rank
         gone = np.flatnonzero(filters.first[:n] != 0) if filtered is None else filtered[filters.first[filtered] != 0]
         self.total[gone] = NOWHERE
-        self.total[rescored] = self.sum_of(self.raw[:, rescored], rescored)
+        where = self._where(rescored)
+        self.total[where] = self.sum_of(self.raw[:, where], rescored)
         if filtered is None or len(rescored) + len(gone) > _FEW:
             self._peaks.rebuild(self.total[:n], ranks)
         else:
@@ -111,9 +121,9 @@ class ScoreTable:
         total = np.zeros(len(rows))
         for at in self._heard:
             normal = self._normal.get(at)
-            score = raw[at] if normal is None else normal[rows]
-            total += np.rint(score * (self._scores[at].weight * _GRID)) / _GRID
-        return total
+            score = (raw[at] if normal is None else normal[rows]) * (self._scores[at].weight * _GRID)
+            total += np.rint(score, out=score)
+        return total / _GRID
 
     def best(self) -> tuple[Peak, Peak | None] | None:
         """The best row and the runner-up; None if nothing is feasible."""

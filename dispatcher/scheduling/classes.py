@@ -22,7 +22,7 @@ from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Depends, Placed
 from dispatcher.scheduling.judges import Judge
 from dispatcher.scheduling.peaks import Peak
-from dispatcher.scheduling.points import ExplainingPlugin, Plan
+from dispatcher.scheduling.points import Plan
 
 _NEVER = -1
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
@@ -78,9 +78,9 @@ class PodClass:
 
     def _sort_notes(self) -> None:
         notes = [
-            (judge.plugin.depends, judge.plugin, judge.state)
+            (judge.plugin.depends, judge.explainer, judge.state)
             for judge in self.judges
-            if isinstance(judge.plugin, ExplainingPlugin) and not judge.silent
+            if judge.explainer is not None and not judge.silent
         ]
         self.later = tuple((plugin, state) for depends, plugin, state in notes if depends in _ROW_ALONE)
         self.at_once = tuple((plugin, state) for depends, plugin, state in notes if depends not in _ROW_ALONE)

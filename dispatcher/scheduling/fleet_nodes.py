@@ -98,6 +98,9 @@ class NodeTable(NodeColumns):
         return found
 
     def _column(self, resource: str) -> int:
+        known = self.axis.column(resource)
+        if known is not None and known < self._store.resources:
+            return known
         column = self.axis.intern(resource)
         if len(self.axis) > self._store.resources:
             self._store.reserve(self.n, len(self.axis))

@@ -11,7 +11,7 @@ from dispatcher.scheduling.columns import RowList, distinct
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_counts import MatchCount, Observed
 from dispatcher.scheduling.framework import Codes, Depends, Filter, Floats, Placed, Plugin, Refuse, Rows, Score, Skip
-from dispatcher.scheduling.points import Plan, PluginError, guarded
+from dispatcher.scheduling.points import ExplainingPlugin, Plan, PluginError, guarded
 
 
 def union(one: RowList | None, other: RowList | None) -> RowList | None:
@@ -30,6 +30,7 @@ class Judge:
     plugin: Plugin
     filter_at: int | None
     score_at: int | None
+    explainer: ExplainingPlugin | None = None  # the plugin, if it adds numbers of its own to a record
     state: object = None
     observed: Observed = field(default_factory=Observed)
     versions: list[tuple[MatchCount, int]] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Judge:
         """The part of `plugin` in a class of `plan`."""
         filter_at = plan.filters.index(plugin) if isinstance(plugin, Filter) else None
         score_at = next((at for at, one in enumerate(plan.scores) if one.plugin is plugin), None)
-        return cls(plugin, filter_at, score_at)
+        return cls(plugin, filter_at, score_at, plugin if isinstance(plugin, ExplainingPlugin) else None)
 
     @property
     def silent(self) -> bool:
