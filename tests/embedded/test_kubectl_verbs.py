@@ -45,6 +45,11 @@ class Kubectl:
             out, err = await process.communicate(sent)
         return process.returncode or 0, out.decode(), err.decode()
 
+    async def watching(self, resource: str) -> None:
+        """Wait until somebody watches `resource`."""
+        while not self.api.objects.shelves[resource].followers:  # noqa: ASYNC110 - the server offers no event for it
+            await asyncio.sleep(0.02)
+
     async def __call__(self, *arguments: str, stdin: Any = None) -> str:
         """The output of a call that must succeed."""
         code, out, err = await self.run(*arguments, stdin=stdin)
@@ -161,8 +166,7 @@ async def test_get_watch_follows_changes(kubectl: Kubectl) -> None:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(20):
-            while not kubectl.api.objects.shelves["pods"].followers:
-                await asyncio.sleep(0.02)
+            await kubectl.watching("pods")
             kubectl.api.create("pods", pod("late"), "default")
             assert (await process.stdout.readline()).split()[:3] == [b"late", b"0/1", b"Pending"]
             kubectl.api.patch(
@@ -223,8 +227,7 @@ async def test_delete_and_wait(kubectl: Kubectl) -> None:
     kubectl.api.create("pods", pod(finalizers=["a.io/one"]), "default")
     await kubectl("delete", "pod", "web", "--wait=false")
     waiting = asyncio.create_task(kubectl("wait", "--for=delete", "pod/web", "--timeout=20s"))
-    while not kubectl.api.objects.shelves["pods"].followers:
-        await asyncio.sleep(0.02)
+    await kubectl.watching("pods")
     kubectl.api.patch("pods", "web", "default", {"metadata": {"finalizers": None}}, kind="merge")
     await waiting
     await kubectl("create", "namespace", "n")
