@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import random
+import resource
 import signal
 import ssl
 import tempfile
@@ -32,6 +33,7 @@ from agents.embedded.tls import Authority
 
 _SHUTDOWN_S = 0.3
 _PARENT_POLL_S = 0.5
+_FIRST_STEPS = 100_000  # enough to bring every node to Ready; what is left goes on while the cluster serves
 _LOG = logging.getLogger(__name__)
 
 
@@ -102,7 +104,9 @@ class Cluster:
                 self.api.create("nodes", node)
         self.kubelets.catch_up()
         self._controllers.start()
-        self._controllers.settle()
+        for _ in range(_FIRST_STEPS):
+            if not self._controllers.step():
+                break
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         runner = web.AppRunner(make_app(self.api, self._state.token), access_log=None, shutdown_timeout=_SHUTDOWN_S)
@@ -142,12 +146,19 @@ class Cluster:
 
 def run(options: Options) -> None:
     """Run one cluster until SIGTERM, SIGINT, SIGHUP or, if asked for, the end of the parent."""
+    _allow_sockets()
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if options.state_dir is not None:
         asyncio.run(_run(options, State(options.state_dir)))
         return
     with tempfile.TemporaryDirectory(prefix=f"embedded-{options.name}-") as directory:
         asyncio.run(_run(options, State(Path(directory))))
+
+
+def _allow_sockets() -> None:
+    # One socket a node, and many clients: the usual soft limit of 1024 is soon reached.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(options: Options, state: State) -> None:

@@ -108,18 +108,19 @@ class _Member:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 
-    def reap(self, timeout_s: float) -> None:
-        """Wait for the end of the process, and make sure of it."""
-        if self.process is None:
-            return
+    def reap(self, timeout_s: float) -> int | None:
+        """Wait for the end of the process, and make sure of it; its exit code."""
+        process, self.process = self.process, None
+        if process is None:
+            return None
         try:
-            self.process.wait(timeout_s)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self.process = None
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        return process.returncode
 
     def tail(self) -> str:
         """The end of the log."""
@@ -179,13 +180,17 @@ class EmbeddedFleet:
         self._members[name].signal(signal.SIGKILL)
         self._members[name].reap(_STOP_S)
 
-    def restart(self, name: str) -> None:
-        """Start a cluster again on its state, at the same address, and wait until it answers. A live one is ended."""
+    def terminate(self, name: str) -> int | None:
+        """End a cluster in good order; its exit code, -9 when it had to be killed, None when it did not run."""
         member = self._members[name]
         member.signal(signal.SIGCONT)
         member.signal(signal.SIGTERM)
-        member.reap(_STOP_S)
-        self._bring_up([member])
+        return member.reap(_STOP_S)
+
+    def restart(self, name: str) -> None:
+        """Start a cluster again on its state, at the same address, and wait until it answers. A live one is ended."""
+        self.terminate(name)
+        self._bring_up([self._members[name]])
 
     def pause(self, name: str) -> None:
         """Make a cluster hang: SIGSTOP."""

@@ -74,9 +74,9 @@ def _shapes(given: argparse.Namespace) -> tuple[Shape, ...]:
     shapes = [parse_shape(text) for text in given.node_shape]
     if given.nodes_csv:
         shapes += read_shapes(given.nodes_csv, part, parts)
-    if given.nodes or not shapes:
-        basic = (given.cpu, given.memory, given.pods, given.gpu, given.bandwidth)
-        shapes.append(Shape(*basic, count=10 if given.nodes is None else given.nodes))
+    count = given.nodes if given.nodes is not None else 0 if shapes else 10
+    if count:
+        shapes.append(Shape(given.cpu, given.memory, given.pods, given.gpu, given.bandwidth, count))
     return tuple(shapes)
 
 

@@ -46,6 +46,14 @@ class Remote:
             answer.raise_for_status()
             return await (answer.json() if answer.content_type == "application/json" else answer.text())
 
+    async def annotate_node(self, name: str, notes: dict[str, str | None]) -> None:
+        """Set and remove (None) annotations."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/merge-patch+json"}
+        body = json.dumps({"metadata": {"annotations": notes}})
+        url = f"{self.server}/api/v1/nodes/{name}"
+        async with self.session.patch(url, data=body, headers=headers, ssl=self.trust) as answer:
+            answer.raise_for_status()
+
     async def run_pod(self, body: Object) -> Object:
         """Create a pod and wait until it runs."""
         whole = {"apiVersion": "v1", "kind": "Pod", **body}
@@ -125,12 +133,8 @@ async def test_it_listens_on_no_other_address_than_its_own(east: Remote) -> None
 
 
 async def test_a_node_can_be_made_hot_while_it_runs(east: Remote) -> None:
-    notes = {"embedded.global-dispatcher.io/background-cpu": "0.9"}
-    path = "/api/v1/nodes/east-node-002"
-    headers = {"Authorization": f"Bearer {east.token}", "Content-Type": "application/merge-patch+json"}
-    body = json.dumps({"metadata": {"annotations": notes}})
-    async with east.session.patch(east.server + path, data=body, headers=headers, ssl=east.trust) as answer:
-        assert answer.status == 200
+    notes: dict[str, str | None] = {"embedded.global-dispatcher.io/background-cpu": "0.9"}
+    await east.annotate_node("east-node-002", notes)
     url = await kubelet_url(east, "east-node-002") + "/stats/summary"
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
@@ -139,6 +143,21 @@ async def test_a_node_can_be_made_hot_while_it_runs(east: Remote) -> None:
             break
         await asyncio.sleep(0.02)
     assert 7.2e9 <= summary["node"]["cpu"]["usageNanoCores"] <= 8e9
+
+
+async def test_a_lost_node_does_not_answer(east: Remote) -> None:
+    url = await kubelet_url(east, "east-node-001") + "/stats/summary"
+    for value, answers in (("down", False), (None, True)):
+        await east.annotate_node("east-node-001", {"embedded.global-dispatcher.io/kubelet": value})
+        assert await _answers(east, url) is answers
+
+
+async def _answers(remote: Remote, url: str) -> bool:
+    try:
+        await remote.ask(url)
+    except aiohttp.ClientConnectionError:
+        return False
+    return True
 
 
 async def test_a_node_that_joins_later_gets_a_kubelet_and_an_address(east: Remote) -> None:
@@ -172,6 +191,18 @@ async def test_after_a_kill_it_is_back_at_the_same_place_with_the_same_keys_and_
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "agents.embedded", *arguments]
+
+
+async def test_an_open_watch_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    fleet = EmbeddedFleet.start([ClusterSpec("brief", nodes=0)], tmp_path)
+    async with aiohttp.ClientSession() as session:
+        remote = Remote(fleet.kubeconfig, session)
+        headers = {"Authorization": f"Bearer {remote.token}"}
+        url = remote.server + "/api/v1/pods?watch=true"
+        async with session.get(url, headers=headers, ssl=remote.trust) as watch:
+            assert watch.status == 200
+            code = await asyncio.to_thread(fleet.terminate, "brief")
+    assert code == 0
 
 
 def test_it_ends_cleanly_on_sigterm(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from agents.embedded.meta import (
 
 
 def family_of(api: Api, world: World, owner: Object, kind: str, resource: str) -> list[Object]:
-    """The objects of `resource` that `owner` controls after adopting and letting go; an apps/v1 `kind` with a selector."""
+    """The objects of `resource` that `owner`, an apps/v1 `kind`, controls once it has adopted and let go."""
     selector, uid = label_selector(owner["spec"]["selector"]), owner["metadata"]["uid"]
     members = []
     for obj in world.controlled(uid, resource):
