@@ -74,6 +74,12 @@ class ApiSession:
         """The context for kubelets: the cluster's CA unless another is given, and the same client certificate."""
         return tls_context(self._configuration, ca_file=ca_file, insecure=insecure)
 
+    @property
+    def trust(self) -> tuple[str, ...]:
+        """What TLS is built from: equal for two sessions that differ in nothing but their connections."""
+        one = self._configuration
+        return tuple(str(part) for part in (one.ssl_ca_cert, one.cert_file, one.key_file, one.verify_ssl))
+
     async def close(self) -> None:
         """Close all connections."""
         await self.http.close()

@@ -22,7 +22,7 @@ MAX_METRICS = 64 * 1024 * 1024
 
 
 class Readings:
-    """Keeps `loads` fresh. Its pool of connections is made anew when the credentials of the client changed."""
+    """Keeps `loads` fresh, also while the API server is lost: only other certificates mean other connections."""
 
     def __init__(
         self, client: KubeClient, targets: Mapping[str, NodeTarget], loads: Loads, settings: KubeletSettings
@@ -31,7 +31,7 @@ class Readings:
         self._targets = targets
         self._settings = settings
         self._kubelets: Kubelets | None = None
-        self._made_for: object = None
+        self._trust: tuple[str, ...] = ()
         self._opening = asyncio.Lock()
         cadence = Cadence(settings.interval_s, settings.concurrency)
         self._rounds = Rounds(targets, loads, self._ask_node, self._ask_all, cadence)
@@ -58,15 +58,19 @@ class Readings:
         async with self._opening:
             try:
                 session = await self._client.session()
-                if self._kubelets is not None and self._made_for is session:
+                if self._kubelets is not None and self._trust == session.trust:
                     return self._kubelets
                 tls = session.kubelet_tls(self._settings.ca_file, self._settings.insecure)
             except (AccessError, OSError) as error:
                 raise SourceError(f"no way to ask kubelets: {error}") from None
             await self.close()
-            self._kubelets = Kubelets(tls, session.authorization, self._settings.timeout_s)
-            self._made_for = session
+            self._kubelets = Kubelets(tls, self._authorization, self._settings.timeout_s)
+            self._trust = session.trust
             return self._kubelets
+
+    async def _authorization(self) -> dict[str, str]:
+        session = await self._client.session()
+        return await session.authorization()
 
     async def _ask_all(self) -> dict[str, Sample]:
         answer = await self._client.send(Request("GET", PATH), max_body=MAX_METRICS)

@@ -6,7 +6,7 @@ import pytest
 
 from agents.executor.http import Request
 from agents.kube.client import KubeClient, Patience
-from agents.kube.session import Access
+from agents.kube.session import Access, ApiSession
 from tests.agents.kube_fake import fake_api
 
 VERSION = Request("GET", "/version")
@@ -96,3 +96,12 @@ async def test_a_body_above_the_bound_is_not_read_on(tmp_path: Path) -> None:
         await client.close()
     assert answer.status == 0
     assert b"larger than" in answer.body
+
+
+async def test_a_session_opened_again_with_the_same_credentials_trusts_the_same(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        first, second = [await ApiSession.open(Access(api.kubeconfig(tmp_path))) for _ in range(2)]
+        assert first.trust == second.trust
+        assert await first.authorization() == {"Authorization": "Bearer secret"}
+        for session in (first, second):
+            await session.close()
