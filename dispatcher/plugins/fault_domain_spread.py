@@ -19,7 +19,7 @@ import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import level_of
+from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.eligibility import (
     ClusterChoiceError,
     LabelMasks,
@@ -41,11 +41,12 @@ from dispatcher.scheduling.framework import (
     Placed,
     Rows,
     Score,
+    SmallInts,
 )
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, shown
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
-_SHOWN_DOMAINS = 32
+_SHOWN_DOMAINS = 16
 
 
 def _constraints(raw: object) -> tuple[SpreadConstraint, ...]:
@@ -69,26 +70,24 @@ def _constraint(raw: object) -> SpreadConstraint:
 
 
 @dataclass(frozen=True)
+class _Rule:
+    """One constraint in this cycle: [n] domain of each row, [domains] matching pods and which are eligible."""
+
+    constraint: SpreadConstraint
+    level: str
+    domain: SmallInts
+    counts: Ints
+    present: Bools
+    least: int
+    own: int
+
+
+@dataclass(frozen=True)
 class _Ground:
-    """What a pod class is judged on: its pod and constraints, and [n] the rows whose domains are eligible."""
+    """What a pod class is judged on in this cycle."""
 
-    pod: Pod
-    hard: tuple[SpreadConstraint, ...]
-    soft: tuple[SpreadConstraint, ...]
-    eligible: Bools
-
-    def counts(self, rule: SpreadConstraint, fleet: Fleet) -> tuple[Ints, Bools]:
-        """[domains] matching pods, and which domains are eligible."""
-        counts = fleet.count_matching(self.pod, rule.selector, rule.key)
-        domain = fleet.domain(rule.key)
-        present = np.zeros(len(counts), dtype=np.bool_)
-        present[domain[self.eligible & (domain >= 0)]] = True
-        return counts, present
-
-
-def _least(rule: SpreadConstraint, counts: Ints, present: Bools) -> int:
-    found = counts[present]
-    return int(found.min()) if len(found) >= max(rule.min_domains, 1) else 0
+    hard: tuple[_Rule, ...]
+    soft: tuple[_Rule, ...]
 
 
 class FaultDomainSpread(Filter, Score):
@@ -117,49 +116,50 @@ class FaultDomainSpread(Filter, Score):
         return (pod.namespace, rules, selection_key(pod), clusters_key(placed)) if rules else None
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
-        """The constraints and the eligible rows; SKIP without constraints."""
-        rules = self._rules(placed.pod)
-        if not rules:
+        """The constraints with their counts as they are now; SKIP without constraints."""
+        constraints = self._rules(placed.pod)
+        if not constraints:
             return SKIP
-        hard = tuple(rule for rule in rules if rule.hard)
-        soft = tuple(rule for rule in rules if not rule.hard)
-        return _Ground(placed.pod, hard, soft, self._eligible(placed, hard, fleet))
+        eligible = self._eligible(placed, fleet)
+        domains = [fleet.domain(one.key) for one in constraints]
+        for one, domain in zip(constraints, domains, strict=True):
+            if one.hard:
+                eligible = eligible & (domain >= 0)
+        rules = [
+            _rule(one, domain, eligible, placed.pod, fleet) for one, domain in zip(constraints, domains, strict=True)
+        ]
+        hard = tuple(rule for rule in rules if rule.constraint.hard)
+        return _Ground(hard, tuple(rule for rule in rules if not rule.constraint.hard))
 
-    def _eligible(self, placed: Placed, hard: tuple[SpreadConstraint, ...], fleet: Fleet) -> Bools:
-        mask: Bools = fleet.live & self._masks.selected(placed.pod, fleet, slice(0, fleet.n))
+    def _eligible(self, placed: Placed, fleet: Fleet) -> Bools:
+        mask = fleet.live
+        if selection_key(placed.pod) is not None:
+            mask = mask & self._masks.selected(placed.pod, fleet, slice(0, fleet.n))
         try:
             allowed = allowed_clusters(placed, fleet)
         except ClusterChoiceError:  # ClusterAllowed says so where that plugin is on
             allowed = None
-        if allowed is not None:
-            mask &= allowed[fleet.cluster]
-        for rule in hard:
-            mask &= fleet.domain(rule.key) >= 0
-        return mask
+        return mask if allowed is None else mask & allowed[fleet.cluster]
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
-        ground = cast(_Ground, state)
         codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
-        for rule in ground.hard:
-            level = level_of(rule.key)
-            counts, present = ground.counts(rule, fleet)
-            room = rule.max_skew + _least(rule, counts, present) - _own(rule, ground.pod)
-            by_domain = np.zeros(len(counts) + 1, dtype=np.uint16)  # the last entry is what code -1 reads
-            by_domain[:-1][counts > room] = fleet.reasons.code(Reason.SPREAD, level)
-            by_domain[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, level)
-            np.copyto(codes, by_domain[fleet.domain(rule.key)[rows]], where=codes == 0)
+        for rule in cast(_Ground, state).hard:
+            room = rule.constraint.max_skew + rule.least - rule.own
+            by_domain = np.zeros(len(rule.counts) + 1, dtype=np.uint16)  # the last entry is what code -1 reads
+            by_domain[:-1][rule.counts > room] = fleet.reasons.code(Reason.SPREAD, rule.level)
+            by_domain[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.level)
+            np.copyto(codes, by_domain[rule.domain[rows]], where=codes == 0)
         return codes
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         """Minus the cost of the module, lower for fuller domains."""
-        ground = cast(_Ground, state)
         raw = np.zeros(len(fleet.live[rows]))
-        for rule in ground.soft:
-            counts, present = ground.counts(rule, fleet)
-            by_domain = np.full(len(counts) + 1, _LACKS_KEY)
-            by_domain[:-1] = -(counts * np.log(np.count_nonzero(present) + 2.0) + rule.max_skew - 1)
-            raw += by_domain[fleet.domain(rule.key)[rows]]
+        for rule in cast(_Ground, state).soft:
+            weight = np.log(np.count_nonzero(rule.present) + 2.0)
+            by_domain = np.full(len(rule.counts) + 1, _LACKS_KEY)
+            by_domain[:-1] = -(rule.counts * weight + rule.constraint.max_skew - 1)
+            raw += by_domain[rule.domain[rows]]
         return np.maximum(raw, _LACKS_KEY)
 
     def normalize(self, raw: Floats) -> Floats:
@@ -173,7 +173,7 @@ class FaultDomainSpread(Filter, Score):
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = cast(_Ground, state)
-        return {level_of(rule.key): _explained(ground, rule, fleet, row) for rule in (*ground.hard, *ground.soft)}
+        return {rule.level: _explained(rule, fleet, row) for rule in (*ground.hard, *ground.soft)}
 
 
 def _own(rule: SpreadConstraint, pod: Pod) -> bool:
@@ -184,16 +184,34 @@ def _rule_key(rule: SpreadConstraint) -> tuple[Hashable, ...]:
     return level_of(rule.key), rule.max_skew, rule.hard, rule.min_domains
 
 
-def _explained(ground: _Ground, rule: SpreadConstraint, fleet: Fleet, row: int) -> dict[str, Any]:
-    counts, present = ground.counts(rule, fleet)
-    least, at = _least(rule, counts, present), int(fleet.domain(rule.key)[row])
-    names, eligible = fleet.domain_values(rule.key), np.flatnonzero(present)
+def _rule(one: SpreadConstraint, domain: SmallInts, eligible: Bools, pod: Pod, fleet: Fleet) -> _Rule:
+    level = level_of(one.key)
+    counts = fleet.count_matching(pod, one.selector, one.key)
+    if level == HOST_LEVEL:  # every row is a domain of its own
+        present = eligible
+    else:
+        present = np.zeros(len(counts) + 1, dtype=np.bool_)  # the last entry takes what has no domain
+        present[domain[eligible]] = True
+        present = present[:-1]
+    found = counts[present]
+    least = int(found.min()) if len(found) >= max(one.min_domains, 1) else 0
+    return _Rule(one, level, domain, counts, present, least, int(_own(one, pod)))
+
+
+def _explained(rule: _Rule, fleet: Fleet, row: int) -> dict[str, Any]:
+    at = int(rule.domain[row])
+    eligible = np.flatnonzero(rule.present)
     return {
-        "domain": names[at] if at >= 0 else None,
-        "max_skew": rule.max_skew,
-        "hard": rule.hard,
-        "min": least,
-        "skew": int(counts[at]) - least if at >= 0 else None,
-        "counts": {names[code]: int(counts[code]) for code in eligible[:_SHOWN_DOMAINS].tolist()},
+        "domain": _name(rule, at, fleet) if at >= 0 else None,
+        "max_skew": rule.constraint.max_skew,
+        "hard": rule.constraint.hard,
+        "min": rule.least,
+        "skew": int(rule.counts[at]) - rule.least if at >= 0 else None,
+        "counts": {_name(rule, code, fleet): int(rule.counts[code]) for code in eligible[:_SHOWN_DOMAINS].tolist()},
         "domains": len(eligible),
     }
+
+
+def _name(rule: _Rule, code: int, fleet: Fleet) -> str:
+    # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
+    return "/".join(fleet.name_of(code)) if rule.level == HOST_LEVEL else fleet.domain_values(rule.constraint.key)[code]

@@ -17,10 +17,11 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.scheduling.fleet_occupants import nonzero_request
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Ints, Placed, Readings, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Readings, Rows, Score
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, number
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
@@ -70,13 +71,14 @@ class _LiveHeadroom(Score):
     def _utilisation(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
         """[rows] utilisation, and the weight that the reading had in it."""
         used, sampled_at = (column[rows] for column in self._reading(fleet))
+        measured = np.minimum(self._measured(amounts, used.astype(np.float64), fleet, rows), 1.0)
         age = fleet.now - sampled_at
+        if (age <= self._fresh_s).all() and not np.isnan(measured).any():  # the usual case, at half the cost
+            return measured, np.ones(len(measured))
         weight = np.clip((self._stale_s - age) / (self._stale_s - self._fresh_s), 0.0, 1.0)
-        measured = self._measured(amounts, used.astype(np.float64), fleet, rows)
         weight = np.where(np.isnan(measured), 0.0, weight)
-        measured = np.where(weight > 0.0, np.minimum(measured, 1.0), 0.0)
         requested = np.minimum(self._requested(amounts, fleet, rows), 1.0)
-        return weight * measured + (1.0 - weight) * requested, weight
+        return np.where(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, weight
 
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
@@ -100,20 +102,16 @@ def _in_words(known: bool, weight: float) -> str:
     return "fresh" if weight >= 1.0 else f"fading, {weight:.0%} by reading, rest by requests"
 
 
-def _over(amounts: Ints, capacity: Floats) -> Floats:
-    """Share of capacity; a node without capacity is full."""
-    return np.divide(amounts, capacity, out=np.ones_like(capacity), where=capacity > 0)
-
-
-def _allocatable(at: int, fleet: Fleet, rows: Rows) -> Floats:
+def _share(at: int, amounts: NDArray[Any], fleet: Fleet, rows: Rows) -> Floats:
+    """[rows] `amounts` (never 0) as a share of what can be allocated; far above 1 where that is nothing."""
     column = fleet.axis.column(_RESOURCES[at])
-    if column is None:
-        return np.zeros(len(fleet.live[rows]))
-    return fleet.allocatable[column, rows].astype(np.float64)
+    capacity = fleet.allocatable[column, rows] if column is not None else np.zeros(len(amounts), dtype=np.int64)
+    share: Floats = amounts / np.maximum(capacity, 1)
+    return share
 
 
 def _by_requests(at: int, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-    return _over(fleet.nonzero[at, rows] + amounts[at], _allocatable(at, fleet, rows))
+    return _share(at, fleet.nonzero[at, rows] + float(amounts[at]), fleet, rows)
 
 
 class _LiveResource(_LiveHeadroom):
@@ -126,9 +124,7 @@ class _LiveResource(_LiveHeadroom):
         return nonzero_request(placed.pod)[self._at]
 
     def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
-        coming = fleet.recent[self._at, rows] + amounts[self._at]
-        share: Floats = used + _over(coming, _allocatable(self._at, fleet, rows))
-        return share
+        return used + _share(self._at, fleet.recent[self._at, rows] + float(amounts[self._at]), fleet, rows)
 
     def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         return _by_requests(self._at, amounts, fleet, rows)
@@ -170,4 +166,4 @@ class LiveNetwork(_LiveHeadroom):
         return used
 
     def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-        return np.maximum(_by_requests(0, amounts, fleet, rows), _by_requests(1, amounts, fleet, rows))
+        return np.maximum(*(_by_requests(at, amounts, fleet, rows) for at in range(len(_RESOURCES))))

@@ -11,7 +11,7 @@ import numpy as np
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Depends, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows, Score
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, names_of_resources
 
 
@@ -40,14 +40,25 @@ class NodeResourcesBalancedAllocation(Score):
         columns = [(fleet.axis.column(name), requests.get(name, 0)) for name in self._resources]
         known = [(column, asked) for column, asked in columns if column is not None]
         shares = np.zeros((len(known), len(fleet.live[rows])))
-        has = np.zeros(shares.shape, dtype=np.bool_)
         for at, (column, asked) in enumerate(known):
-            allocatable = fleet.allocatable[column, rows].astype(np.float64)
-            has[at] = allocatable > 0
-            np.divide(fleet.requested[column, rows] + float(asked), allocatable, out=shares[at], where=has[at])
+            np.divide(
+                fleet.requested[column, rows] + float(asked),
+                np.maximum(fleet.allocatable[column, rows], 1),
+                out=shares[at],
+            )
         np.minimum(shares, 1.0, out=shares)
-        count = np.maximum(has.sum(axis=0), 1)
-        mean = shares.sum(axis=0) / count
-        variance = (np.square(shares - mean) * has).sum(axis=0) / count
-        scores: Floats = MAX_SCORE * (1.0 - np.sqrt(variance))
-        return scores
+        lacks = [fleet.allocatable[column, rows] == 0 for column, _ in known]
+        if any(one.any() for one in lacks):
+            return MAX_SCORE * (1.0 - _deviation(shares, ~np.asarray(lacks)))
+        if len(known) == 2:  # the usual case: half of the distance
+            scores: Floats = MAX_SCORE * (1.0 - np.abs(shares[0] - shares[1]) / 2.0)
+            return scores
+        return MAX_SCORE * (1.0 - _deviation(shares, np.ones(shares.shape, dtype=np.bool_)))
+
+
+def _deviation(shares: Floats, has: Bools) -> Floats:
+    """[rows] standard deviation of [resources, rows] shares over the resources that the row has."""
+    count = np.maximum(has.sum(axis=0), 1)
+    mean = (shares * has).sum(axis=0) / count
+    deviation: Floats = np.sqrt((np.square(shares - mean) * has).sum(axis=0) / count)
+    return deviation

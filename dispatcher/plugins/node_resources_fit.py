@@ -19,7 +19,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from dispatcher.scheduling.fleet_occupants import nonzero_request
-from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, Bools, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, number, one_of, resource_weights, shown
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
@@ -87,13 +87,14 @@ class NodeResourcesFit(Filter, Score):
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         """The strategy's mean, 0..100."""
         pod = cast(Pod, state)
-        total, weights = np.zeros(len(fleet.live[rows])), np.zeros(len(fleet.live[rows]))
+        total = np.zeros(len(fleet.live[rows]))
+        weights: Floats = np.zeros(1)
         for name, weight in self._resources:
-            share = _requested_share(pod, name, fleet, rows)
-            if share is not None:
-                has = ~np.isnan(share)
-                total += np.where(has, self._value(share), 0.0) * weight
-                weights += has * weight
+            found = _requested_share(pod, name, fleet, rows)
+            if found is not None:
+                share, lacks = found
+                total += self._value(share) * (weight if lacks is None else weight * ~lacks)
+                weights = weights + (weight if lacks is None else weight * ~lacks)
         return np.divide(total, weights, out=np.zeros_like(total), where=weights > 0)
 
     def _value(self, share: Floats) -> Floats:
@@ -109,16 +110,19 @@ def _insufficient(fleet: Fleet, resource: str) -> int:
     return fleet.reasons.code(Reason.INSUFFICIENT, resource)
 
 
-def _requested_share(pod: Pod, resource: str, fleet: Fleet, rows: Rows) -> Floats | None:
-    """[rows] requested with this pod over allocatable, at most 1; NaN where the node has none; None: no part in it."""
+def _requested_share(pod: Pod, resource: str, fleet: Fleet, rows: Rows) -> tuple[Floats, Bools | None] | None:
+    """[rows] requested with this pod over allocatable, at most 1, and where the node has none of it (None: nowhere).
+
+    None for a resource that has no part in the mean.
+    """
     column, asked = fleet.axis.column(resource), pod.requests.get(resource, 0)
     if column is None or (not asked and resource not in _ALWAYS):
         return None
-    allocatable = fleet.allocatable[column, rows].astype(np.float64)
+    allocatable = fleet.allocatable[column, rows]
     if resource in _NONZERO:
         at = _NONZERO.index(resource)
-        wanted = fleet.nonzero[at, rows] + float(nonzero_request(pod)[at])
+        wanted = fleet.nonzero[at, rows] + float(nonzero_request(pod)[at])  # floats: two 2^62 would wrap
     else:
         wanted = fleet.requested[column, rows] + float(asked)
-    share: Floats = np.divide(wanted, allocatable, out=np.full(len(wanted), np.nan), where=allocatable > 0)
-    return np.minimum(share, 1.0)
+    share = np.minimum(wanted / np.maximum(allocatable, 1), 1.0)
+    return share, None if allocatable.all() else allocatable == 0
