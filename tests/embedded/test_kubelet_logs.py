@@ -40,8 +40,18 @@ def test_the_limit_cuts_bytes() -> None:
 def test_the_previous_run_can_be_read_after_a_restart() -> None:
     over = {"terminated": {"startedAt": stamp(START), "finishedAt": stamp(START + 5), "exitCode": 3}}
     whole = pod_with({"running": {"startedAt": stamp(START + 6)}}, over, restarts=1)
-    assert "exit code 3" in container_log(whole, "main", {"previous": "true"}, START + 9)
+    previous = container_log(whole, "main", {"previous": "true"}, START + 9)
+    assert "exit code 3" in previous
+    assert "restart" not in previous
     assert "(restart 1)" in container_log(whole, "main", {}, START + 9)
+
+
+def test_between_two_runs_the_log_is_that_of_the_last_one() -> None:
+    over = {"terminated": {"startedAt": stamp(START), "finishedAt": stamp(START + 5), "exitCode": 3}}
+    whole = pod_with({"waiting": {"reason": "CrashLoopBackOff"}}, over, restarts=2)
+    text = container_log(whole, "main", {}, START + 9)
+    assert "(restart 2)" in text
+    assert "exit code 3" in text
 
 
 def test_a_container_that_never_started_has_said_nothing() -> None:

@@ -77,6 +77,9 @@ class JobController:
 
     def _create(self, job: Object, number: int) -> bool:
         pod = _job_pod(job)
+        if number and job["spec"].get("completionMode") == "Indexed":
+            text = "completion mode Indexed is not simulated: the pods have no index"
+            self._recorder.record(job, "Job", WARNING, "NotSimulated", text)
         for _ in range(number):
             try:
                 made = self._api.create(PODS, pod, job["metadata"]["namespace"])

@@ -17,9 +17,8 @@ def container_log(pod: Object, container: str, query: Mapping[str, str], now: fl
     entry = next((e for e in pod.get("status", {}).get("containerStatuses") or () if e["name"] == container), None)
     if entry is None:
         return ""
-    state = entry.get("lastState", {}) if query.get("previous") == "true" else entry.get("state", {})
-    lines = list(_lines(pod, container, state, int(entry.get("restartCount", 0)), now))
-    lines = _since(lines, query, now)
+    state, restarts = _run(entry, previous=query.get("previous") == "true")
+    lines = _since(list(_lines(pod, container, state, restarts, now)), query, now)
     tail = query.get("tailLines", "")
     if tail.isdigit():
         lines = lines[-int(tail) :] if int(tail) else []
@@ -27,6 +26,14 @@ def container_log(pod: Object, container: str, query: Mapping[str, str], now: fl
     text = "".join(f"{micro_stamp(at)} {words}\n" if timestamps else f"{words}\n" for at, words in lines)
     limit = query.get("limitBytes", "")
     return text[: int(limit)] if limit.isdigit() else text
+
+
+def _run(entry: Object, *, previous: bool) -> tuple[Object, int]:
+    """The state of the run that is asked for, and how many restarts came before it."""
+    state, restarts = entry.get("state", {}), int(entry.get("restartCount", 0))
+    if "waiting" in state:  # between two runs the last one is the latest
+        return entry.get("lastState", {}), restarts
+    return (entry.get("lastState", {}), restarts - 1) if previous else (state, restarts)
 
 
 def _lines(pod: Object, container: str, state: Object, restarts: int, now: float) -> Iterator[Line]:
