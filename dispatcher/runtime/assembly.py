@@ -1,21 +1,22 @@
 """Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from dispatcher.model.tenant import Tenant
-from dispatcher.plugins.registry import PluginContext, build, queue_sort
+from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
 from dispatcher.runtime.clock import Clock
 from dispatcher.runtime.fleet_views import CoreViews
 from dispatcher.runtime.journal import Journal
 from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.metrics import Metrics
 from dispatcher.runtime.service import Service
+from dispatcher.runtime.settings import DispatcherConfig
+from dispatcher.runtime.settings.sections import JournalSection, TimingSection
 from dispatcher.runtime.timing import ServiceTiming
-from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle import Scheduler
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 
@@ -29,20 +30,47 @@ class Dispatcher:
 
 
 def assemble(
-    links: Sequence[AgentLink],
-    profile: Profile,
-    tenants: Sequence[Tenant] = (),
-    *,
-    timing: ServiceTiming | None = None,
-    journal: Journal | None = None,
+    links: Sequence[AgentLink], config: DispatcherConfig, registry: Mapping[str, PluginSpec] = REGISTRY
 ) -> Dispatcher:
-    """A dispatcher over these links, one a cluster, that decides by `profile` under the quotas of `tenants`."""
-    clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(tenants)
-    plugins = build(profile, PluginContext(quota=ledger))
-    scheduler = Scheduler(profile, plugins, fleet)
-    queue = SchedulingQueue(queue_sort(plugins), scheduler.classify)
+    """A dispatcher over these links, one a cluster, by the profile, quotas and times of `config`."""
+    clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(config.tenants)
+    plugins = build(config.profile, PluginContext(quota=ledger), registry)
+    scheduler = Scheduler(config.profile, plugins, fleet)
+    timing = config.timing
+    queue = SchedulingQueue(
+        queue_sort(plugins),
+        scheduler.classify,
+        first_s=timing.backoff_first_s,
+        longest_s=timing.backoff_longest_s,
+        flush_s=timing.unschedulable_flush_s,
+    )
     clusters = [link.cluster for link in links]
-    core = SchedulerCore(clusters, fleet, queue, scheduler, boot_epoch=clock.boot_epoch)
-    service = Service(core, links, clock=clock, metrics=metrics, journal=journal, timing=timing)
+    core = SchedulerCore(
+        clusters, fleet, queue, scheduler, boot_epoch=clock.boot_epoch, timing=_core_timing(config.timing)
+    )
+    service = Service(
+        core, links, clock=clock, metrics=metrics, journal=_journal(config.journal), timing=_service_timing(timing)
+    )
     metrics.watch(service)
     return Dispatcher(service, CoreViews(core, ledger))
+
+
+def _core_timing(timing: TimingSection) -> CoreTiming:
+    return CoreTiming(
+        absence_grace_s=timing.absence_grace_s, peers_s=timing.peers_s, cluster_lost_s=timing.cluster_lost_s
+    )
+
+
+def _service_timing(timing: TimingSection) -> ServiceTiming:
+    return ServiceTiming(
+        poll_wait_s=timing.poll_wait_s,
+        silent_s=timing.cluster_silent_s,
+        first_sync_s=timing.first_sync_s,
+        deadline_s=timing.deadline_s,
+        execute_s=timing.execute_s,
+        tick_s=timing.tick_s,
+    )
+
+
+def _journal(section: JournalSection) -> Journal | None:
+    return Journal(Path(section.path).expanduser(), section.max_mib * 1024 * 1024) if section.path else None

@@ -87,7 +87,7 @@ def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
 @app.command()
 def run(
     config: Annotated[Path, typer.Option("--config", "-c", help="The dispatcher's configuration file.")],
-    level: Level = LogLevel.INFO,
+    level: Annotated[LogLevel | None, typer.Option("--log-level", help="Instead of log.level.")] = None,
 ) -> None:
     """Schedule for the clusters of a configuration.
 
@@ -95,7 +95,7 @@ def run(
     """
     from dispatcher.runtime.run import run_dispatcher
 
-    raise typer.Exit(run_dispatcher(config, level.value))
+    raise typer.Exit(run_dispatcher(config, level.value if level else None))
 
 
 @app.command()

@@ -10,11 +10,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from types import FrameType
 
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet, FleetError
 from agents.runtime.settings import AgentSettings, KubeletSettings
@@ -24,12 +23,13 @@ from dispatcher.runtime.demo_submit import Submitter
 from dispatcher.runtime.demo_trace import deal_nodes, trace_pods
 from dispatcher.runtime.demo_workloads import Submission, sample
 from dispatcher.runtime.errors import CommandError, ExitCode
-from dispatcher.runtime.http_api import serve
+from dispatcher.runtime.interrupts import interruptible, uninterrupted
 from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.output import Output
 from dispatcher.runtime.ray_runtime import RayRuntime
-from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.runtime.run import listen
+from dispatcher.runtime.settings import DispatcherConfig
 
 _NAMES = ("east", "west", "north", "south")
 _HOST = "127.0.0.1"
@@ -74,9 +74,9 @@ def run_demo(options: DemoOptions, log_level: str) -> int:
     configure_logging(log_level)
     started = perf_counter()
     try:
-        with _interruptible(), ExitStack() as cleanup:
+        with interruptible(), ExitStack() as cleanup:
             return _run(options, started, cleanup)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ray turns an early SIGTERM into the latter
         return int(ExitCode.OK if options.keep else ExitCode.FAILED)
 
 
@@ -87,7 +87,7 @@ def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
     submissions = list(options.submissions())
     show = cleanup.enter_context(DemoShow(options.names[0], sum(one.pods for one in submissions), started))
     fleet, ray = _start(options, state, show, cleanup)
-    dispatcher = assemble([_link(ray, name, fleet.kubeconfig) for name in options.names], DEFAULT_PROFILE)
+    dispatcher = assemble([_link(ray, name, fleet.kubeconfig) for name in options.names], DispatcherConfig())
     return asyncio.run(_serve(options, dispatcher, fleet.kubeconfig, submissions, show))
 
 
@@ -95,7 +95,7 @@ def _start(options: DemoOptions, state: Path, show: DemoShow, cleanup: ExitStack
     """Start the clusters and Ray at the same time; what came up is registered for clean-up even if the other fails."""
     specs = list(_specs(options, state))
     show.say(f"starting {len(specs)} clusters and Ray ...")
-    with ThreadPoolExecutor(1) as pool:
+    with uninterrupted(), ThreadPoolExecutor(1) as pool:
         starting = pool.submit(EmbeddedFleet.start, specs, state)
         try:
             ray = RayRuntime.start(options.names)
@@ -140,12 +140,7 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    try:
-        runner = await serve(dispatcher.service, dispatcher.views, _HOST, options.port)
-    except OSError as error:
-        raise CommandError(
-            f"port {options.port} of {_HOST} is taken ({error.strerror}): choose another with --port"
-        ) from None
+    runner = await listen(dispatcher, _HOST, options.port)
     service = asyncio.create_task(dispatcher.service.run())
     play = asyncio.create_task(_play(options, dispatcher, kubeconfig, submissions, show))
     stopped = asyncio.create_task(stop.wait())
@@ -185,17 +180,3 @@ async def _play(
     finally:
         await submitter.close()
     return show.report(options.output)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does, also before its loop runs."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

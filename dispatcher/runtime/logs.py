@@ -8,10 +8,12 @@ import structlog
 LEVELS = ("debug", "info", "warning", "error")
 
 
-def configure_logging(level: str = "info") -> None:
-    """Set up structlog for the whole process; `level` is one of LEVELS."""
-    terminal = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer(colors=terminal) if terminal else structlog.processors.JSONRenderer()
+def configure_logging(level: str = "info", form: str = "auto") -> None:
+    """Set up structlog for the whole process; `level` is one of LEVELS, `form` is auto, text or json."""
+    terminal = sys.stderr.isatty() if form == "auto" else form == "text"
+    renderer = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if terminal else structlog.processors.JSONRenderer()
+    )
     chain = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from agents.runtime.settings import AgentSettings
+from dispatcher.runtime.descendants import descendants, end
 from dispatcher.runtime.errors import CommandError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ log = structlog.get_logger("ray")
 
 NAMESPACE = "global-dispatcher"
 _PROBE_S = 3.0
+_END_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,10 @@ class RayRuntime:
         runtime = cls(None if wanted.address else Path(tempfile.mkdtemp(prefix="gd-ray-")))
         try:
             runtime._init(clusters, wanted)
-        except CommandError:
+        except BaseException as error:
             runtime.stop()
-            raise
-        except Exception as error:
-            runtime.stop()
+            if isinstance(error, CommandError) or not isinstance(error, Exception):
+                raise
             first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise CommandError(f"Ray cannot start: {first[:300]}") from None
         return runtime
@@ -94,11 +94,13 @@ class RayRuntime:
 
     def stop(self) -> None:
         """Leave Ray; a Ray that was started here ends, and its folder goes."""
-        with suppress(ImportError):
-            import ray
+        import ray
 
-            ray.shutdown()
+        # A Ray that is stopped while it starts leaves agents behind that never learn of it.
+        started = descendants(str(self._folder)) if self._folder is not None else []
+        ray.shutdown()
         if self._folder is not None:
+            end(started, _END_S)
             _remove(self._folder)
 
 

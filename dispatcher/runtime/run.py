@@ -1,0 +1,84 @@
+"""`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray actors beside it."""
+
+import asyncio
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from dispatcher.runtime.assembly import Dispatcher, assemble
+from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.http_api import serve
+from dispatcher.runtime.interrupts import interruptible, uninterrupted
+from dispatcher.runtime.link import AgentLink
+from dispatcher.runtime.logs import configure_logging
+from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
+from dispatcher.runtime.settings import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
+from dispatcher.runtime.settings.sections import HttpSection
+
+log = structlog.get_logger("run")
+
+
+def run_dispatcher(file: Path, level: str | None) -> int:
+    """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
+    try:
+        registry = plugin_registry()
+        config = load_config(file, registry=registry)
+    except ConfigError as error:
+        raise CommandError(_all_problems(file, error)) from None
+    if not config.clusters:
+        raise CommandError(f"{file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)")
+    configure_logging(level or config.log.level, config.log.format)
+    try:
+        with interruptible(), ExitStack() as cleanup:
+            links = _links(config, cleanup)
+            return asyncio.run(serve_until_signal(assemble(links, config, registry), config.http))
+    except (KeyboardInterrupt, SystemExit):
+        return int(ExitCode.OK)
+
+
+def _links(config: DispatcherConfig, cleanup: ExitStack) -> list[AgentLink]:
+    options = RayOptions(config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024)
+    with uninterrupted():
+        ray = RayRuntime.start([cluster.name for cluster in config.clusters], options)
+        cleanup.callback(ray.stop)
+    return [ray.link(agent_settings(cluster)) for cluster in config.clusters]
+
+
+async def serve_until_signal(dispatcher: Dispatcher, http: HttpSection) -> int:
+    """The service and its HTTP API until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    runner = await listen(dispatcher, http.host, http.port)
+    service = asyncio.create_task(dispatcher.service.run())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({service, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if service.done():
+            service.result()
+    finally:
+        log.info("stopping")
+        dispatcher.service.stop()
+        stopped.cancel()
+        await asyncio.gather(service, stopped, return_exceptions=True)
+        await runner.cleanup()
+    return int(ExitCode.OK)
+
+
+async def listen(dispatcher: Dispatcher, host: str, port: int) -> web.AppRunner:
+    """Serve the HTTP API; CommandError in one line when the address cannot be had."""
+    try:
+        return await serve(dispatcher.service, dispatcher.views, host, port)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}: choose another with --port or http.port"
+        ) from None
+
+
+def _all_problems(file: Path, error: ConfigError) -> str:
+    first, more = error.problems[0], len(error.problems) - 1
+    rest = f" (and {more} more: global-dispatcher config check {file})" if more else ""
+    return f"{first}{rest}"
