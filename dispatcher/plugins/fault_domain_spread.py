@@ -19,7 +19,6 @@ import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.eligibility import (
     ClusterChoiceError,
     LabelMasks,
@@ -27,7 +26,6 @@ from dispatcher.scheduling.eligibility import (
     clusters_key,
     selection_key,
 )
-from dispatcher.scheduling.fleet_counts import selector_key
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -37,16 +35,14 @@ from dispatcher.scheduling.framework import (
     Filter,
     Fleet,
     Floats,
-    Ints,
     Placed,
     Rows,
     Score,
-    SmallInts,
 )
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, shown
+from dispatcher.scheduling.spread import Spread, spread_key, spread_of
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
-_SHOWN_DOMAINS = 16
 
 
 def _constraints(raw: object) -> tuple[SpreadConstraint, ...]:
@@ -70,24 +66,11 @@ def _constraint(raw: object) -> SpreadConstraint:
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """One constraint in this cycle: [n] domain of each row, [domains] matching pods and which are eligible."""
-
-    constraint: SpreadConstraint
-    level: str
-    domain: SmallInts
-    counts: Ints
-    present: Bools
-    least: int
-    own: int
-
-
-@dataclass(frozen=True)
 class _Ground:
     """What a pod class is judged on in this cycle."""
 
-    hard: tuple[_Rule, ...]
-    soft: tuple[_Rule, ...]
+    hard: tuple[Spread, ...]
+    soft: tuple[Spread, ...]
 
 
 class FaultDomainSpread(Filter, Score):
@@ -110,9 +93,7 @@ class FaultDomainSpread(Filter, Score):
     def class_key(self, placed: Placed) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
         pod = placed.pod
-        rules = tuple(
-            (*_rule_key(rule), selector_key(pod, rule.selector), _own(rule, pod)) for rule in self._rules(pod)
-        )
+        rules = tuple(spread_key(rule, pod) for rule in self._rules(pod))
         return (pod.namespace, rules, selection_key(pod), clusters_key(placed)) if rules else None
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
@@ -121,13 +102,10 @@ class FaultDomainSpread(Filter, Score):
         if not constraints:
             return SKIP
         eligible = self._eligible(placed, fleet)
-        domains = [fleet.domain(one.key) for one in constraints]
-        for one, domain in zip(constraints, domains, strict=True):
+        for one in constraints:
             if one.hard:
-                eligible = eligible & (domain >= 0)
-        rules = [
-            _rule(one, domain, eligible, placed.pod, fleet) for one, domain in zip(constraints, domains, strict=True)
-        ]
+                eligible = eligible & (fleet.domain(one.key) >= 0)
+        rules = [spread_of(one, placed.pod, fleet, eligible) for one in constraints]
         hard = tuple(rule for rule in rules if rule.constraint.hard)
         return _Ground(hard, tuple(rule for rule in rules if not rule.constraint.hard))
 
@@ -145,9 +123,8 @@ class FaultDomainSpread(Filter, Score):
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
         codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
         for rule in cast(_Ground, state).hard:
-            room = rule.constraint.max_skew + rule.least - rule.own
             by_domain = np.zeros(len(rule.counts) + 1, dtype=np.uint16)  # the last entry is what code -1 reads
-            by_domain[:-1][rule.counts > room] = fleet.reasons.code(Reason.SPREAD, rule.level)
+            by_domain[:-1][rule.counts > rule.most] = fleet.reasons.code(Reason.SPREAD, rule.level)
             by_domain[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.level)
             np.copyto(codes, by_domain[rule.domain[rows]], where=codes == 0)
         return codes
@@ -173,45 +150,4 @@ class FaultDomainSpread(Filter, Score):
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = cast(_Ground, state)
-        return {rule.level: _explained(rule, fleet, row) for rule in (*ground.hard, *ground.soft)}
-
-
-def _own(rule: SpreadConstraint, pod: Pod) -> bool:
-    return rule.selector is None or rule.selector.matches(pod.labels)
-
-
-def _rule_key(rule: SpreadConstraint) -> tuple[Hashable, ...]:
-    return level_of(rule.key), rule.max_skew, rule.hard, rule.min_domains
-
-
-def _rule(one: SpreadConstraint, domain: SmallInts, eligible: Bools, pod: Pod, fleet: Fleet) -> _Rule:
-    level = level_of(one.key)
-    counts = fleet.count_matching(pod, one.selector, one.key)
-    if level == HOST_LEVEL:  # every row is a domain of its own
-        present = eligible
-    else:
-        present = np.zeros(len(counts) + 1, dtype=np.bool_)  # the last entry takes what has no domain
-        present[domain[eligible]] = True
-        present = present[:-1]
-    found = counts[present]
-    least = int(found.min()) if len(found) >= max(one.min_domains, 1) else 0
-    return _Rule(one, level, domain, counts, present, least, int(_own(one, pod)))
-
-
-def _explained(rule: _Rule, fleet: Fleet, row: int) -> dict[str, Any]:
-    at = int(rule.domain[row])
-    eligible = np.flatnonzero(rule.present)
-    return {
-        "domain": _name(rule, at, fleet) if at >= 0 else None,
-        "max_skew": rule.constraint.max_skew,
-        "hard": rule.constraint.hard,
-        "min": rule.least,
-        "skew": int(rule.counts[at]) - rule.least if at >= 0 else None,
-        "counts": {_name(rule, code, fleet): int(rule.counts[code]) for code in eligible[:_SHOWN_DOMAINS].tolist()},
-        "domains": len(eligible),
-    }
-
-
-def _name(rule: _Rule, code: int, fleet: Fleet) -> str:
-    # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
-    return "/".join(fleet.name_of(code)) if rule.level == HOST_LEVEL else fleet.domain_values(rule.constraint.key)[code]
+        return {rule.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}

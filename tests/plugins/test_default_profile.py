@@ -1,0 +1,125 @@
+"""The default profile as a whole: what the plugins promise together, through the real cycle."""
+
+from collections import Counter
+from itertools import count
+
+import pytest
+
+from dispatcher.model.reasons import Reason
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import PodBuilder, fleet, node, pod, reading
+
+CLUSTERS = "abc"
+_numbers = count()
+
+
+def scheduler_of(state: FleetState, *tenants: Tenant) -> Scheduler:
+    plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(tenants)))
+    return Scheduler(DEFAULT_PROFILE, plugins, state)
+
+
+def fleet_of(nodes: int = 4, cpu: int = 10) -> FleetState:
+    return fleet(**{name: [node(f"{name}{at}").cpu(cpu).labels(zone=name) for at in range(nodes)] for name in CLUSTERS})  # type: ignore[arg-type]
+
+
+def decide(scheduler: Scheduler, one: PodBuilder, home: str = "a") -> Decision | Unschedulable:
+    uid = f"{next(_numbers)}"
+    return scheduler.schedule(one.uid(uid).placed(home), (home, uid))
+
+
+def share_of(scheduler: Scheduler, pods: int) -> Counter[str]:
+    """cluster -> pods, of that many equal pods."""
+    results = [decide(scheduler, pod().cpu("200m").memory("100Mi")) for _ in range(pods)]
+    return Counter(one.cluster for one in results if isinstance(one, Decision))
+
+
+def test_two_tenants_under_endless_demand_hold_exactly_their_quota() -> None:
+    state = fleet_of()
+    tenants = [Tenant(name, (name,), {"cpu": Share(ratio=ratio)}) for name, ratio in (("red", 0.4), ("blue", 0.6))]
+    scheduler = scheduler_of(state, *tenants)
+    used: Counter[str] = Counter()
+    refused: dict[str, str] = {}
+    for _ in range(100):
+        for name, home in (("red", "a"), ("blue", "b")):
+            result = decide(scheduler, pod().namespace(name).cpu(1).memory("10Mi"), home)
+            used[name] += isinstance(result, Decision)
+            if isinstance(result, Unschedulable):
+                refused[name] = result.message
+                assert result.reasons == {Reason.QUOTA}
+    assert used == {"red": 48, "blue": 72}
+    assert refused["red"] == "tenant quota exceeded: tenant red: cpu asked 1, used 48, limit 48"
+
+
+def test_quota_and_spread_are_explained() -> None:
+    scheduler = scheduler_of(fleet_of(), Tenant("red", ("red",), {"cpu": Share(ratio=0.4)}))
+    asking = pod().namespace("red").labels(app="web").cpu(1).spread("zone")
+    decide(scheduler, asking)
+    result = decide(scheduler, asking)
+    assert isinstance(result, Decision)
+    extras = result.record()["extras"]
+    assert extras["TenantQuota"] == {"tenant": "red", "cpu": {"used_before": "1", "used_after": "2", "limit": "48"}}
+    zone = extras["FaultDomainSpread"]["zone"]
+    assert (sum(zone["counts"].values()), zone["min"], zone["max_skew"], zone["domain"]) == (1, 0, 1, result.cluster)
+    assert extras["LiveCPU"]["judged"] == "unknown, by requests"
+
+
+def test_hard_zone_skew_holds_through_scale_ups_and_a_lost_zone() -> None:
+    state = fleet_of()
+    scheduler = scheduler_of(state)
+    asking = pod().labels(app="web").cpu("100m").spread("zone")
+    zones: Counter[str] = Counter(dict.fromkeys(CLUSTERS, 0))
+    for _ in range(10):
+        result = decide(scheduler, asking)
+        assert isinstance(result, Decision)
+        zones[result.cluster] += 1
+        assert max(zones.values()) - min(zones.values()) <= 1
+    state.set_cluster("c", ready=False, synced=True)
+    for _ in range(5):
+        result = decide(scheduler, asking)
+        if isinstance(result, Decision):
+            zones[result.cluster] += 1
+    assert max(zones.values()) - min(zones.values()) == 1
+    last = decide(scheduler, asking)
+    assert isinstance(last, Unschedulable)
+    spread = "node(s) didn't match pod topology spread constraints (zone)"
+    lost = "node(s) were in a cluster that is not ready"
+    assert last.message == f"0/12 nodes are available: 4 {lost}, 8 {spread}."
+
+
+@pytest.mark.parametrize(("signal", "warm_at"), [("cpu", 0.3), ("net", 0.4)])
+def test_hot_clusters_are_avoided_in_proportion(signal: str, warm_at: float) -> None:
+    taken = []
+    for heat in (0.2, warm_at, 0.9):
+        state = fleet_of()
+        for name in CLUSTERS:
+            for at in range(4):
+                load = {"cpu": 0.2, "memory": 0.2, "net": 0.2} | ({signal: heat} if name == "b" else {})
+                state.put_reading(name, reading(f"{name}{at}", **load))
+        taken.append(share_of(scheduler_of(state), 60)["b"])
+    even, warm, hot = taken
+    assert even > warm > hot
+    assert even == pytest.approx(20, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("age", "words"), [(0.0, "fresh"), (600.0, "stale, by requests")], ids=["fresh", "long out of date"]
+)
+def test_stale_heat_is_not_believed_and_said_so(age: float, words: str) -> None:
+    state = fleet_of()
+    for name in CLUSTERS:
+        for at in range(4):
+            load = 0.95 if name == "b" else 0.1
+            state.put_reading(name, reading(f"{name}{at}", cpu=load, memory=load, net=load, age=age))
+    scheduler = scheduler_of(state)
+    taken = share_of(scheduler, 60)
+    assert (taken["b"] == 0) is (words == "fresh")
+    if words != "fresh":
+        assert taken["b"] == pytest.approx(20, abs=3)
+    result = decide(scheduler, pod().cpu("100m"))
+    assert isinstance(result, Decision)
+    assert result.record()["extras"]["LiveCPU"]["judged"] == words
