@@ -27,7 +27,7 @@ from agents.embedded.kubelet.shapes import node_objects
 from agents.embedded.kubelet.summary import node_metrics, pod_metrics
 from agents.embedded.meta import Object
 from agents.embedded.options import Options
-from agents.embedded.state import State
+from agents.embedded.state import State, StateError
 from agents.embedded.storage import Storage
 from agents.embedded.tls import Authority
 
@@ -100,13 +100,19 @@ class Cluster:
         """Register what is missing, and let controllers and kubelets take up what is there."""
         self.kubelets.start()
         for node in node_objects(self._options.name, self._options.shapes, self._options.region, self._options.zones):
-            with suppress(ApiError):  # it is there from an earlier life
-                self.api.create("nodes", node)
+            self._register(node)
         self.kubelets.catch_up()
         self._controllers.start()
         for _ in range(_FIRST_STEPS):
             if not self._controllers.step():
                 break
+
+    def _register(self, node: Object) -> None:
+        try:
+            self.api.create("nodes", node)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":  # that one is there from an earlier life
+                raise StateError(f"cluster {self._options.name}: {error}") from None
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         runner = web.AppRunner(make_app(self.api, self._state.token), access_log=None, shutdown_timeout=_SHUTDOWN_S)

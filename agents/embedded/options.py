@@ -1,6 +1,7 @@
 """The command line of one embedded cluster."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from agents.embedded.controllers.nodes import Patience
 from agents.embedded.controllers.roster import Tempo
 from agents.embedded.kubelet.kubelets import Pace
 from agents.embedded.kubelet.shapes import Shape, ShapeError, parse_shape, read_shapes
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ def parse(arguments: Sequence[str]) -> Options:
         shapes = _shapes(given)
     except (ShapeError, OSError) as error:
         _refuse(parser, str(error))
+    if not _NAME.fullmatch(given.name):
+        _refuse(parser, f"--name: {given.name!r} is not up to 40 lower-case letters, digits and dashes, such as east-1")
     zones = tuple(filter(None, given.zones.split(",")))
     if not zones:
         _refuse(parser, "--zones: give at least one zone, such as a,b,c")

@@ -229,12 +229,23 @@ def test_it_ends_cleanly_on_sigterm(tmp_path: Path) -> None:
         (["--name", "a", "--nodes-csv", "missing.csv"], "missing.csv"),
         (["--name", "a", "--nodes-part", "4/3"], "--nodes-part"),
         (["--name", "a", "--zones", ","], "--zones"),
+        (["--name", "East_1"], "--name: 'East_1'"),
     ],
 )
 def test_a_bad_command_line_is_refused_with_the_key(arguments: list[str], words: str) -> None:
     result = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, timeout=30)
     assert result.returncode == 2
     assert words in result.stderr
+
+
+def test_a_node_that_the_api_refuses_is_named(tmp_path: Path) -> None:
+    table = tmp_path / "nodes.csv"
+    table.write_text("sn,cpu_milli,memory_mib,gpu,model\nNode_1,1000,1024,0,\n")
+    result = subprocess.run(
+        command("--name", "a", "--nodes-csv", str(table)), capture_output=True, text=True, check=False, timeout=30
+    )
+    assert result.returncode == 1
+    assert 'cluster a: Node "Node_1" is invalid: metadata.name' in result.stderr
 
 
 def test_a_state_directory_serves_one_process_at_a_time(fleet: EmbeddedFleet) -> None:
