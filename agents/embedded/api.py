@@ -192,7 +192,7 @@ class Api:
         if meta.get("uid") and meta["uid"] != record.object["metadata"]["uid"]:
             raise precondition(row.key, namespace, name, "UID", meta["uid"], record.object["metadata"]["uid"])
         if subresource == "scale":
-            scaled = scale.onto(record.object, object_type(_SCALE).read(obj, "", []))
+            scaled = scale.onto(record.object, metadata.read_sent(_SCALE, obj))
             return scale.of(self._replace(row, record, scaled, "", options.dry_run))
         clean = _incoming(row, metadata.read(row, obj, options.strict))
         return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
@@ -243,7 +243,7 @@ class Api:
         current = _outgoing(row, record.object)
         if subresource == "scale":
             patched = patching.patched(kind, scale.of(current), patch, object_type(_SCALE))
-            new = scale.onto(record.object, object_type(_SCALE).read(patched, "", []))
+            new = scale.onto(record.object, metadata.read_sent(_SCALE, patched))
             return scale.of(self._replace(row, record, new, "", options.dry_run))
         if kind == "apply":
             applied = metadata.read(row, patch, options.strict)
@@ -332,6 +332,7 @@ class Api:
 
     def bind(self, namespace: str, name: str, binding_object: Object, *, dry_run: bool = False) -> Object:
         """Give a pod its node (pods/binding); returns a Status."""
+        binding_object = metadata.read_sent("core.v1.Binding", binding_object)
         record = self._require(RESOURCES["pods"], name, namespace)
         bound = binding.bind(record.object, binding_object, self.objects.now())
         if not dry_run:
@@ -340,6 +341,7 @@ class Api:
 
     def evict(self, namespace: str, name: str, eviction_object: Object, *, dry_run: bool = False) -> Object:
         """Delete a pod as far as its disruption budget allows (pods/eviction); returns a Status."""
+        eviction_object = metadata.read_sent("policy.v1.Eviction", eviction_object)
         pod = self._require(RESOURCES["pods"], name, namespace).object
         options = eviction_object.get("deleteOptions") or {}
         conditions = options.get("preconditions") or {}

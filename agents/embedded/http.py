@@ -62,9 +62,14 @@ def _refusals() -> Middleware:
             return refusal(plain(413))
         except RecursionError:
             return refusal(bad_request("the object is nested too deeply"))
+        except web.HTTPException:
+            raise
         except sqlite3.Error as error:
             _log.exception("storage refused a write")
             return refusal(ApiError(500, "InternalError", f"Internal error occurred: storage: {error}"))
+        except Exception as error:
+            _log.exception("%s %s failed", request.method, request.path)
+            return refusal(ApiError(500, "InternalError", f"Internal error occurred: {error!r}"))
 
     return refuse
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.embedded.apiserver.resources import Resource
-from agents.embedded.apiserver.schema import DecodeError
+from agents.embedded.apiserver.schema import DecodeError, object_type
 from agents.embedded.apiserver.status import Object, bad_request
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no words; as apimachinery's rand
@@ -52,6 +52,17 @@ def read(row: Resource, obj: Any, strict: bool = False) -> Object:
         raise bad_request(f"{how}: strict decoding error: {listed}")
     meta = clean.pop("metadata", {})
     return {"apiVersion": row.api_version, "kind": row.kind, "metadata": meta} | clean
+
+
+def read_sent(type_name: str, sent: Any) -> Object:
+    """A clean copy of a body that is no stored object, such as a Binding or DeleteOptions; ApiError 400."""
+    kind = object_type(type_name)
+    if not isinstance(sent, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind.short})")
+    try:
+        return kind.read(sent, "", [])
+    except DecodeError as error:
+        raise bad_request(f"{kind.short} cannot be handled: {error}") from None
 
 
 def place(row: Resource, obj: Object, namespace: str) -> str:

@@ -15,7 +15,10 @@ def patched(kind: str, current: Object, patch: Any, fields: ObjectType) -> Objec
     elif not isinstance(patch, dict):
         raise bad_request("error decoding patch: it is no JSON object")
     elif kind == "strategic":
-        result = strategic.merge(current, patch, fields)
+        try:
+            result = strategic.merge(current, patch, fields)
+        except (TypeError, AttributeError, ValueError) as error:
+            raise bad_request(f"error decoding patch: it does not fit the object: {error}") from None
     else:
         result = merge(current, patch)
     if not isinstance(result, dict) or not isinstance(result.get("metadata", {}), dict):
@@ -73,11 +76,11 @@ def _operate(document: Any, operation: Object) -> Any:
     return _write(document, path, value, replace=False)
 
 
-def _pointer(text: str) -> list[str]:
+def _pointer(text: Any) -> list[str]:
     if text == "":
         return []
-    if not text.startswith("/"):
-        raise ValueError(text)
+    if not isinstance(text, str) or not text.startswith("/"):
+        raise ValueError(str(text)[:80])
     return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
 
 

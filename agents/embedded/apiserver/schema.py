@@ -90,6 +90,7 @@ class ObjectType:
         self.name = name
         self.short = name.rpartition(".")[2]
         self.fields: dict[str, Field] = {}
+        self.always: tuple[tuple[str, Any], ...] = ()  # fields that are never absent, with their zero values
         self.numbers: dict[int, tuple[str, Field]] = {}  # protobuf number -> field; "" for one that JSON shows inline
 
     def fill(self, description: Object) -> None:
@@ -102,6 +103,7 @@ class ObjectType:
             field.set_list = name in description.get("sets", ())
             field.omit = name in description.get("omit", ()) and field.kind != "object"
             field.atomic = name in description.get("atomic", ()) or (field.type is not None and _whole(field.type.name))
+        self.always = tuple(description.get("always", {}).items())
         for name, number in description.get("numbers", {}).items():
             self.numbers[number] = (name, self.fields[name])
         for name, number in description.get("inline", {}).items():
@@ -123,6 +125,8 @@ class ObjectType:
                 found = field.read(item, short, f"{path}.{key}" if path else key, unknown)
                 if found or not field.omit:
                     clean[key] = found
+        for key, zero in self.always:
+            clean.setdefault(key, zero)
         return clean
 
 

@@ -84,7 +84,8 @@ def build_type(schema: dict[str, Any]) -> dict[str, Any]:
 _MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.M | re.S)
 _NUMBER = re.compile(r"^  (?:optional |repeated )?(map<[^>]+>|[\w.]+) (\w+) = (\d+);", re.M)
 _STRUCT = re.compile(r"^type (\w+) struct \{(.*?)^\}", re.M | re.S)
-_MEMBER = re.compile(r'^\t\w+\s+(\S+)\s+`json:"(\w+),omitempty', re.M)
+_MEMBER = re.compile(r'^\t\w+\s+(\S+)\s+`json:"(\w+)(,omit)?', re.M)
+_ZEROS: dict[str, Any] = {"string": "", "int32": 0, "int64": 0, "bool": False}
 
 
 def messages(modules: Iterable[Path]) -> dict[str, dict[str, tuple[int, str]]]:
@@ -99,14 +100,23 @@ def messages(modules: Iterable[Path]) -> dict[str, dict[str, tuple[int, str]]]:
     return found
 
 
-def zeros(modules: Iterable[Path]) -> dict[str, list[str]]:
-    """Type -> fields that Go leaves out when they are zero or empty."""
+def members(modules: Iterable[Path]) -> dict[str, dict[str, bool]]:
+    """Type -> field that is no pointer -> whether Go leaves it out when it is zero or empty."""
     found = {}
     for path in (path for module in modules for path in module.rglob("types.go")):
         package = ".".join(path.parent.parts[-2:])
         for name, body in _STRUCT.findall(path.read_text()):
-            found[f"{package}.{name}"] = [field for kind, field in _MEMBER.findall(body) if not kind.startswith("*")]
+            plain = ((field, bool(omit)) for kind, field, omit in _MEMBER.findall(body) if not kind.startswith("*"))
+            found[f"{package}.{name}"] = dict(plain)
     return found
+
+
+def add_zeros(built: dict[str, Any], plain: dict[str, bool]) -> None:
+    """Write into a type what is left out when empty, and what is always there, if only as its zero value."""
+    fields = built["fields"]
+    built["omit"] = sorted(field for field, omit in plain.items() if omit and field in fields)
+    always = {field: _ZEROS.get(fields.get(field, "")) for field, omit in plain.items() if not omit}
+    built["always"] = {field: zero for field, zero in sorted(always.items()) if zero is not None}
 
 
 def add_numbers(types: dict[str, Any], numbered: dict[str, dict[str, tuple[int, str]]]) -> None:
@@ -132,7 +142,7 @@ def add_numbers(types: dict[str, Any], numbered: dict[str, dict[str, tuple[int, 
 def build(version: str, swagger: dict[str, Any], modules: list[Path]) -> dict[str, Any]:
     """Every type that ROOTS reach."""
     definitions = {short(name): schema for name, schema in swagger["definitions"].items()}
-    omitted = zeros(modules)
+    plain = members(modules)
     types: dict[str, Any] = {}
     waiting = list(ROOTS)
     while waiting:
@@ -140,7 +150,7 @@ def build(version: str, swagger: dict[str, Any], modules: list[Path]) -> dict[st
         if name in types:
             continue
         types[name] = build_type(definitions[name])
-        types[name]["omit"] = sorted(set(omitted.get(name, ())) & types[name]["fields"].keys())
+        add_zeros(types[name], plain.get(name, {}))
         waiting += [text.rpartition("@")[2] for text in types[name]["fields"].values() if "@" in text]
     add_numbers(types, messages(modules))
     return {

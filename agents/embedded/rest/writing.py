@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from agents.embedded.api import Api, Write
-from agents.embedded.apiserver import forms, scale
+from agents.embedded.apiserver import forms, metadata, scale
 from agents.embedded.apiserver.deletion import Options
 from agents.embedded.apiserver.forms import Shape
 from agents.embedded.apiserver.resources import Resource
@@ -115,7 +115,7 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
 
 
 def _delete_options(request: web.Request, sent: Any) -> Options:
-    found = sent if isinstance(sent, dict) else {}
+    found = metadata.read_sent("meta.v1.DeleteOptions", sent) if sent is not None else {}
     conditions = found.get("preconditions") or {}
     query = request.query
     grace = found.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
@@ -134,8 +134,6 @@ def _delete_options(request: web.Request, sent: Any) -> Options:
 async def pod_verb(request: web.Request, api: Api, target: Target) -> web.Response:
     """POST on pods/binding or pods/eviction."""
     sent = await body(request)
-    if not isinstance(sent, dict):
-        raise bad_request("the object provided is unrecognized")
     verb = {"binding": api.bind, "eviction": api.evict}.get(target.subresource)
     if verb is None:
         raise no_such_path()
