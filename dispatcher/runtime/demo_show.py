@@ -119,7 +119,7 @@ class DemoShow:
             self.say(f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}")
 
     def _missing(self) -> list[Any]:
-        return [row for row in self.picture.unsettled if not (self._lenient and _no_room(row))]
+        return [row for row in self.picture.unsettled if not (self._lenient and no_room(row))]
 
     def _judge(self) -> int:
         missing, unseen = self._missing(), self.picture.expected - len(self.picture.pods)
@@ -148,7 +148,7 @@ def _all_read(dispatcher: Dispatcher) -> bool:
     return bool(nodes) and all(node["load"]["cpu"]["used"] is not None for node in nodes)
 
 
-def _no_room(row: demo_view.Row) -> bool:
+def no_room(row: demo_view.Row) -> bool:
     """Whether every node refused the pod for want of room alone."""
     _, _, reasons = str(row["reason"]).partition(" nodes are available: ")
     parts = [part.strip(" .").lstrip("0123456789 ") for part in reasons.split(",")]

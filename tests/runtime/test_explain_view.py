@@ -1,0 +1,89 @@
+"""What `explain` shows of a record."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from dispatcher.runtime.explain_view import print_explained
+
+SCORES = {
+    "LiveCPU": {"raw": 81.2, "normalized": 81.2, "weight": 2.0, "weighted": 162.4, "runner_up_weighted": 150.0},
+    "HomeCluster": {"raw": 0.0, "normalized": 0.0, "weight": 0.1, "weighted": 0.0, "runner_up_weighted": 10.0},
+}
+DECISION = {
+    "outcome": "scheduled",
+    "decision": {"cluster": "west", "node": "w1", "score": 162.4},
+    "runner_up": {"cluster": "east", "node": "e1", "score": 160.0},
+    "margin": 2.4,
+    "scores": SCORES,
+    "rejected": [
+        {"reason": "Insufficient cpu", "cluster": "east", "count": 3},
+        {"reason": "Insufficient cpu", "cluster": "west", "count": 1},
+    ],
+    "feasible": 2,
+    "evaluated": 6,
+    "readings": {"cpu": {"used": 0.34, "age_s": 3.2}, "memory": {"used": 0.9, "age_s": 3.2}, "network": "unknown"},
+    "extras": {"TenantQuota": {"tenant": "team-a", "cpu": {"used": "12", "limit": "40"}}},
+}
+POD = {"namespace": "default", "name": "web-1", "source": "east", "phase": "Running"}
+
+
+def shown(**record: Any) -> list[str]:
+    out = io.StringIO()
+    print_explained(Console(file=out, width=200), {**POD, **record})
+    return [" ".join(line.split()) for line in out.getvalue().splitlines()]
+
+
+def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
+    lines = shown(cluster="west", node="w1", decision=DECISION)
+    for want in (
+        "To west / w1",
+        "Why score 162.4, 2.4 ahead of east / e1; 2 of 6 nodes fit",
+        "total 162.4 160.0 +2.4",
+        "Refused nodes (4 of 6)",
+        "4 3 1 Insufficient cpu",
+        "cpu 34% 3s",
+        "network - - unknown: judged by requests",
+        "TenantQuota",
+        "tenant team-a",
+        "cpu used 12, limit 40",
+    ):
+        assert want in lines
+
+
+def test_plugins_are_listed_by_what_they_gave_and_show_their_lead() -> None:
+    rows = [line for line in shown(cluster="west", node="w1", decision=DECISION) if line.startswith(("Live", "Home"))]
+    assert rows[0].startswith("LiveCPU 81.2 81.2 2 162.4 150.0 +12.4 ━")
+    assert rows[1] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
+
+
+def test_a_pod_with_one_place_says_so() -> None:
+    alone = {**DECISION, "runner_up": None, "margin": None, "scores": {}, "feasible": 1}
+    assert "Why score 162.4, the only node of 6 that fits" in shown(cluster="west", node="w1", decision=alone)
+
+
+def test_a_pending_pod_says_why_for_the_fleet_and_each_cluster() -> None:
+    message = "0/6 nodes are available: 6 Insufficient cpu."
+    refusal = {"message": message, "clusters": {"east": "0/3 nodes ..."}, "feasible": 0, "evaluated": 6}
+    lines = shown(cluster="", node="", phase="Pending", decision={**refusal, "rejected": DECISION["rejected"]})
+    for want in (
+        "To nowhere yet",
+        f"Why {message}",
+        f"fleet {message}",
+        "east 0/3 nodes ...",
+        "Refused nodes (6 of 6)",
+    ):
+        assert want in lines
+
+
+def test_a_pod_without_a_decision_shows_its_message() -> None:
+    assert "Why pod has scheduling gates" in shown(
+        cluster="", node="", message="pod has scheduling gates", decision=None
+    )
+
+
+def test_a_pod_in_flight_says_what_it_waits_for() -> None:
+    assert "Now waiting for the agent's answer (claim)" in shown(
+        cluster="west", node="w1", flight="claim", decision=None
+    )
