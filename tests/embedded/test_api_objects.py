@@ -252,3 +252,21 @@ async def test_two_writers_of_one_version_cannot_both_win(client: ApiClient) -> 
     assert answers == [200, 409]
     bound = await client.post(f"{PODS}/web/binding", binding("web", "n1", resourceVersion=guard["resourceVersion"]))
     assert bound.status == 409
+
+
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+async def test_a_put_of_a_lease_creates_it_and_then_needs_its_version(client: ApiClient) -> None:
+    lease = {"metadata": {"name": "n1"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 40}}
+    made = await client.put(f"{_LEASES}/n1", lease)
+    assert made.status == 201
+    blind = await client.put(f"{_LEASES}/n1", lease)
+    assert (blind.status, "metadata.resourceVersion: Invalid value" in blind.message) == (422, True)
+    renewed = made.ok() | {"spec": {"holderIdentity": "me", "renewTime": "2026-01-01T00:00:00.000000Z"}}
+    assert (await client.put(f"{_LEASES}/n1", renewed)).status == 200
+    assert (await client.put(f"{_LEASES}/n1", renewed)).status == 409
+
+
+async def test_a_put_of_a_pod_that_does_not_exist_is_a_404(client: ApiClient) -> None:
+    assert (await client.put(f"{PODS}/web", pod())).status == 404

@@ -40,6 +40,8 @@ class Resource:
     names: NameRule = _SUBDOMAIN
     generation: bool = False  # metadata.generation counts changes of spec
     graceful: bool = False
+    unconditional: bool = True  # a PUT may leave out the resourceVersion
+    made_by_put: bool = False  # a PUT creates what does not exist
     defaults: Callable[[Object], None] = defaults.nothing
     admit: Callable[[Object, admission.Reader], None] = admission.nothing
     validate: Callable[[Object], Errors] = _valid
@@ -89,8 +91,8 @@ _SCALED = ("scale", "status")
 _ROWS = (
     Resource("", "v1", "ConfigMap", "configmaps", "core.v1.ConfigMap", ("cm",), validate=validation_kinds.config_map,
              validate_update=validation_kinds.config_map_update),
-    Resource("", "v1", "Endpoints", "endpoints", "core.v1.Endpoints", ("ep",)),
-    Resource("", "v1", "Event", "events", "core.v1.Event", ("ev",), fields=_EVENT_FIELDS,
+    Resource("", "v1", "Endpoints", "endpoints", "core.v1.Endpoints", ("ep",), made_by_put=True),
+    Resource("", "v1", "Event", "events", "core.v1.Event", ("ev",), fields=_EVENT_FIELDS, made_by_put=True,
              validate=validation_kinds.event),
     Resource("", "v1", "Namespace", "namespaces", "core.v1.Namespace", ("ns",), namespaced=False,
              subresources=("finalize", "status"), fields=("status.phase",), names=name_rule("label"),
@@ -111,7 +113,7 @@ _ROWS = (
     Resource("", "v1", "Secret", "secrets", "core.v1.Secret", fields=("type",), defaults=defaults.secret,
              validate_update=validation_kinds.config_map_update),
     Resource("", "v1", "Service", "services", "core.v1.Service", ("svc",), categories=_EVERY,
-             subresources=("status",), names=name_rule("label1035"), defaults=defaults.service,
+             subresources=("status",), names=name_rule("label1035"), defaults=defaults.service, made_by_put=True,
              validate=validation_kinds.service, first_status=_status(loadBalancer={})),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", "core.v1.ServiceAccount", ("sa",)),
     Resource("apps", "v1", "DaemonSet", "daemonsets", "apps.v1.DaemonSet", ("ds",), categories=_EVERY,
@@ -133,10 +135,12 @@ _ROWS = (
     Resource("batch", "v1", "Job", "jobs", "batch.v1.Job", categories=_EVERY, subresources=("status",), generation=True,
              fields=("status.successful",), defaults=defaults.job, validate=validation_kinds.job,
              validate_update=validation_kinds.job_update, first_status=_status()),
-    Resource("coordination.k8s.io", "v1", "Lease", "leases", "coordination.v1.Lease", validate=validation_kinds.lease),
-    Resource("events.k8s.io", "v1", "Event", "events", "events.v1.Event", ("ev",), stored_as="events"),
+    Resource("coordination.k8s.io", "v1", "Lease", "leases", "coordination.v1.Lease", unconditional=False,
+             made_by_put=True, validate=validation_kinds.lease),
+    Resource("events.k8s.io", "v1", "Event", "events", "events.v1.Event", ("ev",), stored_as="events",
+             made_by_put=True),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "policy.v1.PodDisruptionBudget", ("pdb",),
-             subresources=("status",), generation=True, validate=validation_kinds.budget,
+             subresources=("status",), generation=True, unconditional=False, validate=validation_kinds.budget,
              first_status=_status(**_BUDGET_STATUS)),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "scheduling.v1.PriorityClass", ("pc",),
              namespaced=False, defaults=defaults.priority_class, validate=validation_kinds.priority_class,

@@ -10,7 +10,16 @@ from agents.embedded.apiserver import forms, metadata, scale
 from agents.embedded.apiserver.deletion import Options
 from agents.embedded.apiserver.forms import Shape
 from agents.embedded.apiserver.resources import Resource
-from agents.embedded.apiserver.status import ApiError, Object, bad_request, no_such_path, plain, success
+from agents.embedded.apiserver.status import (
+    ApiError,
+    FieldError,
+    Object,
+    bad_request,
+    invalid,
+    no_such_path,
+    plain,
+    success,
+)
 from agents.embedded.apiserver.store import Record
 from agents.embedded.rest.answers import answer, body, raw
 from agents.embedded.rest.target import Target
@@ -61,6 +70,12 @@ async def update(request: web.Request, api: Api, target: Target, row: Resource) 
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if target.namespace:
         meta["namespace"] = target.namespace
+    if _record(api, row, target.namespace, name) is None and row.made_by_put and not target.subresource:
+        made = api.create(row.key, sent, target.namespace, dry_run=asked.dry_run, strict=asked.strict)
+        return await encoded(request, api, row, made, 201)
+    if not row.unconditional and not meta.get("resourceVersion"):
+        missing = FieldError("invalid", "metadata.resourceVersion", "must be specified for an update", 0)
+        raise invalid(row.plural, row.group, name, [missing])
     new = api.update(row.key, sent, subresource=target.subresource, options=asked)
     return await encoded(request, api, row, new, 200)
 
