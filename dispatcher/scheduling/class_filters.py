@@ -41,6 +41,7 @@ class FilterTable:
                 self.codes[judge.filter_at, where] = 0 if judge.silent else judge.codes(self._fleet, where)
                 looked = union(looked, rows)
         self._find_first(looked, nodes_changed=changed is None or len(changed) > 0)
+        self.moved |= changed is None
         return looked
 
     def _find_first(self, rows: RowList | None, *, nodes_changed: bool) -> None:

@@ -43,6 +43,13 @@ class PodClass:
         self.at_once: Notes = ()  # and those that look further and must do so at once
         self._best: tuple[Peak, Peak | None] | None = None
 
+    def begin_anew(self) -> None:
+        """Become another class, with the memory of this one."""
+        self.refusal, self._ground, self._best = None, None, None
+        self._loads_at = self._changes_at = _NEVER
+        for judge in self.judges:
+            judge.begin_anew()
+
     def catch_up(self, placed: Placed) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
         fleet = self.fleet

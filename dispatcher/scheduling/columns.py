@@ -69,7 +69,9 @@ def grown(array: NDArray[Any], length: int, fill: object) -> NDArray[Any]:
     have = array.shape[-1]
     if length <= have:
         return array
-    bigger = np.full((*array.shape[:-1], max(length, 2 * have, 16)), fill, dtype=array.dtype)
+    shape = (*array.shape[:-1], max(length, 2 * have, 16))
+    # Zeros come from the system untouched: no memory is spent before it is used.
+    bigger = np.full(shape, fill, dtype=array.dtype) if fill else np.zeros(shape, dtype=array.dtype)
     bigger[..., :have] = array
     return bigger
 

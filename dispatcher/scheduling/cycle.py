@@ -268,9 +268,14 @@ class Scheduler:
             self._classes.move_to_end(key)
             return found
         most = max(1, self._class_bytes // max(1, self.plan.bytes_per_row * self.fleet.n))
+        made: PodClass | None = None
         while len(self._classes) >= most:
-            self._classes.popitem(last=False)
-        made = self._classes[key] = PodClass(self.plan, self.fleet)
+            _, made = self._classes.popitem(last=False)
+        if made is None:
+            made = PodClass(self.plan, self.fleet)
+        else:
+            made.begin_anew()  # fresh memory costs more than the answers that go into it
+        self._classes[key] = made
         return made
 
     def _drop(self, key: Hashable) -> None:

@@ -13,6 +13,8 @@ from dispatcher.scheduling.fleet_counts import MatchCount, Observed
 from dispatcher.scheduling.framework import Codes, Depends, Filter, Floats, Placed, Plugin, Refuse, Rows, Score, Skip
 from dispatcher.scheduling.points import ExplainingPlugin, Plan, PluginError, guarded
 
+_PART = 1 << 14  # rows
+
 
 def union(one: RowList | None, other: RowList | None) -> RowList | None:
     """Rows in either; None stands for all rows."""
@@ -43,6 +45,11 @@ class Judge:
         filter_at = plan.filters.index(plugin) if isinstance(plugin, Filter) else None
         score_at = next((at for at, one in enumerate(plan.scores) if one.plugin is plugin), None)
         return cls(plugin, filter_at, score_at, plugin if isinstance(plugin, ExplainingPlugin) else None)
+
+    def begin_anew(self) -> None:
+        """Forget the class it was part of."""
+        self.state, self.observed, self.versions = None, Observed(), []
+        self.everything = True
 
     @property
     def silent(self) -> bool:
@@ -93,22 +100,45 @@ class Judge:
         """[rows] what its filter says."""
         plugin: Any = self.plugin
         fleet.observed = self.observed
-        codes: Codes = guarded(plugin, plugin.filter, self.state, fleet, rows)
-        return _as_long(plugin, codes, rows)
+        return _joined(
+            [
+                _as_long(plugin, guarded(plugin, plugin.filter, self.state, fleet, part), part)
+                for part in _parts(rows, fleet.n)
+            ]
+        )
 
     def scores(self, fleet: FleetState, rows: RowList) -> Floats:
         """[rows, ascending and feasible] its raw scores; PluginError for anything that is no finite number."""
         plugin: Any = self.plugin
         fleet.observed = self.observed
         where: Rows = slice(0, fleet.n) if len(rows) == fleet.n else rows  # a window is cheaper than a copy
-        scores: Floats = _as_long(plugin, guarded(plugin, plugin.score, self.state, fleet, where), where)
-        return _finite(plugin, scores)
+        return _joined(
+            [
+                _finite(plugin, _as_long(plugin, guarded(plugin, plugin.score, self.state, fleet, part), part))
+                for part in _parts(where, fleet.n)
+            ]
+        )
 
     def normalize(self, raw: Floats) -> Floats:
         """Raw scores of all feasible rows, normalised."""
         plugin: Any = self.plugin
         values: Floats = guarded(plugin, plugin.normalize, raw)
         return _finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
+
+
+def _parts(rows: Rows, n: int) -> list[Rows]:
+    """Rows in pieces that stay in a core's cache with all that a plugin computes on the way."""
+    length = n if isinstance(rows, slice) else len(rows)
+    if length <= _PART:
+        return [rows]
+    starts = range(0, length, _PART)
+    if isinstance(rows, slice):
+        return [slice(start, min(start + _PART, length)) for start in starts]
+    return [rows[start : start + _PART] for start in starts]
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _finite(plugin: Plugin, scores: Floats) -> Floats:
@@ -118,7 +148,7 @@ def _finite(plugin: Plugin, scores: Floats) -> Floats:
 
 
 def _as_long(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> NDArray[Any]:
-    length = rows.stop if isinstance(rows, slice) else len(rows)
+    length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
     if np.shape(answer) != (length,):
         raise PluginError(plugin.name, f"answered {np.shape(answer)} for {length} rows")
     return answer

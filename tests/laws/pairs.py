@@ -14,14 +14,18 @@ CLUSTERS = ("a", "b", "c")
 
 
 class Pair:
-    """Both sides; every decision of the product is compared with the oracle's."""
+    """Both sides; every decision of the product is compared with the oracle's.
 
-    def __init__(self, profile: Profile, make: Callable[[], list[Plugin]], *, batched: bool) -> None:
+    `plugins()` begins one side's bookkeeping; what it answers makes plugins upon it: the oracle takes new ones for each
+    decision, so that nothing a plugin remembers can help it.
+    """
+
+    def __init__(self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool) -> None:
         self.batched, self.profile = batched, profile
         self.world = oracle.World()
         self.fleet = FleetState(now=self.world.now)
-        self.naive = make()
-        self.scheduler = Scheduler(profile, make(), self.fleet)
+        self.naive = plugins()
+        self.scheduler = Scheduler(profile, plugins()(), self.fleet)
         self.results: list[Decision | Unschedulable] = []
         for name in CLUSTERS:
             self.cluster(name, True)
@@ -60,7 +64,7 @@ class Pair:
         ids = list(self.world.seats)
         if index < len(ids):
             seat = self.world.seats.pop(ids[index])
-            for plugin in self.naive:
+            for plugin in self.naive():
                 if isinstance(plugin, Reserve):
                     plugin.unreserve(seat.placed, 0, self.fleet)
             self.scheduler.ended(ids[index])
@@ -77,4 +81,4 @@ class Pair:
         assert [(one.cluster, one.node) if isinstance(one, Decision) else None for one in results] == wanted
 
     def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
-        return oracle.schedule(self.world, self.profile, self.naive, placed, pod_id)
+        return oracle.schedule(self.world, self.profile, self.naive(), placed, pod_id)

@@ -18,7 +18,7 @@ from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, node, pod
 from tests.laws import rules
 from tests.laws.pairs import CLUSTERS, Pair
-from tests.scheduling.tiny_plugins import all_plugins, profile
+from tests.scheduling.tiny_plugins import Crowd, Fit, Live, Quota, Ready, Selector, Spread, profile
 
 TINY = profile(Ready=1, Selector=2, Fit=1, Live=1.5, Spread=3, Crowd=0.7, Quota=1)
 TENANTS = (Tenant("team", ("other",), {"cpu": Share(absolute=1500)}),)
@@ -27,12 +27,14 @@ clusters = st.sampled_from(CLUSTERS)
 node_names = st.sampled_from(("n1", "n2", "n3"))
 
 
-def tiny() -> list[Plugin]:
-    return all_plugins(6000)
+def tiny() -> Callable[[], list[Plugin]]:
+    quota = Quota(6000)
+    return lambda: [Ready(), Selector(), Fit(), Live(), Spread(), Crowd(), quota]
 
 
-def real() -> list[Plugin]:
-    return build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(TENANTS)))
+def real() -> Callable[[], list[Plugin]]:
+    ledger = QuotaLedger(TENANTS)
+    return lambda: build(DEFAULT_PROFILE, PluginContext(quota=ledger))
 
 
 @st.composite

@@ -14,7 +14,6 @@ from dispatcher.scheduling.framework import (
     Fleet,
     Floats,
     Placed,
-    Plugin,
     PluginUse,
     Profile,
     Refuse,
@@ -233,7 +232,3 @@ class ByPriority:
 
 def profile(**weights: float) -> Profile:
     return Profile("tiny", tuple(PluginUse(name, weight) for name, weight in weights.items()))
-
-
-def all_plugins(quota: int = 10**9) -> list[Plugin]:
-    return [Ready(), Selector(), Fit(), Live(), Spread(), Crowd(), Quota(quota)]
