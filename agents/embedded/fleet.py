@@ -17,6 +17,7 @@ from agents.embedded import kubeconfig
 _READY_S = 30.0
 _STOP_S = 3.0
 _TAIL_LINES = 20
+_HALT_POLL_S = 0.002
 
 
 class FleetError(RuntimeError):
@@ -108,6 +109,15 @@ class _Member:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 
+    def halt(self) -> None:
+        """Stop the process and see it stopped: only a group that has stopped by then is woken when its parent dies."""
+        self.signal(signal.SIGSTOP)
+        process = self.process
+        while process is not None and process.poll() is None:
+            if os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG) is not None:
+                return
+            time.sleep(_HALT_POLL_S)
+
     def reap(self, timeout_s: float) -> int | None:
         """Wait for the end of the process, and make sure of it; its exit code."""
         process, self.process = self.process, None
@@ -193,8 +203,8 @@ class EmbeddedFleet:
         self._bring_up([self._members[name]])
 
     def pause(self, name: str) -> None:
-        """Make a cluster hang: SIGSTOP."""
-        self._members[name].signal(signal.SIGSTOP)
+        """Make a cluster hang: SIGSTOP. It has stopped when this returns."""
+        self._members[name].halt()
 
     def resume(self, name: str) -> None:
         """Let a hanging cluster go on: SIGCONT."""
