@@ -212,7 +212,7 @@ class _Front:
             _number(query.get("limit"), "limit"),
             query.get("continue", ""),
         )
-        shape = Shape(row, writing.form_of(request), query.get("includeObject", ""), self.api.objects.now())
+        shape = Shape(row, writing.form_of(request), query.get("includeObject", ""), self.api.objects.now)
         if query.get("watch") not in ("true", "1"):
             await self.api.storage.durable()
             return raw(self.lists.answer(row, target.namespace, asked, shape))

@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,10 +106,12 @@ class ApiClient:
 
 
 @asynccontextmanager
-async def serving(state: Path | None = None, *, history: int = 5000) -> AsyncIterator[tuple[ApiClient, Api]]:
+async def serving(
+    state: Path | None = None, *, history: int = 5000, clock: Callable[[], float] = time.time
+) -> AsyncIterator[tuple[ApiClient, Api]]:
     """An embedded server on loopback, with or without a state file, and a client for it."""
     storage = Storage(state)
-    api = Api(clock=time.time, storage=storage, random=random.Random(7), name="test", history=history)
+    api = Api(clock=clock, storage=storage, random=random.Random(7), name="test", history=history)
     runner = web.AppRunner(make_app(api, TOKEN), shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -164,3 +164,15 @@ async def test_many_watchers_see_the_same_changes(client: ApiClient) -> None:
     first, *others = await asyncio.gather(*watching)
     assert all(other == first for other in others)
     assert {name for _, name in _short(first)} == {f"p{index}" for index in range(30)}
+
+
+async def test_a_table_watch_tells_ages_by_the_time_of_the_event() -> None:
+    now = [1000.0]
+    async with serving(clock=lambda: now[0]) as (client, api):
+        await client.make(PODS, pod("a"))
+        watching = asyncio.create_task(client.events(PODS, 2, accept=AS_TABLE))
+        while not api.objects.shelves["pods"].followers:  # noqa: ASYNC110 - the server offers no event for it
+            await asyncio.sleep(0.01)
+        now[0] += 60
+        (await client.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})).ok()
+        assert [event["object"]["rows"][0]["cells"][4] for event in await watching] == ["0s", "60s"]

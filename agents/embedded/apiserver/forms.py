@@ -1,6 +1,6 @@
 """The forms an answer can take: whole objects, metadata alone, or table rows; one object, a list, or a watch event."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -56,9 +56,11 @@ def whole(row: Resource, record: Record) -> bytes:
 
 
 class Shape:
-    """One form for one client: `include` is what a table row carries of its object (Metadata, Object or None)."""
+    """One form for one client: `include` is what a table row carries of its object (Metadata, Object or None).
 
-    def __init__(self, row: Resource, form: str, include: str, now: float) -> None:
+    `now` is the clock (unix seconds) that ages are told by."""
+
+    def __init__(self, row: Resource, form: str, include: str, now: Callable[[], float]) -> None:
         self.row = row
         self.form = form
         self.include = include
@@ -93,7 +95,8 @@ class Shape:
 
     def _table(self, records: Sequence[Record], meta: Object, *, headed: bool = False) -> bytes:
         cells = tables.layout(self.row).cells
-        rows = [{"cells": cells(record.object, self.now)} | self._row_object(record) for record in records]
+        now = self.now()
+        rows = [{"cells": cells(record.object, now)} | self._row_object(record) for record in records]
         columns = None if headed else tables.definitions(self.row)
         table = {"kind": TABLE, "apiVersion": _META_VERSION, "metadata": meta, "columnDefinitions": columns}
         return _encode(table | {"rows": rows})

@@ -125,7 +125,7 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
         if _record(api, row, meta.get("namespace", ""), meta["name"]) is not None:
             api.remove(row.key, meta["name"], meta.get("namespace", ""), asked)
     await api.storage.durable()
-    shape = Shape(row, forms.WHOLE, "", api.objects.now())
+    shape = Shape(row, forms.WHOLE, "", api.objects.now)
     return raw(shape.many(records, {"resourceVersion": str(api.objects.version)}))
 
 
@@ -171,7 +171,7 @@ async def encoded(request: web.Request, api: Api, row: Resource, obj: Object, st
         if record is not None and record.object is obj:
             return raw(record.body(), status)
         return raw(msgspec.json.encode(obj), status)
-    shape = Shape(row, form, request.query.get("includeObject", ""), api.objects.now())
+    shape = Shape(row, form, request.query.get("includeObject", ""), api.objects.now)
     return raw(shape.one(Record(obj, 0)), status)
 
 
