@@ -6,6 +6,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.classes import PodClass
@@ -40,6 +41,8 @@ class Scheduler:
         self._class_bytes = class_bytes
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
+        self._books = [(one, one.restore if isinstance(one, Restores) else one.reserve) for one in self.plan.reserves]
+        self._told: Unschedulable | None = None
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -240,8 +243,7 @@ class Scheduler:
 
     def _charge(self, placed: Placed, row: int) -> None:
         """Book with every Reserve plugin; `row` is -1 while the node is not known."""
-        for plugin in self.plan.reserves:
-            book = plugin.restore if isinstance(plugin, Restores) else plugin.reserve
+        for plugin, book in self._books:
             try:
                 guarded(plugin, book, placed, row, self.fleet)
             except PluginError as error:
@@ -258,7 +260,11 @@ class Scheduler:
         return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(self, pod_id: PodId, placed: Placed, ground: Ground) -> Unschedulable:
-        return no_place(pod_id, placed, self.fleet.clock, ground, self.fleet.node_counts())
+        told = self._told
+        if told is None or told.ground is not ground:
+            told = self._told = no_place(pod_id, placed, self.fleet.clock, ground, self.fleet.node_counts())
+        # Pods of one class that meet the same fleet are told the same: the words are made once.
+        return replace(told, pod_id=pod_id, placed=placed, time=self.fleet.clock)
 
     # --- classes -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.pod import Pod
+from dispatcher.model.resources import Resources
 from dispatcher.scheduling.columns import NodeColumns
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Ints, SmallInts
@@ -92,6 +93,10 @@ class OneRow(NodeColumns):
     def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
         """[domains of key] matching pods in the whole fleet now."""
         return self._fleet.count_matching(pod, selector, key)
+
+    def allocatable_total(self) -> Resources:
+        """What the nodes of all Ready clusters can allocate now."""
+        return self._fleet.allocatable_total()
 
 
 def _column(values: Ints, fleet: FleetState) -> Ints:
