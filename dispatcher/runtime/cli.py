@@ -59,7 +59,9 @@ Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to std
 @app.command()
 def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
     clusters: Annotated[int, typer.Option(min=1, max=32, help="How many clusters.")] = 3,
-    nodes: Annotated[int, typer.Option(min=1, max=500, help="Nodes in each cluster.")] = 10,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Nodes in each cluster (default 10; with --trace all).")
+    ] = None,
     pods: Annotated[
         int | None, typer.Option(min=1, help="About how many pods (default 40; with --trace 1000).")
     ] = None,

@@ -179,4 +179,4 @@ async def _play(
         await submitting
     finally:
         await submitter.close()
-    return show.report(options.output)
+    return show.report(dispatcher, options.output)

@@ -16,10 +16,13 @@ from dispatcher.runtime import demo_view
 from dispatcher.runtime.assembly import Dispatcher
 from dispatcher.runtime.demo_view import Picture
 from dispatcher.runtime.errors import ExitCode
+from dispatcher.runtime.explain_view import in_short
+from dispatcher.runtime.fleet_views import FleetViews, Row
 from dispatcher.runtime.output import Output, make_console, print_table, print_trimmed, print_value
 from dispatcher.runtime.tables import PODS
 
 _LOOK_S = 0.25
+_SAY_S = 1.0
 _CALM_S = 2.0  # so long must all run before the demo says so
 _FULL = ("Insufficient ", "Too many pods")
 
@@ -32,7 +35,7 @@ class DemoShow:
         self._started = started
         self._console = Console(file=sys.stderr, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._said = ""
+        self._said, self._said_at = "", float("-inf")
         self._lenient = False
 
     def __enter__(self) -> "DemoShow":
@@ -70,18 +73,20 @@ class DemoShow:
         calm_since: float | None = None
         until = perf_counter() + patience_s
         while perf_counter() < until:
+            looked_at = perf_counter()
             self._look(dispatcher)
+            cost = perf_counter() - looked_at
             done = not self._missing() and len(self.picture.pods) >= self.picture.expected
             calm_since = (calm_since or perf_counter()) if done else None
             if calm_since is not None and perf_counter() - calm_since >= _CALM_S:
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(max(_LOOK_S, 9 * cost))  # watching a large fleet must not slow it down
 
-    def report(self, output: Output) -> int:
+    def report(self, dispatcher: Dispatcher, output: Output) -> int:
         """Print the result; the exit code says whether all that can run does."""
         self._end_live()
         if output is Output.TABLE:
-            print_table(PODS, self.picture.pods)
+            print_table(PODS, self._explained(dispatcher.views))
             sys.stdout.write("\n")
             print_trimmed(make_console(), demo_view.cluster_table(self.picture))
             sys.stdout.write(f"\n{demo_view.summary(self.picture)}\n")
@@ -106,6 +111,10 @@ class DemoShow:
             soft_wrap=True,
         )
 
+    def _explained(self, views: FleetViews) -> list[Row]:
+        """The pods with a line of why for each: which plugins made the lead."""
+        return [{**row, "reason": _why(views, row) or row["reason"]} for row in self.picture.pods]
+
     def _look(self, dispatcher: Dispatcher) -> None:
         views, before = dispatcher.views, self.picture
         self.picture = Picture(
@@ -116,7 +125,12 @@ class DemoShow:
             self._live.update(demo_view.live(self.picture), refresh=True)
         else:
             phases = ", ".join(f"{count} {phase}" for phase, count in sorted(self.picture.phases.items()))
-            self.say(f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}")
+            self._say_now_and_then(f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}")
+
+    def _say_now_and_then(self, text: str) -> None:
+        if perf_counter() - self._said_at >= _SAY_S or self.picture.settled:
+            self._said_at = perf_counter()
+            self.say(text)
 
     def _missing(self) -> list[Any]:
         return [row for row in self.picture.unsettled if not (self._lenient and no_room(row))]
@@ -145,7 +159,11 @@ class DemoShow:
 
 def _all_read(dispatcher: Dispatcher) -> bool:
     nodes = dispatcher.views.nodes()
-    return bool(nodes) and all(node["load"]["cpu"]["used"] is not None for node in nodes)
+    return bool(nodes) and all(load["used"] is not None for node in nodes for load in node["load"].values())
+
+
+def _why(views: FleetViews, row: demo_view.Row) -> str:
+    return in_short((views.explain(row["namespace"], row["name"], row["source"]) or {}).get("decision"))
 
 
 def no_room(row: demo_view.Row) -> bool:

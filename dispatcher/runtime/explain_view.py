@@ -34,8 +34,8 @@ def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
         yield _rejected_heading(decision), _rejected(decision["rejected"])
     if decision.get("readings"):
         yield f"Live load of {decision['decision']['node']} when it was chosen", _readings(decision["readings"])
-    for plugin, numbers in (decision.get("extras") or {}).items():
-        yield plugin, _extra(numbers)
+    if decision.get("extras"):
+        yield "What plugins saw", _details(decision["extras"])
 
 
 def _headline(found: Record, decision: Record) -> "RenderableType":
@@ -97,7 +97,7 @@ def _scores(decision: Record) -> "RenderableType":
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
+    return "" if value is None else f"{value + 0.0:.1f}"  # minus zero is zero
 
 
 def _difference(row: Record) -> float | None:
@@ -169,31 +169,51 @@ def _reading_style(row: Record) -> str:
     return heat(row["seen"]["used"] if row["seen"] else None)
 
 
-def _extra(numbers: object) -> "RenderableType":
-    from rich.table import Table
-    from rich.text import Text
+def _details(extras: Record) -> "RenderableType":
+    rows = [
+        {"plugin": plugin if not number else "", "text": text}
+        for plugin, numbers in extras.items()
+        for number, text in enumerate(_lines(numbers))
+    ]
+    columns = (Column("PLUGIN", lambda row: row["plugin"]), Column("NUMBERS", lambda row: row["text"]))
+    return table_of(columns, rows)
 
-    table = Table.grid(padding=(0, 3, 0, 0))
-    for key, text in _flat(numbers):
-        table.add_row(Text(f"  {key}", style="dim"), Text(text))
-    return table
 
-
-def _flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """Nested numbers as 'a.b' -> text; a mapping of plain values stays on one line."""
-    if isinstance(value, Mapping) and any(isinstance(item, Mapping | list) for item in value.values()):
-        for key, item in value.items():
-            yield from _flat(item, f"{path} {key}".strip())
-    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        for item in value:
-            yield from _flat(item, path)
-    else:
-        yield path, _plain(value)
+def _lines(value: object, path: str = "") -> Iterator[str]:
+    """A plugin's own numbers, a line for each nested mapping: 'zone counts: a 2, b 1'."""
+    if not isinstance(value, Mapping):
+        yield f"{path}: {_plain(value)}" if path else _plain(value)
+        return
+    plain = {key: item for key, item in value.items() if not isinstance(item, Mapping)}
+    if plain:
+        yield f"{path}: {_plain(plain)}" if path else _plain(plain)
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            yield from _lines(item, f"{path} {key}".strip())
 
 
 def _plain(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+        return ", ".join(f"{str(key).replace('_', ' ')} {_plain(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_plain(item) for item in value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def in_short(decision: Record | None) -> str:
+    """One line of why: score, margin, and the plugins that made the lead over the runner-up; empty if not placed."""
+    if not decision or not decision.get("decision"):
+        return ""
+    rows = [{"plugin": plugin, **numbers} for plugin, numbers in (decision.get("scores") or {}).items()]
+    text = f"score {decision['decision']['score']:.1f}"
+    rival = decision.get("runner_up")
+    if not rival:
+        return f"{text}, the only node that fits"
+    leads = sorted(rows, key=lambda row: -(_difference(row) or 0.0))[:2]
+    terms = [f"{row['plugin']} {_lead(row)}" for row in leads if (_difference(row) or 0.0) >= 0.05]
+    because = f": {', '.join(terms)}" if terms else ""
+    return f"{text}, {decision['margin']:.1f} ahead of {rival['cluster']}/{rival['node']}{because}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dispatcher.runtime.explain_view import print_explained
+from dispatcher.runtime.explain_view import in_short, print_explained
 
 SCORES = {
     "LiveCPU": {"raw": 81.2, "normalized": 81.2, "weight": 2.0, "weighted": 162.4, "runner_up_weighted": 150.0},
@@ -45,9 +45,8 @@ def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
         "4 3 1 Insufficient cpu",
         "cpu 34% 3s",
         "network - - unknown: judged by requests",
-        "TenantQuota",
-        "tenant team-a",
-        "cpu used 12, limit 40",
+        "TenantQuota tenant team-a",
+        "cpu: used 12, limit 40",
     ):
         assert want in lines
 
@@ -87,3 +86,9 @@ def test_a_pod_in_flight_says_what_it_waits_for() -> None:
     assert "Now waiting for the agent's answer (claim)" in shown(
         cluster="west", node="w1", flight="claim", decision=None
     )
+
+
+def test_in_short_names_the_plugins_that_made_the_lead() -> None:
+    assert in_short(DECISION) == "score 162.4, 2.4 ahead of east/e1: LiveCPU +12.4"
+    assert in_short({**DECISION, "runner_up": None}) == "score 162.4, the only node that fits"
+    assert in_short(None) == ""
