@@ -7,23 +7,13 @@ when quota comes free. Pods of namespaces that belong to no tenant are not limit
 """
 
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar
 
 from dispatcher.model.reasons import Reason
-from dispatcher.model.resources import Resources, format_quantity
+from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, refuse
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
-
-
-class _Totalled(Protocol):
-    def allocatable_total(self) -> Resources:
-        """What the nodes of all Ready clusters can allocate."""
-        ...
-
-
-def _totals(fleet: Fleet) -> Resources:
-    return cast(_Totalled, fleet).allocatable_total()
 
 
 def _pod_id(placed: Placed) -> PodId:
@@ -58,7 +48,7 @@ class TenantQuota(Reserve):
     def _refusal(self, tenant: str, placed: Placed, fleet: Fleet) -> Refuse | None:
         if self.ledger.charged(_pod_id(placed)):
             return None  # it holds its share already
-        exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), _totals(fleet))
+        exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), fleet.allocatable_total())
         return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
 
     def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
@@ -89,7 +79,7 @@ class TenantQuota(Reserve):
         usage, charge = self.ledger.usage(tenant), self.ledger.charged(_pod_id(placed))
         asked = charge_of(placed.pod)
         held = charge.amounts if charge else {}
-        limits = self.ledger.limits(tenant, _totals(fleet))
+        limits = self.ledger.limits(tenant, fleet.allocatable_total())
         return {"tenant": tenant} | {
             name: {
                 "used_before": format_quantity(name, usage.get(name, 0) - held.get(name, 0)),

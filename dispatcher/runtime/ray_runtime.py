@@ -107,6 +107,8 @@ class RayRuntime:
 def _prepare_environment(*, local: bool) -> None:
     """Ray reads these once, when it is imported: later is too late for a token (Ray then takes one from ~/.ray)."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # Ray prints the death of a worker on the driver's standard output, where our JSON goes: skip every such line.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
     if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -201,11 +201,6 @@ class Service:
         self.outboxes[effect.cluster].put_peers(effect.peers)
 
     def _decided(self, effect: Decided) -> None:
-        self.metrics.decided(self._created(effect.record), self.clock())
+        self.metrics.decided(effect.decision.placed.pod.created, self.clock())
         if self._journal is not None:
-            self._journal.write(effect.record)
-
-    def _created(self, record: Mapping[str, Any]) -> float:
-        home = self.core.clusters.get(record.get("home", ""))
-        pod = home.pods.get(record.get("pod", {}).get("uid", "")) if home else None
-        return pod.created if pod else 0.0
+            self._journal.write(effect.decision.record())

@@ -293,6 +293,7 @@ class SchedulerCore:
             tracked.refused = outcome.message or outcome.verdict
             self.outbox.drop(tracked)
             self.scheduler.forget(tracked.pod_id)
+            self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             self._hold_if_claimed(tracked, now)
         elif move is Move.DROP:
             self.outbox.drop(tracked)
@@ -354,7 +355,7 @@ class SchedulerCore:
         tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
         self.counters["decisions", "scheduled"] += 1
         self.log.add(decision)
-        self._effects.append(events.Decided(decision.record()))
+        self._effects.append(events.Decided(decision))
         epoch = self.outbox.next_epoch()
         if decision.cluster == tracked.home:
             flight = orders.bind(tracked.home, source, decision.node, epoch, self._why(tracked), now)

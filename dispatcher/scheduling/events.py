@@ -1,9 +1,9 @@
 """What goes into the core and what comes out of it: plain data, the whole surface between core and world."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from dispatcher.model.messages import AnyIntent, Changes, Outcome, Peer
+from dispatcher.scheduling.explain import Decision
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class SendPeers:
 
 @dataclass(frozen=True)
 class Decided:
-    """One decision for the journal: `record` is the JSON-ready explain record (see explain.py)."""
+    """One decision, for metrics and the journal; `decision.record()` makes the explain record when it is wanted."""
 
-    record: dict[str, Any] = field(default_factory=dict)
+    decision: Decision
 
 
 Effect = SendIntents | SendPeers | Decided

@@ -109,6 +109,10 @@ class Fleet(Protocol):
         """Rows on which any host port is taken."""
         ...
 
+    def allocatable_total(self) -> Mapping[str, int]:
+        """What the nodes of Ready clusters can allocate together, by resource, internal units."""
+        ...
+
     def count_matching(self, pod: Pod, selector: Any, key: str) -> Ints:
         """[domains of key] live pods of `pod`'s namespace matching `selector` (None: pod.app_labels), placed + assumed.
 

@@ -136,4 +136,3 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "message": tracked.reported,
         "decision": last.record() if last else None,
     }
-

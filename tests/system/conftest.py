@@ -1,0 +1,23 @@
+"""Every test here is a system test, with a fleet of its own module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.harness import System, specs
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.system)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Three Ready clusters and a dispatcher, shared by a module's tests."""
+    with System(tmp_path_factory.mktemp("fleet"), specs(options=("--node-monitor-grace-s", "4"))) as fleet:
+        fleet.wait_ready()
+        yield fleet
