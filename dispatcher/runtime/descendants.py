@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 
+_KILLED_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a disk
+
+
 class Process(NamedTuple):
     """A process; `born` tells it from a later one with the same pid."""
 
@@ -45,15 +48,18 @@ def _command(pid: int) -> str:
 
 
 def end(processes: Iterable[Process], patience_s: float) -> None:
-    """Wait until these have ended, and kill those that have not after `patience_s`."""
-    left, until = list(processes), time.monotonic() + patience_s
-    while left := [process for process in left if _lives(process)]:
-        if time.monotonic() > until:
-            break
-        time.sleep(0.02)
-    for process in left:
+    """Wait until these have ended; kill those that have not after `patience_s`, and see that they are gone."""
+    for process in _left(list(processes), patience_s):
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+    _left(list(processes), _KILLED_S)
+
+
+def _left(processes: list[Process], patience_s: float) -> list[Process]:
+    until = time.monotonic() + patience_s
+    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
 
 
 def _lives(process: Process) -> bool:
