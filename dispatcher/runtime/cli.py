@@ -78,7 +78,8 @@ def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
 ) -> None:
     """Start a fleet here and watch pods spread over it.
 
-    Everything is submitted in the first cluster; each placement says why it was made.
+    Everything is submitted in the first cluster; each placement says why it was made. On a terminal it goes on until
+    Ctrl-C; with --once it ends when all pods run, with --keep it says how to use kubectl and stays.
     """
     from dispatcher.runtime.demo import DemoOptions, run_demo
 

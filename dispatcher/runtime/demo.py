@@ -77,7 +77,7 @@ def run_demo(options: DemoOptions, log_level: str) -> int:
         with interruptible(), ExitStack() as cleanup:
             return _run(options, started, cleanup)
     except (KeyboardInterrupt, SystemExit):  # Ray turns an early SIGTERM into the latter
-        return int(ExitCode.OK if options.keep else ExitCode.FAILED)
+        return int(ExitCode.FAILED if options.once else ExitCode.OK)
 
 
 def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
@@ -154,7 +154,7 @@ async def _serve(
             service.result()
         if play in done:
             return play.result()
-        return int(ExitCode.OK if options.keep else ExitCode.FAILED)
+        return int(ExitCode.FAILED if options.once else ExitCode.OK)
     finally:
         show.say("stopping ...")
         for task in (play, stopped):
@@ -177,6 +177,8 @@ async def _play(
         submitting = asyncio.create_task(submitter.submit(submissions))
         await show.watch(dispatcher, options.timeout_s, lenient=options.trace is not None or options.pods is not None)
         await submitting
+        if not (options.once or options.keep):
+            await show.watch_on(dispatcher)
     finally:
         await submitter.close()
     return show.report(dispatcher, options.output)

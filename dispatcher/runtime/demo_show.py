@@ -82,6 +82,12 @@ class DemoShow:
                 return
             await asyncio.sleep(max(_LOOK_S, 9 * cost))  # watching a large fleet must not slow it down
 
+    async def watch_on(self, dispatcher: Dispatcher) -> None:
+        """On a terminal: go on showing how load and pods move, until cancelled."""
+        while self._live is not None:
+            self._look(dispatcher)
+            await asyncio.sleep(1.0)
+
     def report(self, dispatcher: Dispatcher, output: Output) -> int:
         """Print the result; the exit code says whether all that can run does."""
         self._end_live()

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-
 _KILLED_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a disk
 
 
