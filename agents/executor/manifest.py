@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.names import PREFIX, SCHEDULER_NAME
-from dispatcher.model.pod import GENERATED_LABELS
+from dispatcher.model.names import PREFIX, SCHEDULER_NAME, is_app_label, is_reserved
 
 Object = dict[str, Any]
 
@@ -71,8 +70,6 @@ _CONTAINER_FIELDS = (
 _VOLUME_KINDS = frozenset(("configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"))
 _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
 _ON_THE_NODE = "reaches into the node of another cluster"
-_APP_LABELS = "app.kubernetes.io/"
-_RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 
 
 class ManifestError(ValueError):
@@ -102,20 +99,9 @@ def _metadata(metadata: Object) -> Object:
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     return {
-        "labels": {key: value for key, value in labels.items() if _may_label(key)},
-        "annotations": {key: value for key, value in annotations.items() if not _reserved(key)},
+        "labels": {key: value for key, value in labels.items() if is_app_label(key)},
+        "annotations": {key: value for key, value in annotations.items() if not is_reserved(key)},
     }
-
-
-def _may_label(key: str) -> bool:
-    return key not in GENERATED_LABELS and (key.startswith(_APP_LABELS) or not _reserved(key))
-
-
-def _reserved(key: str) -> bool:
-    domain, slash, _ = key.partition("/")
-    if not slash:
-        return False
-    return f"{domain}/" == PREFIX or any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
 
 
 def _spec(spec: Object) -> Object:

@@ -37,6 +37,36 @@ RACK = "topology.kubernetes.io/rack"
 PROVIDER = PREFIX + "provider"
 BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
 
+_APP_LABELS = "app.kubernetes.io/"
+_RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
+# Labels that controllers make anew for each template, job or replica.
+GENERATED_LABELS = frozenset(
+    (
+        "pod-template-hash",
+        "controller-revision-hash",
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "controller-uid",
+        "job-name",
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+        "batch.kubernetes.io/job-completion-index",
+    )
+)
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a label or annotation key is Kubernetes' or ours to write: *.kubernetes.io, *.k8s.io, our prefix."""
+    domain, slash, _ = key.partition("/")
+    if not slash:
+        return False
+    return f"{domain}/" == PREFIX or any(domain == name or domain.endswith(f".{name}") for name in _RESERVED_DOMAINS)
+
+
+def is_app_label(key: str) -> bool:
+    """Whether a label says what a pod is, rather than who made it: those travel with a delegate, the others do not."""
+    return key not in GENERATED_LABELS and (key.startswith(_APP_LABELS) or not is_reserved(key))
+
 
 def proxy_node_name(cluster: str) -> str:
     """Name of the virtual node that stands for `cluster` in every other cluster."""

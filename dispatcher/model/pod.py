@@ -3,22 +3,10 @@
 import msgspec
 
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
+from dispatcher.model.names import is_app_label
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = frozenset((SUCCEEDED, FAILED))
-GENERATED_LABELS = frozenset(
-    (
-        "pod-template-hash",
-        "controller-revision-hash",
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-        "controller-uid",
-        "job-name",
-        "batch.kubernetes.io/controller-uid",
-        "batch.kubernetes.io/job-name",
-        "batch.kubernetes.io/job-completion-index",
-    )
-)
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False, omit_defaults=True):
@@ -126,8 +114,8 @@ class Pod(Record, frozen=True):
 
     @property
     def app_labels(self) -> dict[str, str]:
-        """The labels without those that controllers make anew for each template, job or replica."""
-        return {key: value for key, value in self.labels.items() if key not in GENERATED_LABELS}
+        """The labels that say what the pod is; equal for a source pod and its delegate."""
+        return {key: value for key, value in self.labels.items() if is_app_label(key)}
 
     @property
     def terminal(self) -> bool:

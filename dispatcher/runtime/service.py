@@ -21,11 +21,12 @@ from dispatcher.runtime.outbox import Outbox
 from dispatcher.runtime.poller import Poller
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick
+from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick, Trouble
 
 log = structlog.get_logger("service")
 
 _LEAST_BUDGET, _MOST_BUDGET = 16, 20_000
+_TELL_AGAIN_S = 60.0
 
 
 class Queue(Protocol):
@@ -86,6 +87,7 @@ class Service:
         self._budget = 256
         self._tick_at = float("-inf")
         self._tick_failed = False
+        self._told: dict[str, float] = {}
         self.outboxes = {link.cluster: Outbox(link, self.emit, self.timing, name, clock.boot_epoch) for link in links}
         self.pollers = {link.cluster: Poller(link, self.deliver, self.timing, clock) for link in links}
         self._stopping = asyncio.Event()
@@ -93,6 +95,7 @@ class Service:
             SendIntents: self._send_intents,
             SendPeers: self._send_peers,
             Decided: self._decided,
+            Trouble: self._troubled,
         }
 
     @property
@@ -199,6 +202,12 @@ class Service:
 
     def _send_peers(self, effect: SendPeers) -> None:
         self.outboxes[effect.cluster].put_peers(effect.peers)
+
+    def _troubled(self, effect: Trouble) -> None:
+        now = self.clock()
+        if now - self._told.get(effect.text, float("-inf")) > _TELL_AGAIN_S:
+            self._told[effect.text] = now
+            log.error("a fault; its pod is parked, the others go on", detail=effect.text)
 
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.placed.pod.created, self.clock())

@@ -174,7 +174,18 @@ class SchedulerCore:
             for pod_id in due:
                 tracked = self.tracked.get(pod_id)
                 if tracked is not None:
-                    self._look_at(tracked, now)
+                    self._look_safely(tracked, now)
+
+    def _look_safely(self, tracked: Tracked, now: float) -> None:
+        try:
+            self._look_at(tracked, now)
+        except (
+            Exception
+        ) as error:  # a fault of ours about one pod must not stop the others: it is looked at again later
+            self.counters["faults", type(error).__name__] += 1
+            self._effects.append(events.Trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}"[:500]))
+            tracked.hold_until = now + self.timing.retry.most_s
+            self._waiting.add(tracked.pod_id)
 
     def _look_at(self, tracked: Tracked, now: float) -> None:
         self._drop_if_over(tracked, now)
@@ -320,6 +331,7 @@ class SchedulerCore:
         self.queue.flush(now)
         if self.open:
             self._decide(event.budget, now)
+        self._effects += [events.Trouble(text) for text in self.scheduler.take_troubles()]
 
     def _send_peers(self, now: float) -> None:
         for name, view in self.clusters.items():

@@ -22,6 +22,7 @@ from dispatcher.scheduling.points import Plan, PluginError, Restores, guarded
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 Result = Decision | Unschedulable
+_MOST_TROUBLES = 20
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
@@ -38,6 +39,7 @@ class Scheduler:
         self.plan = Plan.of(profile, plugins)
         self.fleet = fleet
         self.faults: Counter[str] = Counter()
+        self._troubles: dict[str, None] = {}
         self._class_bytes = class_bytes
         self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
@@ -191,7 +193,7 @@ class Scheduler:
             try:
                 guarded(plugin, plugin.unreserve, placed, row, self.fleet)
             except PluginError as error:
-                self.faults[error.plugin] += 1  # the others must still give back
+                self._note(error)  # the others must still give back
 
     def _permit(self, decision: Decision) -> Refuse | None:
         for plugin in self.plan.permits:
@@ -212,7 +214,7 @@ class Scheduler:
                     plugin, plugin.explain, state, decision.placed, self.fleet, decision.row
                 )
             except PluginError as error:
-                self.faults[error.plugin] += 1  # a decision stands without its comments, too
+                self._note(error)  # a decision stands without its comments, too
 
     def forget(self, pod_id: PodId) -> None:
         """Give a place back: the exact inverse of deciding it. Unknown pods are ignored."""
@@ -247,7 +249,7 @@ class Scheduler:
             try:
                 guarded(plugin, book, placed, row, self.fleet)
             except PluginError as error:
-                self.faults[error.plugin] += 1
+                self._note(error)
 
     # --- refusing ----------------------------------------------------------------------------------------------------
 
@@ -255,8 +257,18 @@ class Scheduler:
         ground = Ground(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         return Unschedulable(pod_id, placed, why.text, frozenset((why.reason,)), self.fleet.clock, ground)
 
-    def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
+    def take_troubles(self) -> list[str]:
+        """What plugins failed with since the last call, each text once: for the operator's log."""
+        troubles, self._troubles = list(self._troubles), {}
+        return troubles
+
+    def _note(self, error: PluginError) -> None:
         self.faults[error.plugin] += 1
+        if len(self._troubles) < _MOST_TROUBLES:
+            self._troubles[str(error)] = None
+
+    def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
+        self._note(error)
         return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(self, pod_id: PodId, placed: Placed, ground: Ground) -> Unschedulable:

@@ -71,4 +71,11 @@ class Decided:
     decision: Decision
 
 
-Effect = SendIntents | SendPeers | Decided
+@dataclass(frozen=True)
+class Trouble:
+    """A fault of a plugin or of ours, for the operator's log; the pod it happened for is parked, the others go on."""
+
+    text: str
+
+
+Effect = SendIntents | SendPeers | Decided | Trouble

@@ -185,7 +185,7 @@ class SchedulingQueue:
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
         self._failed(item, now)
-        item.helped_by = _NEVER
+        item.helped_by = _NEVER if reasons else _NODES  # without a single node there was nothing to refuse it
         for reason in reasons:
             item.helped_by |= HELPED_BY[reason]
         item.since = now

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation import Situation
@@ -125,6 +127,11 @@ def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> 
     )
 
 
+def _with_labels_of(source: Pod | None, delegate: Pod) -> Pod:
+    # Selectors mean the pod as it was submitted; labels that controllers read do not travel with a delegate.
+    return delegate if source is None else msgspec.structs.replace(delegate, labels=source.labels)
+
+
 def place_of(tracked: Tracked) -> tuple[Pod, str, str] | None:
     """(pod, cluster, node) where it holds room: its delegate's place, its own, or the place it is claimed for.
 
@@ -133,7 +140,7 @@ def place_of(tracked: Tracked) -> tuple[Pod, str, str] | None:
     for cluster in sorted(tracked.delegates):
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
-            return pod, cluster, pod.node
+            return _with_labels_of(tracked.source, pod), cluster, pod.node
     source = tracked.source
     if source is None or source.terminal:
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.harness import System, specs
+from tests.system.harness import QUICK_NODES, System, specs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,6 +18,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """Three Ready clusters and a dispatcher, shared by a module's tests."""
-    with System(tmp_path_factory.mktemp("fleet"), specs(options=("--node-monitor-grace-s", "4"))) as fleet:
+    with System(tmp_path_factory.mktemp("fleet"), specs(options=QUICK_NODES)) as fleet:
         fleet.wait_ready()
         yield fleet

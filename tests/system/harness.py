@@ -16,6 +16,8 @@ from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.system.cluster_api import ClusterApi, eventually, running_places
 
 HOME = "east"
+# A node is lost after 15 s of silence: above the 10 s in which proxy nodes renew their leases.
+QUICK_NODES = ("--node-monitor-grace-s", "15", "--heartbeat-s", "3")
 
 
 def specs(nodes: int = 6, *, cpu: str = "16", memory: str = "64Gi", options: Sequence[str] = ()) -> list[ClusterSpec]:

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.system.cluster_api import DELEGATE, Object, deployment, eventually
-from tests.system.harness import HOME, System, specs
+from tests.system.harness import HOME, QUICK_NODES, System, specs
 
 NODES, CPU = 4, 8  # per cluster and per node
 
@@ -22,7 +22,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         '  - {name: blue, namespaces: [blue], nominal: {cpu: "40%"}}\n'
         '  - {name: green, namespaces: [green], nominal: {cpu: "60%"}}\n'
     )
-    clusters = specs(nodes=NODES, cpu=str(CPU), memory="64Gi", options=("--node-monitor-grace-s", "4"))
+    clusters = specs(nodes=NODES, cpu=str(CPU), memory="64Gi", options=QUICK_NODES)
     with System(directory, clusters, {"tenants": str(tenants)}) as fleet:
         fleet.wait_ready()
         for namespace in ("blue", "green"):

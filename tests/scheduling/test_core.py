@@ -1,0 +1,91 @@
+"""The core as a whole, told by single cases; its laws are in tests/laws."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from dispatcher.model.messages import REFUSED, Bind, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.clusters import GapError
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
+from dispatcher.scheduling.tracking import Tracked, place_of
+from tests.laws.cores import make_core
+
+NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
+
+
+def pod(name: str, **more: object) -> Pod:
+    fields = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, **more}
+    return Pod(f"uid-{name}", "default", name, **fields)  # type: ignore[arg-type]
+
+
+def report(core: SchedulerCore, *pods: Pod, nodes: tuple[Node, ...] = (NODE,), now: float = 1.0) -> Sequence[Effect]:
+    changes = Changes("east", "east-uid", "life-1", 0, 1, full=True, nodes=nodes, pods=pods)
+    return core.handle(ClusterChanged(changes), now)
+
+
+def intents(effects: Sequence[Effect], kind: type) -> list[object]:
+    return [one for effect in effects if isinstance(effect, SendIntents) for one in effect.intents if type(one) is kind]
+
+
+def test_nothing_is_decided_before_every_cluster_was_heard_of() -> None:
+    core = make_core(("east", "west"))
+    report(core, pod("a"))
+    assert not intents(core.handle(Tick(), 1.0), Bind)
+    core.handle(ClusterSilent("west", "no answer"), 1.0)
+    assert intents(core.handle(Tick(), 2.0), Bind)
+
+
+def test_a_pod_with_problems_is_told_once_and_never_placed() -> None:
+    core = make_core(("east",))
+    effects = report(core, pod("bad", problems=("spec.containers[0]: quantity '1e999999' is absurd",)), pod("good"))
+    (told,) = intents(effects, ReportUnschedulable)
+    assert "1e999999" in told.message  # type: ignore[attr-defined]
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_a_refused_bind_gives_the_room_back_and_waits_before_the_next_try() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"))
+    (bind,) = intents(core.handle(Tick(), 1.0), Bind)
+    outcome = Outcome(bind.id, bind.pod.uid, bind.epoch, REFUSED, "node is full")  # type: ignore[attr-defined]
+    core.handle(Answered("east", (outcome,)), 1.1)
+    assert core.fleet.occupant(("east", "uid-a")) is None
+    assert not intents(core.handle(Tick(), 1.2), Bind)
+    (again,) = intents(core.handle(Tick(), 3.0), Bind)
+    assert again.epoch > bind.epoch  # type: ignore[attr-defined]
+
+
+def test_a_report_that_skips_revisions_is_refused_and_changes_nothing() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"))
+    gap = Changes("east", "east-uid", "life-1", 5, 6, pods_gone=("uid-a",))
+    with pytest.raises(GapError, match="does not continue"):
+        core.handle(ClusterChanged(gap), 2.0)
+    assert ("east", "uid-a") in core.tracked
+
+
+def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = make_core(("east",))
+
+    def faulty(tracked: Tracked) -> object:
+        if tracked.pod_id[1] == "uid-cursed":
+            raise ZeroDivisionError("cursed")
+        return place_of(tracked)
+
+    monkeypatch.setattr("dispatcher.scheduling.core.place_of", faulty)
+    effects = report(core, pod("cursed"), pod("good"))
+    assert any(isinstance(effect, Trouble) and "uid-cursed" in effect.text for effect in effects)
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_a_node_that_comes_wakes_a_pod_that_found_none() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"), nodes=())
+    effects = core.handle(Tick(), 1.0)
+    assert intents(effects, ReportUnschedulable)
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, nodes=(NODE,))), 2.0)
+    assert intents(core.handle(Tick(), 3.0), Bind)
