@@ -32,11 +32,11 @@ _TAIL_LINES = 15
 Progress = Callable[[str], None]
 
 
-class BinariesUnavailable(RuntimeError):
+class BinariesUnavailableError(RuntimeError):
     """The programs are neither here nor can be built here; one line says what is missing. A reason to skip."""
 
 
-class BuildFailed(RuntimeError):
+class BuildFailedError(RuntimeError):
     """Go was there and the build failed; carries the end of its output. No reason to skip."""
 
 
@@ -58,7 +58,7 @@ class Module:
         """As required in the modfile: "v1.36.3"."""
         found = re.search(rf"(?m)^(?:require)?\s+{re.escape(self.requirement)} (v\S+)", self.mod_path.read_text())
         if found is None:
-            raise BuildFailed(f"{self.mod_path} does not require {self.requirement}")
+            raise BuildFailedError(f"{self.mod_path} does not require {self.requirement}")
         return found[1]
 
     @property
@@ -122,7 +122,7 @@ def ensure(
 ) -> dict[str, Path]:
     """Where each tool is; what is missing is built first (minutes), with a line before and after each build.
 
-    BinariesUnavailable when something is missing and cannot be built here, BuildFailed when the build fails.
+    BinariesUnavailableError when something is missing and cannot be built here, BuildFailedError when the build fails.
     """
     wanted = tuple(tools)
     missing = [tool for tool in wanted if find(tool, minor) is None]
@@ -138,7 +138,7 @@ def unavailable(tools: Iterable[str] = CONTROL_PLANE, minor: str = DEFAULT_MINOR
     missing = [tool for tool in tools if find(tool, minor) is None]
     try:
         _check_go({module(tool, minor) for tool in missing}, missing)
-    except BinariesUnavailable as reason:
+    except BinariesUnavailableError as reason:
         return str(reason)
     return ""
 
@@ -160,7 +160,7 @@ def _serves(path: Path, tool: str, minor: str) -> bool:
 
 @cache
 def _version_line(path: Path, tool: str) -> str:
-    command = [path, "version", "--client"] if tool == "kubectl" else [path, "--version"]
+    command = [str(path), *(("version", "--client") if tool == "kubectl" else ("--version",))]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     return answer.stdout
 
@@ -172,7 +172,7 @@ def _check_go(modules: Iterable[Module], missing: list[str]) -> None:
         return
     wanted = ".".join(map(str, needed))
     have = f"Go {'.'.join(map(str, found))} is too old" if found else "there is no Go on PATH"
-    raise BinariesUnavailable(
+    raise BinariesUnavailableError(
         f"no real control plane: {', '.join(missing)} not in KUBEBUILDER_ASSETS or {cache_directory()}, and {have}"
         f" to build them: install Go {wanted} or set KUBEBUILDER_ASSETS"
     )
@@ -183,7 +183,6 @@ def _go_directive(one: Module) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups()) if found else ()
 
 
-@cache
 def _go_version() -> tuple[int, ...]:
     """(major, minor) of the Go that would build; empty without one."""
     if shutil.which("go") is None:
@@ -228,7 +227,7 @@ def _compile(one: Module, draft: Path) -> None:
     )
     if done.returncode != 0:
         tail = "\n".join(done.stderr.splitlines()[-_TAIL_LINES:])
-        raise BuildFailed(f"{' '.join(command)} in {one.mod_path.parent} failed:\n{tail}")
+        raise BuildFailedError(f"{' '.join(command)} in {one.mod_path.parent} failed:\n{tail}")
     for tool in one.tools:
         if tool != one.folder:
             (draft / tool).symlink_to(program.name)
@@ -253,7 +252,7 @@ def main() -> int:
     given = parser.parse_args()
     try:
         found = ensure(given.tools or TOOLS, given.minor)
-    except (BinariesUnavailable, BuildFailed, ValueError) as reason:
+    except (BinariesUnavailableError, BuildFailedError, ValueError) as reason:
         _print_line(str(reason))
         return 1
     for tool, path in found.items():

@@ -15,7 +15,7 @@ _STOP_S = 5.0
 _POLL_S = 0.02
 
 
-class ComponentFailed(RuntimeError):
+class ComponentFailedError(RuntimeError):
     """A component that ended or did not become ready; the text names it and carries the end of its log."""
 
 
@@ -35,9 +35,9 @@ class Component:
         return self._process.pid if self._process is not None and self._process.poll() is None else 0
 
     def start(self) -> None:
-        """Start it; at once back. ComponentFailed if it already runs."""
+        """Start it; at once back. ComponentFailedError if it already runs."""
         if self.pid:
-            raise ComponentFailed(f"{self.name} already runs as process {self.pid}")
+            raise ComponentFailedError(f"{self.name} already runs as process {self.pid}")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
@@ -50,13 +50,13 @@ class Component:
         GUARD.add(self._process.pid)
 
     def wait_until(self, ready: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Wait until `ready`; ComponentFailed when it takes too long or the process ends before."""
+        """Wait until `ready`; ComponentFailedError when it takes too long or the process ends before."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.pid:
-                raise ComponentFailed(f"{self.name} ended with {self._code()} before {what}\n{self.tail()}")
+                raise ComponentFailedError(f"{self.name} ended with {self._code()} before {what}\n{self.tail()}")
             if time.monotonic() > deadline:
-                raise ComponentFailed(f"{self.name}: not {what} after {timeout_s:.0f} s\n{self.tail()}")
+                raise ComponentFailedError(f"{self.name}: not {what} after {timeout_s:.0f} s\n{self.tail()}")
             time.sleep(_POLL_S)
 
     def signal(self, number: int) -> None:
