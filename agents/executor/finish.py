@@ -1,4 +1,4 @@
-"""FinishSource: the delegate is gone, so the source pod ends too, and lets go of what we held of it."""
+"""The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
 from agents.executor import pods
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
@@ -6,8 +6,17 @@ from agents.executor.deletion import delete_exactly
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.pods import Truth, guarded_patch, without_ours
-from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, FinishSource, Outcome, PodRef
+from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
 from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX
+
+
+def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[Outcome]:
+    """Delete the source with its own grace period, UID as precondition; our finalizer holds it until FinishSource."""
+    pod = local.view.pod(intent.pod.uid)
+    if pod is not None and not pod.node.startswith(PROXY_NODE_PREFIX):
+        return outcome(intent, REFUSED, f"pod {pod.key} is not on a proxy node: it is not ours to delete")
+    answer = yield from delete_exactly(intent.pod, None)
+    return outcome(intent, *answer)
 
 
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:

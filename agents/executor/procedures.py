@@ -7,7 +7,7 @@ from agents.executor.answer import outcome
 from agents.executor.bind import bind
 from agents.executor.claim import claim, unclaim
 from agents.executor.delegate import create_delegate, delete_delegate
-from agents.executor.finish import finish_source
+from agents.executor.finish import delete_source, finish_source
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.mirror import mirror_status
@@ -20,6 +20,7 @@ from dispatcher.model.messages import (
     Claim,
     CreateDelegate,
     DeleteDelegate,
+    DeleteSource,
     FinishSource,
     MirrorStatus,
     Outcome,
@@ -35,6 +36,7 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     CreateDelegate: create_delegate,
     DeleteDelegate: delete_delegate,
     MirrorStatus: mirror_status,
+    DeleteSource: delete_source,
     FinishSource: finish_source,
     ReportUnschedulable: report_unschedulable,
 }

@@ -5,7 +5,8 @@ changes only when that is impossible, and a peer of another version is refused w
 
 The delegate protocol (cluster A holds the source pod, B runs it), every step idempotent and level-triggered:
 Claim (A) -> CreateDelegate (B) -> Bind to the proxy node (A) -> MirrorStatus (A) until it ends;
-source deleted -> DeleteDelegate (B) -> FinishSource (A); delegate gone -> FinishSource (A).
+source deleted -> DeleteDelegate (B) -> FinishSource (A); delegate being deleted -> DeleteSource (A); delegate gone ->
+FinishSource (A).
 """
 
 from typing import Any, TypeVar
@@ -122,6 +123,13 @@ class MirrorStatus(Intent, frozen=True):
     status: bytes
 
 
+class DeleteSource(Intent, frozen=True):
+    """The delegate is being deleted where it runs: begin to delete the source pod, too, with its own grace period.
+
+    Our finalizer keeps it until the delegate is gone, but its controller may replace it now, as for any evicted pod.
+    """
+
+
 class FinishSource(Intent, frozen=True):
     """The delegate is gone: take our finalizer off the source pod and, unless it has ended by itself, delete it."""
 
@@ -133,7 +141,17 @@ class ReportUnschedulable(Intent, frozen=True):
     reason: str = "Unschedulable"
 
 
-AnyIntent = Bind | Claim | Unclaim | CreateDelegate | DeleteDelegate | MirrorStatus | FinishSource | ReportUnschedulable
+AnyIntent = (
+    Bind
+    | Claim
+    | Unclaim
+    | CreateDelegate
+    | DeleteDelegate
+    | MirrorStatus
+    | DeleteSource
+    | FinishSource
+    | ReportUnschedulable
+)
 
 
 class IntentBatch(Record, frozen=True):

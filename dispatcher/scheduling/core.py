@@ -262,6 +262,8 @@ class SchedulerCore:
             return orders.delete_delegate(cluster, tracked.delegates[cluster], self.outbox.next_epoch(), now)
         if source is None:
             raise ValueError(f"{step} of {tracked.pod_id} needs its source pod")
+        if step is Step.DELETE_SOURCE:
+            return orders.delete_source(tracked.home, source, self.outbox.next_epoch(), now)
         if step is Step.FINISH:
             return orders.finish(tracked.home, source, self.outbox.next_epoch(), now)
         delegate = tracked.delegates.get(cluster)

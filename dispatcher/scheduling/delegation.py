@@ -7,7 +7,8 @@ gives the same step, and every step is idempotent. The order of the rules is the
 2. A stray delegate is collected: its source did not go to that cluster.
 3. A source that ends takes its delegate with it, and is let go when the delegate is gone.
 4. A claimed, unbound source goes on from where it stopped.
-5. A source on a proxy node mirrors its delegate, and goes when the delegate is surely gone.
+5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
+   go when the delegate is surely gone.
 """
 
 import enum
@@ -28,6 +29,7 @@ class Step(enum.Enum):
     BIND_PROXY = "bind-proxy"
     MIRROR = "mirror"
     DELETE_DELEGATE = "delete-delegate"
+    DELETE_SOURCE = "delete-source"  # its delegate is being deleted
     FINISH = "finish"  # let the source go
 
 
@@ -123,5 +125,7 @@ def _go_on(seen: Situation, target: str, delegate: Pod | None) -> Next:
 def _mirror(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
     if delegate is None:
         return Next(Step.FINISH) if target in seen.delegate_gone else NOTHING
+    if delegate.terminating and not (source.terminal or delegate.terminal):
+        return Next(Step.DELETE_SOURCE)
     stale = delegate.status and delegate.status != seen.mirrored
     return Next(Step.MIRROR, target) if stale and not (source.terminal and not delegate.terminal) else NOTHING

@@ -21,6 +21,7 @@ class Stage(enum.Enum):
     UNCLAIM = "unclaim"
     MIRROR = "mirror"
     DELETE = "delete"
+    DELETE_SOURCE = "delete-source"
     FINISH = "finish"
 
 
@@ -61,6 +62,9 @@ MOVES: dict[tuple[Stage, str], Move] = {
     (Stage.DELETE, DONE): Move.SETTLE,
     (Stage.DELETE, STALE): Move.DROP,
     (Stage.DELETE, REFUSED): Move.AGAIN,
+    (Stage.DELETE_SOURCE, DONE): Move.SETTLE,
+    (Stage.DELETE_SOURCE, STALE): Move.DROP,
+    (Stage.DELETE_SOURCE, REFUSED): Move.AGAIN,
     (Stage.FINISH, DONE): Move.SETTLE,
     (Stage.FINISH, STALE): Move.DROP,
     (Stage.FINISH, REFUSED): Move.AGAIN,
@@ -97,4 +101,6 @@ def settled(flight: Flight, source: Pod | None, delegate: Pod | None) -> bool:
         return source is None or source.claim is None
     if flight.stage is Stage.DELETE:
         return delegate is None or delegate.terminating
+    if flight.stage is Stage.DELETE_SOURCE:
+        return source is None or source.terminating
     return source is None or not source.has_finalizer

@@ -5,6 +5,7 @@ from dispatcher.model.messages import (
     Claim,
     CreateDelegate,
     DeleteDelegate,
+    DeleteSource,
     FinishSource,
     MirrorStatus,
     PodRef,
@@ -68,6 +69,12 @@ def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> Flig
     """Delete a delegate."""
     intent = DeleteDelegate(_id(epoch, Stage.DELETE), ref(delegate), epoch)
     return Flight(Stage.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
+
+
+def delete_source(home: str, source: Pod, epoch: int, now: float) -> Flight:
+    """Begin to delete the source, as its delegate is being deleted."""
+    intent = DeleteSource(_id(epoch, Stage.DELETE_SOURCE), ref(source), epoch)
+    return Flight(Stage.DELETE_SOURCE, intent, home, home, source.node, epoch, now)
 
 
 def finish(home: str, source: Pod, epoch: int, now: float) -> Flight:

@@ -8,7 +8,7 @@ from agents.executor.http import Response
 from agents.executor.procedures import carry_out
 from agents.executor.proxy import stranded
 from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, FinishSource, PodRef
+from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
 
 PROXY = names.proxy_node_name("b")
@@ -107,3 +107,19 @@ def test_a_stranded_pod_on_a_proxy_node_is_let_go(metadata: dict[str, Any], goes
     for _, procedure in stranded(world.cache):
         assert run(procedure, world.api.answer) == ""
     assert (world.api.pod("web") is None) is goes
+
+
+def test_a_source_whose_delegate_is_being_deleted_begins_to_go_and_keeps_our_finalizer() -> None:
+    world = World(peers=("b",))
+    assert world.do(DeleteSource("i", source(world), 1)).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["deletionTimestamp"]
+    assert pod["metadata"]["finalizers"] == [names.FINALIZER]
+
+
+def test_a_pod_that_is_not_on_a_proxy_node_is_not_deleted() -> None:
+    world = World()
+    ref = world.submit(pod_object(nodeName="n1"))
+    assert world.do(DeleteSource("i", ref, 1)).verdict == REFUSED
+    assert world.api.pod("web") is not None

@@ -199,6 +199,10 @@ class ModelCluster:
         self._put(replace(pod, phase=RUNNING, ready=True))
         return m.DONE, "", b""
 
+    def _delete_source(self, intent: m.DeleteSource) -> tuple[str, str, bytes]:
+        self.delete(intent.pod.uid)
+        return m.DONE, "", b""
+
     def _finish(self, intent: m.FinishSource) -> tuple[str, str, bytes]:
         pod = self.pods.get(intent.pod.uid)
         if pod is not None:
@@ -222,6 +226,7 @@ _EXECUTE: dict[type[m.Intent], Callable[[ModelCluster, Any], tuple[str, str, byt
     m.CreateDelegate: ModelCluster._create,
     m.DeleteDelegate: ModelCluster._delete,
     m.MirrorStatus: ModelCluster._mirror,
+    m.DeleteSource: ModelCluster._delete_source,
     m.FinishSource: ModelCluster._finish,
     m.ReportUnschedulable: ModelCluster._report,
 }

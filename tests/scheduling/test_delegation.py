@@ -44,6 +44,14 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(REMOTE, DELEGATE), Step.MIRROR, id="a new status is mirrored"),
         pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}"), Step.NOTHING, id="a mirrored status rests"),
         pytest.param(seen(REMOTE, DONE), Step.MIRROR, id="the end is mirrored"),
+        pytest.param(
+            seen(REMOTE, DYING), Step.DELETE_SOURCE, id="a delegate that is drained or evicted takes its source"
+        ),
+        pytest.param(
+            seen(REMOTE, msgspec.structs.replace(DONE, terminating=True)),
+            Step.MIRROR,
+            id="an ended delegate is mirrored",
+        ),
         pytest.param(seen(REMOTE), Step.NOTHING, id="a delegate not seen yet is not gone"),
         pytest.param(seen(REMOTE, **GONE), Step.FINISH, id="a delegate that is gone takes its source"),
         pytest.param(seen(REMOTE, **GONE, **EAST_LOST), Step.NOTHING, id="a lost home is waited for"),
