@@ -143,13 +143,16 @@ class ControlPlane:
         path = self.directory / f"user-{user.replace(':', '-')}.kubeconfig"
         return self.authority.kubeconfig(path, self.server, self.authority.client(user, group))
 
-    def compact(self) -> int:
-        """Let etcd forget all old revisions: an old `continue` gets 410. The revision that is kept."""
+    def forget_history(self) -> None:
+        """Make every older resourceVersion and `continue` answer 410 Gone: etcd compacted, the API server restarted.
+
+        The restart is needed: the API server keeps snapshots of its own and drops them only seconds after a compaction.
+        """
         with httpx.Client(base_url=self.layout.etcd, trust_env=False) as etcd:
             answer = etcd.post("/v3/kv/range", json={"key": "AA=="}).raise_for_status().json()
-            revision = int(answer["header"]["revision"])
-            etcd.post("/v3/kv/compaction", json={"revision": revision, "physical": True}).raise_for_status()
-        return revision
+            compaction = {"revision": answer["header"]["revision"], "physical": True}
+            etcd.post("/v3/kv/compaction", json=compaction).raise_for_status()
+        self.restart("kube-apiserver")
 
     def cpu_seconds(self, component: str) -> float:
         """User and system CPU time of a running component so far."""

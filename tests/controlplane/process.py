@@ -91,9 +91,10 @@ class Component:
         return "\n".join([f"--- {self.log} ---", *text[-lines:]])
 
     def _reap(self) -> None:
-        if self._process is not None:
-            self._process.wait()
-            GUARD.remove(self._process.pid)
+        process, self._process = self._process, None
+        if process is not None:
+            process.wait()
+            GUARD.remove(process.pid)
 
     def _code(self) -> str:
         return f"code {self._process.poll()}" if self._process is not None else "no start"
