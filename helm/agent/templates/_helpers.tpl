@@ -1,0 +1,72 @@
+{{- define "agent.fullname" -}}
+{{- default .Release.Name .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- /* Of objects without a namespace: two releases of one name must not meet. */ -}}
+{{- define "agent.clusterName" -}}
+{{ .Release.Namespace }}-{{ include "agent.fullname" . }}
+{{- end -}}
+
+{{- define "agent.serviceAccount" -}}
+{{- default (include "agent.fullname" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "agent.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "agent.labels" -}}
+{{ include "agent.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: agent
+app.kubernetes.io/part-of: global-dispatcher
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "agent.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "agent.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "agent.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- /* agent.yaml, as agents/runtime/join.py reads it. */ -}}
+{{- define "agent.config" -}}
+{{- $ports := dict -}}
+{{- range $name, $port := .Values.ray.ports -}}{{- $_ := set $ports (snakecase $name) $port -}}{{- end -}}
+{{- $ray := dict
+      "address" .Values.ray.address
+      "object_store_mib" .Values.ray.objectStoreMib
+      "temp_dir" "/tmp/ray"
+      "wait_s" .Values.ray.waitSeconds
+      "join_s" .Values.ray.joinSeconds
+      "lost_s" .Values.ray.lostSeconds
+      "ports" $ports -}}
+{{- $own := dict "cluster" .Values.cluster "ray" $ray "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
+{{- merge $own .Values.config | toYaml -}}
+{{- end -}}
+
+{{- define "agent.check" -}}
+{{- if not .Values.cluster -}}
+{{- fail "cluster: name this cluster as the dispatcher lists it, for example --set cluster=east" -}}
+{{- end -}}
+{{- if not .Values.ray.address -}}
+{{- fail "ray.address: say where the fleet's Ray head is, for example --set ray.address=dispatcher-ray.global-dispatcher:6379" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether the server knows a kind of admissionregistration.k8s.io/v1. */ -}}
+{{- define "agent.admits" -}}
+{{- if .root.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/v1/%s" .kind) -}}yes{{- end -}}
+{{- end -}}

@@ -1,0 +1,81 @@
+{{- define "dispatcher.fullname" -}}
+{{- default .Release.Name .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "dispatcher.serviceAccount" -}}
+{{- default (include "dispatcher.fullname" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "dispatcher.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "dispatcher.labels" -}}
+{{ include "dispatcher.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: dispatcher
+app.kubernetes.io/part-of: global-dispatcher
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "dispatcher.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Of every container: nothing that could grow into more rights. */ -}}
+{{- define "dispatcher.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "dispatcher.env" -}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- name: HOME
+  value: /tmp
+- name: RAY_AUTH_MODE
+  value: token
+- name: RAY_AUTH_TOKEN
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.ray.token.existingSecret }}
+      key: {{ .Values.ray.token.key }}
+- name: RAY_USAGE_STATS_ENABLED
+  value: "0"
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "dispatcher.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: shm, mountPath: /dev/shm}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* What cannot be left to the schema: a dispatcher without clusters would end at once. */ -}}
+{{- define "dispatcher.check" -}}
+{{- if not .Values.config.clusters -}}
+{{- fail "config.clusters: name the member clusters, for example --set 'config.clusters[0].name=east'" -}}
+{{- end -}}
+{{- $known := list -}}
+{{- range $name, $profile := .Values.profiles -}}
+{{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}
+{{- end -}}
+{{- if not (has .Values.config.profile $known) -}}
+{{- fail (printf "config.profile: %s is none of: %s" .Values.config.profile (join ", " $known)) -}}
+{{- end -}}
+{{- end -}}
