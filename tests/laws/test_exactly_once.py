@@ -11,12 +11,13 @@ import pytest
 from dispatcher.model.node import Node
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import GapError
-from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from tests.laws.cores import make_core
 from tests.laws.world import Mail, ModelCluster, World
 
 CLUSTERS = ("east", "north", "west")
 SEEDS = range(150)
+GRACE_S = 15.0
 
 
 class Simulation:
@@ -38,7 +39,7 @@ class Simulation:
     def _boot(self) -> SchedulerCore:
         self.boots += 1
         self.mail.queue.clear()
-        return make_core(CLUSTERS, boot_epoch=self.boots * 1_000_000)
+        return make_core(CLUSTERS, boot_epoch=self.boots * 1_000_000, timing=CoreTiming(absence_grace_s=GRACE_S))
 
     def step(self) -> None:
         """One second: trouble, reports, decisions, intents."""
@@ -47,7 +48,7 @@ class Simulation:
             self._make_trouble()
         for name, cluster in self.world.clusters.items():
             cluster.kubelets()
-            # A watch lags, but never for longer than the product notices (absence_grace_s is above it).
+            # A watch lags, but never for longer than the product notices (GRACE_S is above it).
             if not self.trouble or self.dice.random() < 0.4 or self.now % 8 == 0:
                 cluster.watch()
             if name in self.silent:

@@ -73,7 +73,7 @@ class TimingSection(Section):
     deadline_s: Annotated[Seconds, Field(description="an agent begins no intent later than that")] = 20.0
     execute_s: Annotated[Seconds, Field(description="intents without an answer for that long are unanswered")] = 30.0
     tick_s: Annotated[Seconds, Field(description="idle time between two scheduling rounds")] = 0.1
-    absence_grace_s: Annotated[Seconds, Field(description="missing that long in a Ready cluster: gone")] = 15.0
+    absence_grace_s: Annotated[Seconds, Field(description="never seen for that long in a Ready cluster: gone")] = 100.0
     peers_s: Annotated[Seconds, Field(description="how often proxy nodes are told the free room")] = 5.0
     backoff_first_s: Annotated[Seconds, Field(description="first pause of a pod that failed; doubles")] = 1.0
     backoff_longest_s: Annotated[Seconds, Field(description="longest such pause")] = 10.0
