@@ -1,0 +1,78 @@
+"""The two servers a case runs against: how each is started, and how it is reached."""
+
+import base64
+import shutil
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from tests.controlplane import binaries
+from tests.controlplane.fixtures import selected_minor
+from tests.controlplane.plane import control_plane
+
+EMBEDDED, REAL = "embedded", "real"
+NODES = 3
+# The admission policy that makes a real cluster do what the embedded one has built in.
+OPT_IN = Path(__file__).with_name("opt_in.yaml")
+_POLICY_VERSIONS = {"1.36": "v1", "1.35": "v1beta1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running API server with controllers and NODES nodes that play pods. `kubectl` is "" where there is none."""
+
+    name: str
+    kubeconfig: Path
+    kubectl: str
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return str(self._read("cluster")["server"])
+
+    def session(self) -> aiohttp.ClientSession:
+        """Connections as the administrator, to be made and closed inside an event loop."""
+        cluster, user = self._read("cluster"), self._read("user")
+        context = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]).decode())
+        if "client-key-data" in user:
+            with tempfile.NamedTemporaryFile() as pair:
+                pair.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
+                pair.flush()
+                context.load_cert_chain(pair.name)
+        headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=headers)
+
+    def _read(self, kind: str) -> dict[str, str]:
+        config: dict[str, Any] = yaml.safe_load(self.kubeconfig.read_text())
+        found: dict[str, str] = config[kind + "s"][0][kind]
+        return found
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+@contextmanager
+def embedded(directory: Path) -> Iterator[Server]:
+    """The embedded cluster, as a process of its own."""
+    built = binaries.find("kubectl", selected_minor())
+    kubectl = str(built) if built else shutil.which("kubectl") or ""
+    with EmbeddedFleet.start([ClusterSpec("contract", nodes=NODES)], directory) as fleet:
+        yield Server(EMBEDDED, fleet.kubeconfig, kubectl)
+
+
+@contextmanager
+def real() -> Iterator[Server]:
+    """A real control plane: etcd, kube-apiserver, kube-controller-manager, and KWOK for the nodes."""
+    with control_plane("contract", nodes=NODES, minor=selected_minor()) as plane:
+        policy = OPT_IN.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
+        plane.kubectl("apply", "-f", "-", stdin=policy)
+        yield Server(REAL, plane.kubeconfig, str(plane.programs["kubectl"]))
