@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test system check fix bench lock clean
+.PHONY: help demo test system real check fix bench lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -27,10 +27,13 @@ demo: $(VENV)/runtime.stamp ## Start three embedded clusters and watch pods spre
 	@$(BIN)/global-dispatcher demo $(ARGS)
 
 test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 5 minutes)
-	@$(BIN)/python -m pytest -n 2 -m "not system" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not system and not real" $(ARGS)
 
 system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters as processes, kills
-	@$(BIN)/python -m pytest -m system tests/system $(ARGS)
+	@$(BIN)/python -m pytest -m "system and not real" $(ARGS)
+
+real: $(VENV)/dev.stamp ## Run the suites on real control planes (builds them from Go modules once, into a cache)
+	@$(BIN)/python -m pytest -m real $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, types and import contracts (changes nothing)
 	@$(BIN)/ruff check .
