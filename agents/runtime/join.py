@@ -36,6 +36,7 @@ MAX_FILE = 2**20
 ROUND_S = 2.0  # between two looks at node, head and actor
 ANSWER_S = 10.0  # for one answer of the actor
 FAREWELL_S = 8.0  # for the agent to end in good order, and for its Ray node
+_HANGS = "Ray does not answer"
 
 
 class Ports(BaseModel):
@@ -162,8 +163,14 @@ class Membership:
     def overdue(self) -> str:
         """Why this member has to give up; '' while it need not."""
         patience = self._settings.ray.lost_s if self.joined else self._settings.ray.join_s
-        silent = time.monotonic() - self.last_good
-        return f"{self.problem} (for {silent:.0f} s)" if silent > patience else ""
+        return f"{self.problem or _HANGS} (for {self._silent():.0f} s)" if self._silent() > patience else ""
+
+    def unwell(self) -> str:
+        """What is wrong now; '' if the last round was good and not long ago."""
+        return self.problem or (_HANGS if self._silent() > ROUND_S + ANSWER_S else "")
+
+    def _silent(self) -> float:
+        return time.monotonic() - self.last_good
 
     def leave(self) -> None:
         """Let the agent end in good order, for at most FAREWELL_S."""
@@ -325,7 +332,7 @@ def _health(membership: Membership, settings: HealthSettings) -> Iterator[None]:
             if self.path not in {"/livez", "/readyz"}:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
-            problem = membership.problem if self.path == "/readyz" else ""
+            problem = membership.unwell() if self.path == "/readyz" else ""
             self.send_response(HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK)
             self.end_headers()
             self.wfile.write((problem or "ok").encode("utf-8", "replace"))

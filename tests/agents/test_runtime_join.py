@@ -1,0 +1,123 @@
+"""What a joining agent reads and starts; the joining itself is told in tests/system/test_join.py."""
+
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.runtime import join
+from agents.runtime.settings import AgentSettings
+
+SMALLEST = {"cluster": "east", "ray": {"address": "head:6379"}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.yaml"
+    path.write_text(yaml.safe_dump(SMALLEST))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_USAGE_STATS_ENABLED", "RAY_BACKEND_LOG_LEVEL"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "ab" * 32)
+
+
+def options_of(**ray: Any) -> dict[str, str]:
+    settings = join.JoinSettings.model_validate({**SMALLEST, "ray": {"address": "head:6379", **ray}})
+    words = join.node_command(settings)
+    return dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
+
+
+def test_the_actor_is_told_the_agents_settings_and_nothing_of_ray(file: Path) -> None:
+    file.write_text(yaml.safe_dump({**SMALLEST, "kubelet": {"interval_s": 3}}))
+    assert join.read_settings(file).agent == AgentSettings.model_validate(
+        {"cluster": "east", "kubelet": {"interval_s": 3}}
+    )
+
+
+def test_the_node_offers_its_cluster_and_no_room_for_anything_else() -> None:
+    options = options_of()
+    assert json.loads(options["resources"]) == {"cluster:east": 1}
+    assert (options["num-cpus"], options["address"]) == ("0", "head:6379")
+
+
+def test_every_port_of_the_node_is_fixed() -> None:
+    ports = {key.removesuffix("-port").replace("-", "_"): value for key, value in options_of().items() if "port" in key}
+    assert ports == {key: str(value) for key, value in join.Ports().model_dump().items()}
+
+
+@pytest.mark.parametrize(
+    ("ray", "expected"),
+    [
+        pytest.param({"node_ip": "10.1.2.3"}, {"node-ip-address": "10.1.2.3"}, id="address"),
+        pytest.param({"temp_dir": "/tmp/ray"}, {"temp-dir": "/tmp/ray"}, id="folder"),
+        pytest.param({"object_store_mib": 100}, {"object-store-memory": "104857600"}, id="store"),
+    ],
+)
+def test_what_the_file_says_of_the_node_is_given_to_ray(ray: dict[str, Any], expected: dict[str, str]) -> None:
+    assert expected.items() <= options_of(**ray).items()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param("cluster: [", "is no YAML", id="no YAML"),
+        pytest.param("- east", "file: Input should be", id="no map"),
+        pytest.param("cluster: east", "ray: Field required", id="no head"),
+        pytest.param("cluster: East!\nray: {address: 'head:1'}", "cluster: String should match", id="bad name"),
+        pytest.param("cluster: east\nray: {address: head}", "ray.address: String should match", id="no port"),
+        pytest.param("cluster: east\nray: {address: 'h:1', adress: 1}", "ray.adress: Extra inputs", id="unknown key"),
+        pytest.param("cluster: east\nray: {address: 'h:1', ports: {metrics_export: 80}}", "1024", id="port of root"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_key_and_ends_with_2(
+    content: str, words: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(content)
+    assert join.main(["--config", str(file)]) == join.WRONG
+    said = capsys.readouterr().err
+    assert f"error: {file}" in said
+    assert words in said
+
+
+def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert join.main(["--config", str(tmp_path / "none.yaml")]) == join.WRONG
+    assert "none.yaml: cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_nobody_joins_without_a_token(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "")
+    assert join.main(["--config", str(file)]) == join.WRONG
+    assert capsys.readouterr().err.startswith("error: RAY_AUTH_TOKEN: is not set")
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def unreachable(wait_s: float) -> join.JoinSettings:
+    ray = {"address": f"127.0.0.1:{closed_port()}", "wait_s": wait_s}
+    return join.JoinSettings.model_validate({"cluster": "east", "ray": ray, "health": {"port": 0}})
+
+
+def test_a_head_that_never_comes_is_given_up() -> None:
+    assert join.stay(unreachable(0.01), threading.Event()) == join.LOST
+
+
+def test_the_wait_for_a_head_ends_at_once_when_asked_to_stop() -> None:
+    stop = threading.Event()
+    stop.set()
+    assert join.stay(unreachable(300), stop) == join.STOPPED

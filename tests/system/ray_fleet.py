@@ -1,0 +1,149 @@
+"""A Ray head and agents that join it, as processes with the commands that the charts give their containers.
+
+Each stands for a pod: its address is one of 127.0.0.0/8, its ports are free ones of this machine.
+"""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import yaml
+
+from tests.system.cluster_api import eventually
+
+TOKEN = "ab" * 32
+HEAD_IP, AGENT_IP = "127.0.0.2", "127.0.0.3"
+NODE_PORTS = (
+    "node_manager",
+    "object_manager",
+    "dashboard_agent_grpc",
+    "dashboard_agent_listen",
+    "runtime_env_agent",
+    "metrics_export",
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """What the containers are given, and a home without kubeconfig."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "KUBE"))}
+    fixed = {
+        "HOME": "/nonexistent",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": TOKEN,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    return {**kept, **fixed, **more}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that the kernel gives to outgoing connections."""
+    found: list[int] = []
+    while len(found) < count:
+        number = random.randrange(14_000, 20_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("0.0.0.0", number))
+            found.append(number)
+    return found
+
+
+def node_ports() -> dict[str, int]:
+    """Every port of a Ray node, as agent.yaml has them."""
+    start = random.randrange(10_000, 13_900, 50)
+    return {
+        **dict(zip(NODE_PORTS, free_ports(len(NODE_PORTS)), strict=True)),
+        "min_worker": start,
+        "max_worker": start + 49,
+    }
+
+
+class Process:
+    """A command with a log; a context manager that leaves nothing of its session behind."""
+
+    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        self.log = log
+        with log.open("ab") as stream:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=dict(env), start_new_session=True
+            )
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, None while it runs."""
+        return self._process.poll()
+
+    def tail(self) -> str:
+        """The end of the log."""
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def terminate(self, timeout_s: float = 30) -> int:
+        """SIGTERM, and the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def wait(self, timeout_s: float) -> int:
+        """The exit code; AssertionError with the end of the log when it does not end."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still runs after {timeout_s:.0f} s:\n{self.tail()}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.code is None:
+            with suppress(AssertionError):
+                self.terminate(20)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class Head(Process):
+    """`ray start --head` at HEAD_IP."""
+
+    def __init__(self, folder: Path, ray_folder: Path, port: int) -> None:
+        self.address = f"{HEAD_IP}:{port}"
+        ports = {f"{name.replace('_', '-')}-port": number for name, number in node_ports().items()}
+        options = {"node-ip-address": HEAD_IP, "port": port, "num-cpus": 0, "include-dashboard": "false", **ports}
+        options |= {"object-store-memory": 80_000_000, "temp-dir": str(ray_folder)}
+        words = [f"--{key}={value}" for key, value in options.items()]
+        super().__init__(["ray", "start", "--head", "--block", *words], folder / "head.log", environment())
+
+    def wait_ready(self) -> None:
+        """Until it has started."""
+        eventually(lambda: "block forever" in self.tail() or self.code is not None, 60, self.tail)
+        assert self.code is None, self.tail()
+
+
+class JoinedAgent(Process):
+    """`python -m agents.runtime.join` at AGENT_IP."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
+        (self.health,) = free_ports(1)
+        file = folder / "agent.yaml"
+        file.write_text(yaml.safe_dump({**settings, "health": {"port": self.health}}))
+        command = [sys.executable, "-m", "agents.runtime.join", "--config", str(file), "--node-ip", AGENT_IP]
+        super().__init__(command, folder / f"agent-{self.health}.log", env or environment())
+
+    def ready(self) -> bool:
+        """What the readiness probe sees."""
+        assert self.code is None, f"ended with {self.code}:\n{self.tail()}"
+        return httpx.get(f"http://127.0.0.1:{self.health}/readyz", timeout=5, trust_env=False).status_code == 200
+
+    def wait_ready(self) -> None:
+        """Until the probe is green."""
+        eventually(self.ready, 90, self.tail)
