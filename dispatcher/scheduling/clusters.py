@@ -1,8 +1,8 @@
 """What the dispatcher knows of each cluster: whether to trust it now, its nodes and its pods, as last reported."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
@@ -34,18 +34,14 @@ class ClusterView:
         return self.synced and self.api_ok and not self.silent
 
 
-class PodChange(NamedTuple):
-    """One pod before and after; None before: new, None after: gone."""
-
-    before: Pod | None
-    after: Pod | None
+Seen = TypeVar("Seen", Node, Pod)
 
 
-class NodeChange(NamedTuple):
-    """One node before and after; None before: new, None after: gone."""
+class Change(NamedTuple, Generic[Seen]):
+    """One object before and after; None before: new, None after: gone."""
 
-    before: Node | None
-    after: Node | None
+    before: Seen | None
+    after: Seen | None
 
 
 class GapError(ValueError):
@@ -63,36 +59,28 @@ def check_continues(view: ClusterView, changes: Changes) -> None:
         )
 
 
-def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[NodeChange]:
+def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
     """Bring `view.nodes` up to date and yield what changed."""
-    gone = set(changes.nodes_gone)
-    if changes.full:
-        gone = view.nodes.keys() - {node.name for node in changes.nodes}
-    for name in sorted(gone):
-        before = view.nodes.pop(name, None)
-        if before is not None:
-            yield NodeChange(before, None)
-    for node in changes.nodes:
-        known = view.nodes.get(node.name)
-        if known != node:
-            view.nodes[node.name] = node
-            yield NodeChange(known, node)
+    put = {node.name: node for node in changes.nodes}
+    return _fold(view.nodes, put, changes.nodes_gone, full=changes.full)
 
 
-def fold_pods(view: ClusterView, changes: Changes) -> Iterator[PodChange]:
+def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     """Bring `view.pods` up to date and yield what changed."""
-    gone = set(changes.pods_gone)
-    if changes.full:
-        gone = view.pods.keys() - {pod.uid for pod in changes.pods}
-    for uid in sorted(gone):
-        before = view.pods.pop(uid, None)
+    put = {pod.uid: pod for pod in changes.pods}
+    return _fold(view.pods, put, changes.pods_gone, full=changes.full)
+
+
+def _fold(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool) -> Iterator[Change[Seen]]:
+    for key in sorted(known.keys() - put.keys() if full else set(gone)):
+        before = known.pop(key, None)
         if before is not None:
-            yield PodChange(before, None)
-    for pod in changes.pods:
-        known = view.pods.get(pod.uid)
-        if known != pod:
-            view.pods[pod.uid] = pod
-            yield PodChange(known, pod)
+            yield Change(before, None)
+    for key, after in put.items():
+        before = known.get(key)
+        if before != after:
+            known[key] = after
+            yield Change(before, after)
 
 
 def fold_health(view: ClusterView, changes: Changes, now: float) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from dispatcher.model.messages import DONE, Changes, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import clusters as reports
 from dispatcher.scheduling import events, orders
@@ -133,7 +135,7 @@ class SchedulerCore:
         self._peers_at = float("-inf")
         self._due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(view.name))
 
-    def _node_changed(self, cluster: str, change: reports.NodeChange, now: float) -> None:
+    def _node_changed(self, cluster: str, change: reports.Change[Node], now: float) -> None:
         before, after = change
         if after is not None and not after.proxy_for:
             self.fleet.put_node(cluster, after)
@@ -141,7 +143,7 @@ class SchedulerCore:
         elif before is not None and not before.proxy_for:
             self.fleet.remove_node(cluster, before.name)
 
-    def _pod_changed(self, view: ClusterView, change: reports.PodChange, now: float) -> None:
+    def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
         pod = change.after or change.before
         if pod is None:
             return
@@ -160,7 +162,7 @@ class SchedulerCore:
     def _track(self, pod_id: PodId) -> Tracked:
         return self.tracked.setdefault(pod_id, Tracked(pod_id))
 
-    def _foreign_changed(self, cluster: str, uid: str, change: reports.PodChange, now: float) -> None:
+    def _foreign_changed(self, cluster: str, uid: str, change: reports.Change[Pod], now: float) -> None:
         pod_id, pod = (cluster, uid), change.after
         if pod is not None and pod.node and not pod.terminal:
             self.fleet.place(pod_id, Placed(pod, cluster), cluster, pod.node, assumed=False)
