@@ -313,10 +313,9 @@ class SchedulerCore:
             self._hold_if_claimed(tracked, now)
         elif move is Move.DROP:
             self.outbox.drop(tracked)
+            tracked.hold_until = now + self.timing.retry.first_s  # the watch shows what was found there
             if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
                 tracked.mirrored = flight.status
-            else:
-                tracked.hold_until = now + self.timing.retry.first_s
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

@@ -127,5 +127,6 @@ def _mirror(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> 
         return Next(Step.FINISH) if target in seen.delegate_gone else NOTHING
     if delegate.terminating and not (source.terminal or delegate.terminal):
         return Next(Step.DELETE_SOURCE)
-    stale = delegate.status and delegate.status != seen.mirrored
-    return Next(Step.MIRROR, target) if stale and not (source.terminal and not delegate.terminal) else NOTHING
+    # A node controller that lost sight of the proxy node has marked the source as not ready, behind our back.
+    differs = delegate.status != seen.mirrored or (source.ready != delegate.ready and not source.terminal)
+    return Next(Step.MIRROR, target) if delegate.status and differs else NOTHING

@@ -100,6 +100,9 @@ class Simulation:
             self.silent ^= {home.name}
         if dice.random() < 0.04:
             self.core = self._boot()
+        remote = [pod for pod in home.sources() if pod.ready and pod.claim is not None]
+        if dice.random() < 0.1 and remote:
+            home.lose_sight(dice.choice(remote))
         delegates = [pod for pod in home.pods.values() if pod.source is not None and not pod.terminating]
         if dice.random() < 0.05 and delegates:
             home.delete_delegate(dice.choice(delegates))
@@ -147,5 +150,12 @@ def test_every_pod_runs_exactly_once_after_the_faults_stop(seed: int) -> None:
     ]
     assert not stray, f"delegates without a source: {stray}"
     assert all(count <= 1 for count in sim.world.running.values())
+    unready = [
+        pod.name
+        for cluster in sim.world.clusters.values()
+        for pod in cluster.sources()
+        if pod.node and pod.claim is not None and not pod.ready
+    ]
+    assert not unready, f"remote pods that run and are not shown as ready: {unready}"
     held = {occupant for occupant in sources if sim.core.fleet.occupant(occupant) is not None}
     assert held == {pod_id for pod_id in sources if _incarnations(sim.world, *pod_id) == 1}

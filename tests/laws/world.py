@@ -125,6 +125,10 @@ class ModelCluster:
         """Somebody deletes a delegate where it runs (a drain, an eviction)."""
         self._put(replace(pod, terminating=True))
 
+    def lose_sight(self, pod: Pod) -> None:
+        """A node controller marks a pod as not ready, as when it misses the heartbeats of its (proxy) node."""
+        self._put(replace(pod, ready=False))
+
     def sources(self) -> Iterator[Pod]:
         """Pods submitted here."""
         return (pod for pod in list(self.pods.values()) if pod.source is None)
@@ -244,6 +248,7 @@ def _delegate(uid: str, source: SourceRef, node: str, requests: dict[str, int]) 
         requests=requests,
         node=node,
         phase=RUNNING,
+        ready=True,
         source=source,
         status=b"running",
     )

@@ -43,6 +43,11 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(CLAIMED, DYING), Step.NOTHING, id="a dying delegate is waited for"),
         pytest.param(seen(REMOTE, DELEGATE), Step.MIRROR, id="a new status is mirrored"),
         pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}"), Step.NOTHING, id="a mirrored status rests"),
+        pytest.param(
+            seen(msgspec.structs.replace(REMOTE, ready=True), DELEGATE, mirrored=b"{}"),
+            Step.MIRROR,
+            id="a readiness that somebody else wrote is mirrored again",
+        ),
         pytest.param(seen(REMOTE, DONE), Step.MIRROR, id="the end is mirrored"),
         pytest.param(
             seen(REMOTE, DYING), Step.DELETE_SOURCE, id="a delegate that is drained or evicted takes its source"
