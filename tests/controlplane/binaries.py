@@ -29,6 +29,7 @@ _KUBERNETES = {"1.36": "go.mod", "1.35": "1.35.mod"}
 MINORS = tuple(_KUBERNETES)
 _VERSION_VARIABLES = "k8s.io/component-base/version"
 _TAIL_LINES = 15
+UNAVAILABLE = "no real control plane"
 Progress = Callable[[str], None]
 
 
@@ -173,7 +174,7 @@ def _check_go(modules: Iterable[Module], missing: list[str]) -> None:
     wanted = ".".join(map(str, needed))
     have = f"Go {'.'.join(map(str, found))} is too old" if found else "there is no Go on PATH"
     raise BinariesUnavailableError(
-        f"no real control plane: {', '.join(missing)} not in KUBEBUILDER_ASSETS or {cache_directory()}, and {have}"
+        f"{UNAVAILABLE}: {', '.join(missing)} not in KUBEBUILDER_ASSETS or {cache_directory()}, and {have}"
         f" to build them: install Go {wanted} or set KUBEBUILDER_ASSETS"
     )
 

@@ -72,6 +72,7 @@ class Layout:
     ports: Mapping[str, int]
     authority: Authority
     serving: Pair
+    kubelet_client: Pair
     signing_key: Path
 
     PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
@@ -136,6 +137,8 @@ def _kube_apiserver(at: Layout) -> list[str]:
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",
         "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-client-certificate={at.kubelet_client.certificate}",
+        f"--kubelet-client-key={at.kubelet_client.key}",
         f"--default-not-ready-toleration-seconds={at.spec.toleration_s}",
         f"--default-unreachable-toleration-seconds={at.spec.toleration_s}",
         f"--audit-policy-file={policy}",

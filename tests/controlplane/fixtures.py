@@ -74,14 +74,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        with suppress(binaries.BinariesUnavailableError, binaries.BuildFailedError):
+        with suppress(binaries.BinariesUnavailableError, binaries.BuildFailedError, ValueError):
             binaries.ensure(minor=selected_minor(), progress=reporter.write_line if reporter else None)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Any:
-    """A failed test shows the ends of the logs of the planes that run, and their files are kept."""
+    """A failed test shows the ends of the logs of the planes that run, and their files are kept.
+
+    Skips for want of programs are all placed here, so that the summary folds them into one line.
+    """
     report: pytest.TestReport = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and binaries.UNAVAILABLE in report.longrepr[2]:
+        report.longrepr = (__file__, 0, report.longrepr[2])
     if report.failed and _RUNNING and _SECTION not in dict(report.sections):
         _KEPT.update(plane.directory for plane in _RUNNING)
         report.sections.append((_SECTION, "\n".join(f"== {plane.name} ==\n{plane.tails()}" for plane in _RUNNING)))

@@ -54,6 +54,7 @@ class ControlPlane:
             ports={name: port.number for name, port in zip(Layout.PORTS, self._ports, strict=True)},
             authority=authority,
             serving=authority.server("serving"),
+            kubelet_client=authority.client("kube-apiserver-kubelet-client", "system:masters"),
             signing_key=authority.signing_key(),
         )
         self.name = spec.name
