@@ -1,0 +1,129 @@
+"""The dispatcher's chart: its files are the defaults, its command finds them, its Services lead to it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from dispatcher.runtime.cli import app
+from dispatcher.runtime.settings import load_config
+from tests.charts.rendering import CHARTS, Helm, containers, of_kind, only, write_mounted
+
+CONFIGS = CHARTS.parent / "configs"
+CLUSTERS = [{"name": "east"}, {"name": "west"}]
+# Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
+DIFFERS: dict[str, Any] = {"clusters": CLUSTERS, "http": {"host": "0.0.0.0", "port": 7480}}
+OWN_PROFILE = {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}]}, "packing": None}
+QUOTA = {"tenants": [{"name": "team", "namespaces": ["team-*"], "nominal": {"cpu": "40%", "memory": "1Gi"}}]}
+
+
+def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: Path) -> None:
+    folder = write_mounted(helm.template("dispatcher"), tmp_path)
+    expected = {**yaml.safe_load((CONFIGS / "dispatcher.yaml").read_text()), **DIFFERS}
+    del expected["ray"]  # its address is the pod's, by GLOBAL_DISPATCHER_RAY__ADDRESS
+    assert yaml.safe_load((folder / "dispatcher.yaml").read_text()) == expected
+
+
+@pytest.mark.parametrize("name", ["tenants.yaml", *(f"profiles/{p.name}" for p in sorted(CONFIGS.glob("profiles/*")))])
+def test_tenants_and_profiles_are_those_of_configs(helm: Helm, tmp_path: Path, name: str) -> None:
+    folder = write_mounted(helm.template("dispatcher"), tmp_path)
+    assert yaml.safe_load((folder / name).read_text()) == yaml.safe_load((CONFIGS / name).read_text())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param({}, id="defaults"),
+        pytest.param({"config": {"profile": "profiles/latency.yaml"}}, id="another profile"),
+        pytest.param({"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}}, id="an own profile"),
+        pytest.param({"tenants": {**QUOTA, "default": {"nominal": {"cpu": "20%"}}}}, id="quota"),
+        pytest.param({"config": {"journal": None, "timing": {"tick_s": None}}}, id="keys left out"),
+    ],
+)
+def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
+    folder = write_mounted(helm.template("dispatcher", values), tmp_path)
+    told = CliRunner().invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
+    assert (told.exit_code, told.stdout) == (0, f"{folder / 'dispatcher.yaml'}: ok\n"), told.output
+
+
+def test_an_own_profile_and_quota_arrive(helm: Helm, tmp_path: Path) -> None:
+    values = {"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}, "tenants": QUOTA}
+    folder = write_mounted(helm.template("dispatcher", values), tmp_path)
+    config = load_config(folder / "dispatcher.yaml")
+    assert [use.name for use in config.profile.plugins] == ["PrioritySort", "NodeResourcesFit"]
+    assert [tenant.name for tenant in config.tenants] == ["team"]
+    assert not (folder / "profiles" / "packing.yaml").exists()
+
+
+def test_the_dispatcher_reads_the_mounted_file_and_joins_the_head_beside_it(helm: Helm) -> None:
+    head, dispatcher = containers(of_kind(helm.template("dispatcher"), "Deployment"))
+    assert dispatcher["command"] == ["global-dispatcher", "run", "--config", "/etc/global-dispatcher/dispatcher.yaml"]
+    env = {one["name"]: one.get("value") for one in dispatcher["env"]}
+    assert env["GLOBAL_DISPATCHER_RAY__ADDRESS"] == "$(POD_IP):6379"
+    assert list(env).index("POD_IP") < list(env).index("GLOBAL_DISPATCHER_RAY__ADDRESS")
+    assert head["restartPolicy"] == "Always"
+    assert {"--head", "--block", "--node-ip-address=$(POD_IP)", "--port=6379", "--num-cpus=0"} <= set(head["command"])
+
+
+def test_the_head_fixes_every_port(helm: Helm) -> None:
+    ports = {"gcs": 16379, "nodeManager": 16380, "maxWorker": 20149}
+    head, dispatcher = containers(of_kind(helm.template("dispatcher", {"ray": {"ports": ports}}), "Deployment"))
+    given = dict(word.removeprefix("--").split("=") for word in head["command"] if "port=" in word)
+    assert given == {
+        "port": "16379",
+        "node-manager-port": "16380",
+        "object-manager-port": "6381",
+        "dashboard-agent-grpc-port": "6382",
+        "dashboard-agent-listen-port": "6383",
+        "runtime-env-agent-port": "6384",
+        "metrics-export-port": "6385",
+        "min-worker-port": "10100",
+        "max-worker-port": "20149",
+    }
+    assert {"name": "GLOBAL_DISPATCHER_RAY__ADDRESS", "value": "$(POD_IP):16379"} in dispatcher["env"]
+
+
+def test_services_lead_to_the_http_port_and_to_a_head_that_is_not_ready_yet(helm: Helm) -> None:
+    ray, http = of_kind(helm.template("dispatcher"), "Service")
+    assert http["spec"]["ports"] == [{"name": "http", "port": 7480, "targetPort": "http"}]
+    assert (ray["metadata"]["name"], ray["spec"]["clusterIP"]) == ("dispatcher-ray", "None")
+    assert ray["spec"]["publishNotReadyAddresses"] is True
+    assert [port["port"] for port in ray["spec"]["ports"]] == [6379, 6380, 6381]
+
+
+def test_a_head_for_other_networks_is_no_headless_service(helm: Helm) -> None:
+    ray, _ = of_kind(helm.template("dispatcher", {"ray": {"service": {"type": "LoadBalancer"}}}), "Service")
+    assert (ray["spec"]["type"], "clusterIP" in ray["spec"]) == ("LoadBalancer", False)
+
+
+def test_probes_ask_what_the_http_api_answers(helm: Helm) -> None:
+    _, dispatcher = containers(of_kind(helm.template("dispatcher"), "Deployment"))
+    asked = [dispatcher[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert [one["path"] for one in asked] == ["/livez", "/livez", "/readyz"]
+    assert {one["port"] for one in asked} == {dispatcher["ports"][0]["name"]}
+
+
+def test_the_dispatcher_has_no_credentials_of_the_cluster(helm: Helm) -> None:
+    objects = helm.template("dispatcher")
+    assert only(objects, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
+
+
+def test_its_role_is_leases_of_its_own_namespace_alone(helm: Helm) -> None:
+    objects = helm.template("dispatcher")
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert only(objects, "Role")["rules"] == [
+        {**leases, "verbs": ["create"]},
+        {**leases, "resourceNames": ["dispatcher"], "verbs": ["get", "update"]},
+    ]
+    assert only(objects, "RoleBinding")["subjects"] == [
+        {"kind": "ServiceAccount", "name": "dispatcher", "namespace": "global-dispatcher"}
+    ]
+    assert not of_kind(objects, "ClusterRole")
+
+
+def test_the_test_pod_asks_the_service(helm: Helm) -> None:
+    (one,) = containers([only(helm.template("dispatcher"), "Pod")])
+    assert one["command"] == ["global-dispatcher", "clusters", "--server=http://dispatcher:7480"]

@@ -1,0 +1,157 @@
+"""What holds for both charts, whatever the values."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.charts.rendering import CHARTS, NAMES, NAMESPACE, Helm, HelmError, containers, of_kind
+
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
+EVERYTHING: dict[str, Any] = {
+    "fullnameOverride": "other",
+    "image": {
+        "repository": "registry.invalid/gd",
+        "digest": f"sha256:{'0' * 64}",
+        "pullSecrets": [{"name": "registry"}],
+    },
+    "serviceAccount": {"annotations": {"a": "b"}},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"team": "x"},
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "system", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
+    "extraEnv": [{"name": "RAY_USE_TLS", "value": "1"}],
+    "extraVolumes": [{"name": "tls", "secret": {"secretName": "ray-tls"}}],
+    "extraVolumeMounts": [{"name": "tls", "mountPath": "/tls"}],
+}
+VARIANTS = [
+    pytest.param({}, id="example"),
+    pytest.param(EVERYTHING, id="everything set"),
+    pytest.param({"serviceAccount": {"create": False, "name": "given"}, "rbac": {"create": False}}, id="given account"),
+]
+both = pytest.mark.parametrize("chart", NAMES)
+variants = pytest.mark.parametrize("values", VARIANTS)
+
+
+@both
+def test_lint_finds_nothing(helm: Helm, chart: str) -> None:
+    told = helm("lint", "--strict", str(CHARTS / chart), "-f", str(CHARTS / chart / "ci" / "example-values.yaml"))
+    assert "0 chart(s) failed" in told
+
+
+@both
+@variants
+def test_every_object_renders_with_name_namespace_and_labels(helm: Helm, chart: str, values: dict[str, Any]) -> None:
+    objects = helm.template(chart, values)
+    names = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in objects]
+    assert len(set(names)) == len(names)
+    for one in objects:
+        scoped = one["kind"] in CLUSTER_SCOPED
+        assert one["metadata"].get("namespace") in ((None,) if scoped else (NAMESPACE, "kube-node-lease"))
+        assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == chart
+
+
+@both
+@variants
+def test_every_container_is_hardened_and_bounded(helm: Helm, chart: str, values: dict[str, Any]) -> None:
+    for one in containers(helm.template(chart, values)):
+        assert one["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        assert set(one["resources"]["requests"]) == {"cpu", "memory"}
+        assert "memory" in one["resources"]["limits"]
+
+
+@both
+def test_pods_run_as_nobody_in_particular_without_service_variables(helm: Helm, chart: str) -> None:
+    for one in of_kind(helm.template(chart), "Deployment"):
+        spec = one["spec"]["template"]["spec"]
+        assert spec["securityContext"]["runAsUser"] == 10001
+        assert spec["enableServiceLinks"] is False
+        writable = {
+            mount["mountPath"] for c in containers([one]) for mount in c["volumeMounts"] if not mount.get("readOnly")
+        }
+        assert writable == {"/tmp", "/dev/shm"}
+
+
+@both
+def test_selectors_match_their_own_pods_and_never_the_test_pod(helm: Helm, chart: str) -> None:
+    objects = helm.template(chart)
+    (deployment,) = of_kind(objects, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"].items()
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        *(s["spec"]["selector"] for s in of_kind(objects, "Service")),
+    ]
+    for selector in selectors:
+        assert selector.items() <= labels
+        assert not any(selector.items() <= pod["metadata"]["labels"].items() for pod in of_kind(objects, "Pod"))
+
+
+@pytest.mark.parametrize(
+    ("chart", "change"),
+    [("dispatcher", {"config": {"log": {"level": "debug"}}}), ("agent", {"config": {"log_level": "debug"}})],
+)
+def test_a_changed_setting_makes_a_new_pod(helm: Helm, chart: str, change: dict[str, Any]) -> None:
+    def sums(values: dict[str, Any]) -> list[str]:
+        found = of_kind(helm.template(chart, values), "Deployment")
+        return [one["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for one in found]
+
+    assert sums({}) == sums({}) != sums(change)
+
+
+@both
+def test_the_token_comes_from_the_secret_that_is_named(helm: Helm, chart: str) -> None:
+    objects = helm.template(chart, {"ray": {"token": {"existingSecret": "mine", "key": "ray"}}})
+    (deployment,) = of_kind(objects, "Deployment")
+    for one in containers([deployment]):
+        (token,) = [env for env in one["env"] if env["name"] == "RAY_AUTH_TOKEN"]
+        assert token["valueFrom"] == {"secretKeyRef": {"name": "mine", "key": "ray"}}
+
+
+@both
+def test_no_secret_is_made_or_read(helm: Helm, chart: str) -> None:
+    objects = helm.template(chart, EVERYTHING)
+    assert not of_kind(objects, "Secret")
+    assert "secrets" not in yaml.safe_dump([one.get("rules") for one in objects])
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "words"),
+    [
+        pytest.param("dispatcher", {"replicas": 2}, "'replicas' not allowed", id="dispatcher: unknown"),
+        pytest.param("dispatcher", {"config": {"timing": {"tick": 1}}}, "'tick' not allowed", id="unknown timing"),
+        pytest.param("dispatcher", {"config": {"timing": {"tick_s": 0}}}, "/config/timing/tick_s", id="zero seconds"),
+        pytest.param("dispatcher", {"config": {"clusters": [{"name": "East"}]}}, "/config/clusters/0/name", id="name"),
+        pytest.param("dispatcher", {"config": {"ray": {}}}, "'ray' not allowed", id="the chart's own key"),
+        pytest.param("dispatcher", {"image": {"digest": "abc"}}, "/image/digest", id="digest"),
+        pytest.param("dispatcher", {"config": {"clusters": []}}, "config.clusters: name the member", id="no clusters"),
+        pytest.param(
+            "dispatcher", {"config": {"profile": "profiles/x.yaml"}}, "is none of: profiles/d", id="no profile"
+        ),
+        pytest.param("agent", {"clusters": "east"}, "'clusters' not allowed", id="agent: unknown"),
+        pytest.param("agent", {"config": {"kubeconfig": "x"}}, "'kubeconfig' not allowed", id="kubeconfig"),
+        pytest.param("agent", {"cluster": ""}, "cluster: name this cluster", id="no name"),
+        pytest.param("agent", {"ray": {"address": ""}}, "ray.address: say where", id="no head"),
+        pytest.param("agent", {"ray": {"address": "host"}}, "/ray/address", id="no port"),
+        pytest.param("agent", {"namespaces": ["Team A"]}, "/namespaces/0", id="bad namespace"),
+        pytest.param("agent", {"ray": {"ports": {"minWorker": 80}}}, "/ray/ports/minWorker", id="port of root"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(helm: Helm, chart: str, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(HelmError) as refused:
+        helm.template(chart, values)
+    assert words in str(refused.value)
