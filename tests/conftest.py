@@ -1,0 +1,27 @@
+"""What holds for all tests: the pure core is tested without a socket, and without Ray."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+PURE = tuple(ROOT / room for room in ("model", "scheduling", "plugins", "laws"))
+
+
+@pytest.fixture(autouse=True)
+def _pure_rooms_touch_nothing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test of the pure core that opens a socket, or pulls Ray in, fails."""
+    if not any(room in request.path.parents for room in PURE):
+        yield
+        return
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a test of the pure core opened a socket")
+
+    had_ray = "ray" in sys.modules
+    monkeypatch.setattr(socket, "socket", refuse)
+    yield
+    assert had_ray or "ray" not in sys.modules, "a test of the pure core imported Ray"
