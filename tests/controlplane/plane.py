@@ -214,7 +214,10 @@ def _healthy(url: str, context: ssl.SSLContext | None) -> bool:
 
 @contextmanager
 def control_planes(specs: Sequence[PlaneSpec], directory: Path | None = None) -> Iterator[list[ControlPlane]]:
-    """Several planes, started at once; each in a folder of `directory` (kept), or of a temporary one (removed)."""
+    """Several planes, started at once; each in a folder of `directory`, or of a temporary one.
+
+    A temporary one is removed at the end, unless an error leaves the block: then it stays, and the error names it.
+    """
     root = directory or Path(tempfile.mkdtemp(prefix="control-planes-"))
     planes: list[ControlPlane] = []
     try:
@@ -222,11 +225,14 @@ def control_planes(specs: Sequence[PlaneSpec], directory: Path | None = None) ->
         with ThreadPoolExecutor(max(1, len(planes))) as pool:
             list(pool.map(ControlPlane.start, planes))
         yield planes
+    except BaseException as error:
+        error.add_note(f"logs of the control planes: {root}")
+        raise
     finally:
         for plane in planes:
             plane.stop()
-        if directory is None:
-            shutil.rmtree(root, ignore_errors=True)
+    if directory is None:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @contextmanager
