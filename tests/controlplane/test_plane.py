@@ -16,7 +16,7 @@ from tests.controlplane.fixtures import ControlPlanes, selected_minor
 from tests.controlplane.nodes import NOT_READY, NodeSpec
 from tests.controlplane.plane import ControlPlane, KubectlError
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 NODES = [
     NodeSpec("big", cpu="16", zone="a", resources={"nvidia.com/gpu": "8"}),
