@@ -1,0 +1,49 @@
+"""A container of a rendered pod as a process of this machine: its command, its environment, its files."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.charts.rendering import Object
+from tests.system.ray_fleet import TOKEN, Process, environment
+
+# The image's programs, as this checkout has them.
+_PROGRAMS = {
+    "python": [sys.executable],
+    "global-dispatcher": [sys.executable, "-m", "dispatcher.runtime.cli"],
+    "ray": ["ray"],
+}
+
+
+def run_container(container: Object, ip: str, paths: Mapping[str, Path], log: Path) -> Process:
+    """Start it as the pod with this address; `paths` says where the pod's folders are here."""
+    env = _environment(container, ip)
+    first, *rest = container["command"]
+    words = [_here(_expanded(word, env), paths) for word in rest]
+    return Process([*_PROGRAMS[first], *words], log, environment(**env))
+
+
+def _environment(container: Object, ip: str) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for one in container["env"]:
+        source = one.get("valueFrom", {})
+        if "fieldRef" in source:
+            assert source["fieldRef"]["fieldPath"] == "status.podIP"
+            env[one["name"]] = ip
+        elif "secretKeyRef" in source:
+            env[one["name"]] = TOKEN
+        else:
+            env[one["name"]] = _expanded(one["value"], env)
+    return env
+
+
+def _expanded(word: str, env: Mapping[str, str]) -> str:
+    for name, value in env.items():
+        word = word.replace(f"$({name})", value)
+    return word
+
+
+def _here(word: str, paths: Mapping[str, Path]) -> str:
+    for there, here in paths.items():
+        word = word.replace(there, str(here))
+    return word

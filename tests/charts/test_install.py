@@ -1,0 +1,272 @@
+"""Both charts installed on real control planes, and their containers run as processes with the rights they were given.
+
+The audit log is the judge: nothing that an agent does is refused to it, and it does nothing that its roles do not name.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.charts.pods import run_container
+from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_mounted
+from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
+from tests.controlplane.components import PlaneSpec
+from tests.controlplane.fixtures import ControlPlanes
+from tests.controlplane.plane import ControlPlane
+from tests.system.cluster_api import eventually
+from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+HOME, AWAY = "east", "west"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+BINDS = ("create", "", "pods/binding")
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:agent"
+
+
+def camel(ports: dict[str, int]) -> dict[str, int]:
+    """Port names as values.yaml spells them."""
+    words = {name: name.title().replace("_", "") for name in ports}
+    return {words[name][0].lower() + words[name][1:]: port for name, port in ports.items()}
+
+
+class Install:
+    """The releases: the dispatcher in HOME, an agent in each plane."""
+
+    def __init__(self, helm: Helm, planes: dict[str, ControlPlane], folder: Path) -> None:
+        self.planes, self.folder = planes, folder
+        self._helm = helm
+        self.gcs, self.http, *self.health = free_ports(2 + len(planes))
+        self.notes: dict[tuple[str, str], str] = {}
+
+    def values(self, chart: str, cluster: str) -> Object:
+        """What a user of this machine would set: names, the head, and ports that are free here."""
+        ray: Object = {"ports": camel(node_ports())}
+        if chart == "agent":
+            ray["address"] = f"{HEAD_IP}:{self.gcs}"
+            port = self.health[list(self.planes).index(cluster)]
+            config = {"kubelet": {"interval_s": 2, "timeout_s": 1}}
+            return {"cluster": cluster, "config": config, "ray": ray, "health": {"port": port}}
+        ray["ports"]["gcs"] = self.gcs
+        http = {"host": "127.0.0.1", "port": self.http}
+        return {"config": {"clusters": [{"name": name} for name in self.planes], "http": http}, "ray": ray}
+
+    def install(self, chart: str, cluster: str) -> list[Object]:
+        """helm install; the objects as the release has them."""
+        config = str(self.planes[cluster].kubeconfig)
+        where = ("-n", NAMESPACE)
+        values = self._helm.values_file(self.values(chart, cluster))
+        words = ("install", chart, str(CHARTS / chart), *where, "--create-namespace", "-f", values)
+        self.notes[chart, cluster] = self._helm(*words, KUBECONFIG=config)
+        manifest = self._helm("get", "manifest", chart, *where, KUBECONFIG=config)
+        return [one for one in yaml.safe_load_all(manifest) if one]
+
+    def run_dispatcher(self, objects: list[Object], stack: ExitStack) -> Process:
+        """Head, then dispatcher, as one pod."""
+        short = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
+        files = write_mounted(objects, self.folder / "dispatcher")
+        paths = {"/etc/global-dispatcher": files, "/tmp/ray": short}
+        head, dispatcher = containers(of_kind(objects, "Deployment"))
+        started = stack.enter_context(run_container(head, HEAD_IP, paths, self.folder / "head.log"))
+        eventually(lambda: "block forever" in started.tail(), 60, started.tail)
+        return stack.enter_context(run_container(dispatcher, HEAD_IP, paths, self.folder / "dispatcher.log"))
+
+    def run_agent(self, objects: list[Object], cluster: str, ip: str, stack: ExitStack) -> Process:
+        """The agent with the bound token of its service account, and no other credentials."""
+        files = write_mounted(objects, self.folder / cluster)
+        settings = yaml.safe_load((files / "agent.yaml").read_text())
+        settings["ray"]["temp_dir"] = ""  # all share the head's: they are on one machine
+        access = {"kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE)), "context": cluster}
+        (files / "agent.yaml").write_text(yaml.safe_dump({**settings, **access}))
+        (agent,) = containers(of_kind(objects, "Deployment"))
+        log = self.folder / f"{cluster}.log"
+        return stack.enter_context(run_container(agent, ip, {"/etc/global-dispatcher": files}, log))
+
+    def cluster_rows(self) -> list[Object]:
+        """What the dispatcher says of its clusters."""
+        rows: list[Object] = httpx.get(f"http://127.0.0.1:{self.http}/v1/clusters", trust_env=False).json()["clusters"]
+        return rows
+
+
+@pytest.fixture(scope="module")
+def planes(control_plane: ControlPlanes) -> dict[str, ControlPlane]:
+    """Two clusters."""
+    return {plane.name: plane for plane in control_plane.together(PlaneSpec(HOME, nodes=10), PlaneSpec(AWAY, nodes=10))}
+
+
+@pytest.fixture(scope="module")
+def installed(
+    helm: Helm, planes: dict[str, ControlPlane], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Install]:
+    """All releases installed, all their containers run, both clusters Ready."""
+    install = Install(helm, planes, tmp_path_factory.mktemp("pods"))
+    with ExitStack() as stack:
+        dispatcher = install.run_dispatcher(install.install("dispatcher", HOME), stack)
+        agents = [
+            install.run_agent(install.install("agent", cluster), cluster, f"127.0.0.{3 + at}", stack)
+            for at, cluster in enumerate(planes)
+        ]
+
+        def tails() -> str:
+            return "\n".join(one.tail() for one in (dispatcher, *agents))
+
+        eventually(lambda: all(row["ready"] for row in install.cluster_rows()), 120, tails)
+        yield install
+
+
+def pod(name: str, annotations: Object | None = None, **spec: Any) -> Object:
+    main = {"name": "main", "image": "example.invalid/app:1", "resources": {"requests": {"cpu": "100m"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [main], **spec},
+    }
+
+
+def deployment(name: str, replicas: int, annotations: Object) -> Object:
+    template = pod("", {"global-dispatcher.io/schedule": "true", **annotations})
+    template["metadata"] = {"labels": {"app": name}, "annotations": template["metadata"]["annotations"]}
+    selector = {"matchLabels": {"app": name}}
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": selector, "template": template}}
+
+
+def test_notes_say_how_to_go_on(installed: Install) -> None:
+    assert "The dispatcher of 2 clusters is on its way: east, west." in installed.notes["dispatcher", HOME]
+    for cluster in installed.planes:
+        assert f"The agent of cluster {cluster} joins the fleet" in installed.notes["agent", cluster]
+        assert "get our schedulerName by themselves" in installed.notes["agent", cluster]
+        assert "This server has no" not in installed.notes["agent", cluster]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "expected"),
+    [
+        pytest.param({"global-dispatcher.io/schedule": "true"}, {}, "global-dispatcher", id="asks"),
+        pytest.param({"global-dispatcher.io/schedule": "false"}, {}, "default-scheduler", id="asks not"),
+        pytest.param({}, {}, "default-scheduler", id="says nothing"),
+        pytest.param({"global-dispatcher.io/schedule": "true"}, {"schedulerName": "other"}, "other", id="foreign"),
+    ],
+)
+def test_the_annotation_sets_the_scheduler_name_and_takes_no_pod_from_another(
+    installed: Install, annotations: Object, spec: Object, expected: str
+) -> None:
+    made = installed.planes[HOME].admin.create(f"{PODS}?dryRun=All", pod("probe", annotations, **spec))
+    assert made["spec"]["schedulerName"] == expected
+
+
+def test_pods_run_here_and_there_with_the_rights_of_the_roles_alone(installed: Install) -> None:
+    home, away = (installed.planes[name] for name in (HOME, AWAY))
+    for name, annotations in (
+        ("near", {"global-dispatcher.io/stay": "true"}),
+        ("far", {"global-dispatcher.io/clusters": AWAY}),
+    ):
+        home.admin.create(DEPLOYMENTS, deployment(name, 6, annotations))
+
+    def ready() -> bool:
+        found = {one["metadata"]["name"]: one["status"] for one in home.admin.get(DEPLOYMENTS)["items"]}
+        return [found[name].get("readyReplicas") for name in ("near", "far")] == [6, 6]
+
+    eventually(ready, 90, lambda: json.dumps(home.admin.get(PODS)["items"])[-3000:])
+    assert len(away.admin.get(PODS)["items"]) == 6
+    for name in ("near", "far"):
+        home.admin.delete(f"{DEPLOYMENTS}/{name}")
+    eventually(lambda: not home.admin.get(PODS)["items"] and not away.admin.get(PODS)["items"], 60)
+
+    expected_in = {
+        HOME: {("patch", "", "pods"), ("patch", "", "pods/status"), ("patch", "", "nodes/status"), BINDS},
+        AWAY: {("create", "", "pods"), ("delete", "", "pods"), BINDS},
+    }
+    for plane in (home, away):
+        done = [event for event in plane.audit.events() if event.user.username == ACCOUNT]
+        assert not [event for event in done if event.denied or event.code == 403]
+        seen = {event.action for event in done if event.object_ref.resource}
+        assert expected_in[plane.name] <= seen <= allowed()
+    binds = [one for one in home.audit.events() if one.action == BINDS and one.code == 201]
+    assert len(binds) == 12
+
+
+def allowed() -> set[tuple[str, str, str]]:
+    """The roles' table as the audit log speaks."""
+    rows = OBSERVER | EXECUTOR | PROXY_NODES | LEASES
+    return {(verb, group, resource) for group, resource, _, verbs in rows for verb in verbs.split()}
+
+
+FORBIDDEN = [
+    ("GET", "/api/v1/secrets"),
+    ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/global-dispatcher-ray"),
+    ("GET", "/api/v1/configmaps"),
+    ("GET", "/api/v1/namespaces"),
+    ("GET", "/api/v1/namespaces/default"),
+    ("GET", "/api/v1/nodes/east-0000/proxy/stats/summary"),
+    ("POST", "/api/v1/namespaces"),
+    ("POST", "/api/v1/namespaces/default/serviceaccounts/default/token"),
+    ("POST", f"{PODS}/any/exec"),
+    ("POST", f"{PODS}/any/eviction"),
+    ("PATCH", f"{PODS}/any/ephemeralcontainers"),
+    ("PUT", f"{PODS}/any"),
+    ("DELETE", PODS),
+    ("DELETE", "/api/v1/nodes"),
+    ("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+    ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"),
+    ("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"),
+    ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), FORBIDDEN, ids=str)
+def test_what_no_role_names_is_forbidden(installed: Install, method: str, path: str) -> None:
+    api = installed.planes[HOME].api_for("agent", NAMESPACE)
+    headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+    answer = api.http.request(method, path, json=None if method == "GET" else {}, headers=headers)
+    api.close()
+    assert answer.status_code == 403
+
+
+def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> None:
+    plane = installed.planes[HOME]
+    plane.admin.create(PODS, pod("foreign"))
+    node = plane.admin.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
+    api = plane.api_for("agent", NAMESPACE)
+    label = {"metadata": {"labels": {"a": "b"}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
+    answers = {
+        "a node is deleted": api.http.delete(f"/api/v1/nodes/{node}"),
+        "a node is labelled": api.http.patch(f"/api/v1/nodes/{node}", json=label, headers=merge),
+        "a node's lease is deleted": api.http.delete(lease),
+        "a foreign pod is deleted": api.http.delete(f"{PODS}/foreign"),
+        "a foreign pod is labelled": api.http.patch(f"{PODS}/foreign", json=label, headers=merge),
+        "a pod is no delegate": api.http.post(PODS, json=pod("thief", schedulerName="global-dispatcher")),
+        "a pod is of another scheduler": api.http.post(PODS, json=pod("thief")),
+    }
+    api.close()
+    told = {
+        what: (answer.status_code, "agent of Global Dispatcher may" in answer.text) for what, answer in answers.items()
+    }
+    assert told == dict.fromkeys(answers, (422, True))
+    plane.admin.delete(f"{PODS}/foreign")
+
+
+def test_uninstalling_leaves_nothing(helm: Helm, control_plane: ControlPlanes) -> None:
+    plane = control_plane("alone")
+    values = ("-f", str(CHARTS / "agent" / "ci" / "example-values.yaml"), "--set", "namespaces={default}")
+    config = str(plane.kubeconfig)
+    before = plane.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
+    where = ("-n", NAMESPACE)
+    helm("install", "agent", str(CHARTS / "agent"), *where, "--create-namespace", *values, KUBECONFIG=config)
+    bound = json.loads(plane.kubectl("get", "rolebindings", "-n", "default", "-o", "json"))["items"]
+    assert [one["roleRef"]["name"] for one in bound] == ["global-dispatcher-agent-executor"]
+    helm("uninstall", "agent", *where, KUBECONFIG=config)
+    kinds = "clusterroles,clusterrolebindings"
+    assert plane.kubectl("get", kinds, "-o", "name") == before
+    policies = "mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies"
+    assert plane.kubectl("get", policies, "-o", "name") == ""
