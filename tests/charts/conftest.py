@@ -1,11 +1,24 @@
 """Helm for the tests of the charts, and real control planes to install them on."""
 
+from contextlib import suppress
+
 import pytest
 
 from tests.charts.rendering import MISSING, Helm, find_helm
-from tests.controlplane.fixtures import control_plane, pytest_collection_finish, pytest_runtest_makereport
+from tests.controlplane import binaries, fixtures
+from tests.controlplane.fixtures import FIXTURE, control_plane, pytest_runtest_makereport
 
-__all__ = ["control_plane", "pytest_collection_finish", "pytest_runtest_makereport"]
+__all__ = ["control_plane", "pytest_runtest_makereport"]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Who installs charts on control planes has them built, and Helm too; who only renders takes the Helm there is."""
+    fixtures.pytest_collection_finish(session)
+    wanted = any({FIXTURE, "helm"} <= set(getattr(item, "fixturenames", ())) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        with suppress(binaries.BinariesUnavailableError, binaries.BuildFailedError):
+            binaries.ensure(("helm",), progress=reporter.write_line if reporter else None)
 
 
 @pytest.fixture(scope="module")

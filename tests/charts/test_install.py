@@ -18,7 +18,7 @@ from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_mounted
 from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
 from tests.controlplane.components import PlaneSpec
-from tests.controlplane.fixtures import ControlPlanes
+from tests.controlplane.fixtures import ControlPlanes, selected_minor
 from tests.controlplane.plane import ControlPlane
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
@@ -46,6 +46,10 @@ class Install:
         self._helm = helm
         self.gcs, self.http, *self.health = free_ports(2 + len(planes))
         self.notes: dict[tuple[str, str], str] = {}
+        # Pods with more rights than the strictest of the Pod Security Standards allows would not be made there.
+        strict = {"pod-security.kubernetes.io/enforce": "restricted"}
+        for plane in planes.values():
+            plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": strict}})
 
     def values(self, chart: str, cluster: str) -> Object:
         """What a user of this machine would set: names, the head, and ports that are free here."""
@@ -64,7 +68,7 @@ class Install:
         config = str(self.planes[cluster].kubeconfig)
         where = ("-n", NAMESPACE)
         values = self._helm.values_file(self.values(chart, cluster))
-        words = ("install", chart, str(CHARTS / chart), *where, "--create-namespace", "-f", values)
+        words = ("install", chart, str(CHARTS / chart), *where, "-f", values)
         self.notes[chart, cluster] = self._helm(*words, KUBECONFIG=config)
         manifest = self._helm("get", "manifest", chart, *where, KUBECONFIG=config)
         return [one for one in yaml.safe_load_all(manifest) if one]
@@ -99,7 +103,8 @@ class Install:
 @pytest.fixture(scope="module")
 def planes(control_plane: ControlPlanes) -> dict[str, ControlPlane]:
     """Two clusters."""
-    return {plane.name: plane for plane in control_plane.together(PlaneSpec(HOME, nodes=10), PlaneSpec(AWAY, nodes=10))}
+    specs = [PlaneSpec(name, nodes=10, minor=selected_minor()) for name in (HOME, AWAY)]
+    return {plane.name: plane for plane in control_plane.together(*specs)}
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +127,11 @@ def installed(
         yield install
 
 
+def mutates(plane: ControlPlane) -> bool:
+    """Whether the server has MutatingAdmissionPolicy."""
+    return plane.admin.answers("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies")
+
+
 def pod(name: str, annotations: Object | None = None, **spec: Any) -> Object:
     main = {"name": "main", "image": "example.invalid/app:1", "resources": {"requests": {"cpu": "100m"}}}
     return {
@@ -132,8 +142,8 @@ def pod(name: str, annotations: Object | None = None, **spec: Any) -> Object:
     }
 
 
-def deployment(name: str, replicas: int, annotations: Object) -> Object:
-    template = pod("", {"global-dispatcher.io/schedule": "true", **annotations})
+def deployment(name: str, replicas: int, annotations: Object, **spec: Any) -> Object:
+    template = pod("", {"global-dispatcher.io/schedule": "true", **annotations}, **spec)
     template["metadata"] = {"labels": {"app": name}, "annotations": template["metadata"]["annotations"]}
     selector = {"matchLabels": {"app": name}}
     return {"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": selector, "template": template}}
@@ -143,8 +153,19 @@ def test_notes_say_how_to_go_on(installed: Install) -> None:
     assert "The dispatcher of 2 clusters is on its way: east, west." in installed.notes["dispatcher", HOME]
     for cluster in installed.planes:
         assert f"The agent of cluster {cluster} joins the fleet" in installed.notes["agent", cluster]
-        assert "get our schedulerName by themselves" in installed.notes["agent", cluster]
-        assert "This server has no" not in installed.notes["agent", cluster]
+        has = mutates(installed.planes[cluster])
+        assert ("get our schedulerName by themselves" in installed.notes["agent", cluster]) is has
+        assert ("This server has no MutatingAdmissionPolicy" in installed.notes["agent", cluster]) is not has
+        assert "no ValidatingAdmissionPolicy" not in installed.notes["agent", cluster]
+
+
+def test_the_pods_pass_the_strictest_pod_security_standard(installed: Install) -> None:
+    def made(plane: ControlPlane) -> set[str]:
+        pods = plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
+        return {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in pods}
+
+    eventually(lambda: made(installed.planes[HOME]) == {"dispatcher", "agent"}, 30)
+    eventually(lambda: made(installed.planes[AWAY]) == {"agent"}, 30)
 
 
 @pytest.mark.parametrize(
@@ -159,17 +180,21 @@ def test_notes_say_how_to_go_on(installed: Install) -> None:
 def test_the_annotation_sets_the_scheduler_name_and_takes_no_pod_from_another(
     installed: Install, annotations: Object, spec: Object, expected: str
 ) -> None:
-    made = installed.planes[HOME].admin.create(f"{PODS}?dryRun=All", pod("probe", annotations, **spec))
+    plane = installed.planes[HOME]
+    if not mutates(plane):
+        pytest.skip("this Kubernetes has no MutatingAdmissionPolicy: pods name the schedulerName themselves")
+    made = plane.admin.create(f"{PODS}?dryRun=All", pod("probe", annotations, **spec))
     assert made["spec"]["schedulerName"] == expected
 
 
 def test_pods_run_here_and_there_with_the_rights_of_the_roles_alone(installed: Install) -> None:
     home, away = (installed.planes[name] for name in (HOME, AWAY))
+    named = {} if mutates(home) else {"schedulerName": "global-dispatcher"}
     for name, annotations in (
         ("near", {"global-dispatcher.io/stay": "true"}),
         ("far", {"global-dispatcher.io/clusters": AWAY}),
     ):
-        home.admin.create(DEPLOYMENTS, deployment(name, 6, annotations))
+        home.admin.create(DEPLOYMENTS, deployment(name, 6, annotations, **named))
 
     def ready() -> bool:
         found = {one["metadata"]["name"]: one["status"] for one in home.admin.get(DEPLOYMENTS)["items"]}
@@ -268,5 +293,5 @@ def test_uninstalling_leaves_nothing(helm: Helm, control_plane: ControlPlanes) -
     helm("uninstall", "agent", *where, KUBECONFIG=config)
     kinds = "clusterroles,clusterrolebindings"
     assert plane.kubectl("get", kinds, "-o", "name") == before
-    policies = "mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies"
+    policies = "validatingadmissionpolicies,validatingadmissionpolicybindings"
     assert plane.kubectl("get", policies, "-o", "name") == ""
