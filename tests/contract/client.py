@@ -131,12 +131,13 @@ def binding(name: str, node: str = "nowhere", **meta: Any) -> Body:
 
 
 def causes(answer: Answer) -> set[str]:
-    """What a 422 lists: "field: message" of every cause, without the lengthy examples in it."""
+    """What a 422 lists: "field: message" of every cause, without the lengthy rules in it."""
     listed = answer.body.get("details", {}).get("causes", [])
     return {f"{cause.get('field', '')}: {short(cause['message'])}" for cause in listed}
 
 
 def short(text: str) -> str:
-    """A message without its "(e.g. ...)" and its "must start and end ..."."""
-    text = text.partition(" (e.g. ")[0]
-    return text.partition(" must consist of ")[0] if " must consist of " in text else text
+    """A message without its "(e.g. ...)" and its "must consist of ..."."""
+    for tail in (" (e.g. ", " must consist of ", " or consist of "):
+        text = text.partition(tail)[0]
+    return text

@@ -144,7 +144,7 @@ async def test_label_selectors(api: Api, selector: str, found: str) -> None:
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("-a=b", 'unable to parse requirement: <nil>: Invalid value: "-a": name part'),
         ("a/b/c", 'unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid label key'),
-        ("a=b/c", 'unable to parse requirement: values[0][a]: Invalid value: "b/c": a valid label must be an empty'),
+        ("a=b/c", 'unable to parse requirement: values[0][a]: Invalid value: "b/c": a valid label must be an empty string'),
         ("a=" + "y" * 64, "must be no more than 63 bytes"),
         (
             "a>b",

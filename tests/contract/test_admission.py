@@ -1,0 +1,82 @@
+"""What the cluster does to a new pod before it is stored: our opt-in, priority, tolerations, gates."""
+
+import pytest
+
+from tests.contract.client import Api, Body, causes, pod
+
+ASKED = "global-dispatcher.io/schedule"
+LOST = {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "named", "scheduler"),
+    [
+        ("true", None, "global-dispatcher"),
+        ("true", "default-scheduler", "global-dispatcher"),
+        ("true", "mine", "mine"),
+        ("false", None, "default-scheduler"),
+        ("True", None, "default-scheduler"),
+        (None, None, "default-scheduler"),
+        (None, "global-dispatcher", "global-dispatcher"),
+    ],
+)
+async def test_our_annotation_chooses_our_scheduler(
+    api: Api, annotation: str | None, named: str | None, scheduler: str
+) -> None:
+    asked = pod(annotations={ASKED: "true"})
+    # A real server reads a new policy some time after it was made.
+    for _ in range(200):
+        ready = (await api.post(api.at("pods"), asked, dryRun="All")).ok()
+        if ready["spec"]["schedulerName"] == "global-dispatcher":
+            break
+    notes = {ASKED: annotation} if annotation else {}
+    made = await api.add("pods", pod(annotations=notes, spec={"schedulerName": named} if named else None))
+    assert made["spec"]["schedulerName"] == scheduler
+
+
+async def test_an_annotation_that_comes_later_changes_nothing(api: Api) -> None:
+    await api.add("pods", pod())
+    changed = await api.change("pods", "web", {"metadata": {"annotations": {ASKED: "true"}}})
+    assert changed["spec"]["schedulerName"] == "default-scheduler"
+
+
+async def test_a_priority_class_becomes_a_number(api: Api) -> None:
+    name = f"high-{api.namespace}"
+    await api.add("priorityclasses", {"metadata": {"name": name}, "value": 500, "preemptionPolicy": "Never"})
+    spec = (await api.add("pods", pod(spec={"priorityClassName": name})))["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (500, "Never")
+    changed = await api.patch(api.at("priorityclasses", name), {"value": 501})
+    assert (changed.status, causes(changed)) == (422, {"value: Forbidden: may not be changed in an update."})
+    (await api.delete(api.at("priorityclasses", name))).ok()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)]
+)
+async def test_the_systems_own_classes_are_there(api: Api, name: str, value: int) -> None:
+    spec = (await api.post(api.at("pods"), pod(spec={"priorityClassName": name}), dryRun="All")).ok()["spec"]
+    assert spec["priority"] == value
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (None, LOST),
+        ({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+         LOST | {"node.kubernetes.io/unreachable": 5}),
+        ({"operator": "Exists"}, {None: None}),
+        ({"key": "other", "operator": "Exists"}, {"other": None} | LOST),
+    ],
+    ids=["none", "one of them", "everything", "another"],
+)  # fmt: skip
+async def test_pods_stay_on_a_lost_node_for_a_while(default: Api, given: Body | None, seconds: Body) -> None:
+    body = pod(spec={"tolerations": [given]} if given else None)
+    made = (await default.post(default.at("pods"), body, dryRun="All")).ok()
+    found = {item.get("key"): item.get("tolerationSeconds") for item in made["spec"]["tolerations"]}
+    assert found == seconds
+
+
+async def test_every_namespace_has_an_account_and_the_clusters_certificate(api: Api) -> None:
+    assert await api.names("serviceaccounts") == ["default"]
+    certificate = await api.until("configmaps", "kube-root-ca.crt", bool)
+    assert certificate["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")
