@@ -1,14 +1,15 @@
 """Helm for the tests of the charts, and real control planes to install them on."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from tests.charts.rendering import MISSING, Helm, find_helm
 from tests.controlplane import binaries, fixtures
-from tests.controlplane.fixtures import FIXTURE, control_plane, pytest_runtest_makereport
+from tests.controlplane.fixtures import FIXTURE, control_plane
 
-__all__ = ["control_plane", "pytest_runtest_makereport"]
+__all__ = ["control_plane"]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -19,6 +20,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         with suppress(binaries.BinariesUnavailableError, binaries.BuildFailedError):
             binaries.ensure(("helm",), progress=reporter.write_line if reporter else None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Any:
+    """Skips for want of Helm are all placed here, so that the summary folds them into one line."""
+    report: pytest.TestReport = yield from fixtures.pytest_runtest_makereport()
+    if report.skipped and isinstance(report.longrepr, tuple) and MISSING in report.longrepr[2]:
+        report.longrepr = (__file__, 0, report.longrepr[2])
+    return report
 
 
 @pytest.fixture(scope="module")
