@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from agents.embedded import kubeconfig
 
@@ -147,7 +148,7 @@ class EmbeddedFleet:
         self.kubeconfig = directory / "kubeconfig"
 
     @classmethod
-    def start(cls, specs: Sequence[ClusterSpec], directory: Path) -> "EmbeddedFleet":
+    def start(cls, specs: Sequence[ClusterSpec], directory: Path) -> Self:
         """Start one process a cluster, all at once, and wait until every one answers.
 
         State lies in `directory`/NAME, logs in `directory`/NAME.log, and `directory`/kubeconfig has a context a
@@ -218,7 +219,7 @@ class EmbeddedFleet:
         for member in self._members.values():
             member.reap(_STOP_S)
 
-    def __enter__(self) -> "EmbeddedFleet":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -25,8 +25,8 @@ class ClusterApi:
         self.name = context
         self._http = httpx.Client(
             base_url=cluster["server"],
-            headers={"Authorization": f"Bearer {user['token']}"},
-            verify=_trust(base64.b64decode(cluster["certificate-authority-data"])),
+            headers={"Authorization": f"Bearer {user['token']}"} if user.get("token") else {},
+            verify=_tls(cluster, user),
             timeout=20,
             trust_env=False,
         )
@@ -63,11 +63,16 @@ class ClusterApi:
         self._http.close()
 
 
-def _trust(authority: bytes) -> ssl.SSLContext:
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(authority)
-        file.flush()
-        return ssl.create_default_context(cafile=file.name)
+def _tls(cluster: Object, user: Object) -> ssl.SSLContext:
+    """Trust in the cluster's authority, and the user's certificate if that is how it gets in."""
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    if "client-certificate-data" in user:
+        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+            for part in ("client-certificate-data", "client-key-data"):
+                file.write(base64.b64decode(user[part]))
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
 
 
 def eventually(condition: Callable[[], Any], timeout_s: float, what: Callable[[], str] = lambda: "") -> Any:

@@ -1,4 +1,7 @@
-"""A whole fleet for one test: embedded clusters as processes, Ray, and `global-dispatcher run` as a process."""
+"""A whole fleet for one test: clusters, Ray, and `global-dispatcher run` as a process.
+
+The clusters are embedded ones started here, or whatever else keeps to `Fleet`: real control planes.
+"""
 
 import json
 import signal
@@ -8,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -38,26 +41,72 @@ def specs(nodes: int = 6, *, cpu: str = "16", memory: str = "64Gi", options: Seq
     ]
 
 
-class System:
-    """Clusters and a dispatcher; a context manager that leaves no process behind."""
+class Fleet(Protocol):
+    """Running clusters. `kubeconfig` has a context a cluster, for the tests themselves."""
 
-    def __init__(self, directory: Path, clusters: list[ClusterSpec], config: dict[str, Any] | None = None) -> None:
+    @property
+    def contexts(self) -> list[str]:
+        """The clusters' names; one of them is HOME."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """With all rights."""
+
+    def server(self, name: str) -> str:
+        """The URL of a cluster's API server."""
+
+    def members(self) -> list[dict[str, Any]]:
+        """The `clusters` of dispatcher.yaml: how the agents get in, and what they are told."""
+
+    def kill(self, name: str) -> None:
+        """Kill -9 a cluster's API server."""
+
+    def restart(self, name: str) -> None:
+        """Start it again on its data."""
+
+    def pause(self, name: str) -> None:
+        """Make it hang."""
+
+    def resume(self, name: str) -> None:
+        """Let it go on."""
+
+    def stop(self) -> None:
+        """End all clusters."""
+
+
+class Embedded(EmbeddedFleet):
+    """Embedded clusters, with credentials that may do everything."""
+
+    def members(self) -> list[dict[str, Any]]:
+        """Kubelets are asked often: tests wait for what they say."""
+        access = {"kubeconfig": str(self.kubeconfig), "agent": {"kubelet": {"interval_s": 2}}}
+        return [{"name": name, "context": name, **access} for name in self.contexts]
+
+
+class System:
+    """Clusters and a dispatcher; a context manager that leaves no process behind.
+
+    `readings`: whether the nodes have kubelets that tell their load (KWOK's do not).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        clusters: list[ClusterSpec] | Fleet,
+        config: dict[str, Any] | None = None,
+        *,
+        readings: bool = True,
+    ) -> None:
         self.directory = directory
-        self.fleet = EmbeddedFleet.start(clusters, directory / "fleet")
+        self.fleet = Embedded.start(clusters, directory / "fleet") if isinstance(clusters, list) else clusters
         self.apis = {name: ClusterApi(self.fleet.kubeconfig, name) for name in self.fleet.contexts}
         self.port = _free_port()
+        self._readings = readings
         self._config = directory / "dispatcher.yaml"
-        self._config.write_text(json.dumps(self._settings(config or {})))
+        members = {"clusters": self.fleet.members(), "http": {"port": self.port}}
+        self._config.write_text(json.dumps({**members, **(config or {})}))
         self._log = (directory / "dispatcher.log").open("ab")
         self.dispatcher = self._start()
-
-    def _settings(self, more: dict[str, Any]) -> dict[str, Any]:
-        names = self.fleet.contexts
-        agent = {"kubelet": {"interval_s": 2}}
-        clusters = [
-            {"name": name, "context": name, "kubeconfig": str(self.fleet.kubeconfig), "agent": agent} for name in names
-        ]
-        return {"clusters": clusters, "http": {"port": self.port}, **more}
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(self._config)]
@@ -81,7 +130,7 @@ class System:
         return body.get(path.removeprefix("/v1/"), body)  # lists come as {"pods": [...]}
 
     def wait_ready(self, timeout_s: float = 60) -> None:
-        """Until all clusters are Ready and every node has a reading."""
+        """Until all clusters are Ready, and every node has a reading where there are any."""
         eventually(self._all_known, timeout_s, lambda: self.log)
 
     def _all_known(self) -> bool:
@@ -90,7 +139,8 @@ class System:
         if not all(row["ready"] for row in self.get("/v1/clusters")):
             return False
         nodes = self.get("/v1/nodes")
-        return bool(nodes) and all(node["load"]["cpu"]["used"] is not None for node in nodes)
+        known = (node["load"]["cpu"]["used"] is not None for node in nodes)
+        return bool(nodes) and (not self._readings or all(known))
 
     def kill_dispatcher(self) -> None:
         """kill -9, and start it anew."""

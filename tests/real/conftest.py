@@ -1,0 +1,68 @@
+"""Every test here needs real control planes: three as a fleet, its agents with the rights of the chart alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.charts.rendering import MISSING, Helm, find_helm
+from tests.controlplane import binaries, fixtures
+from tests.controlplane.fixtures import ControlPlanes, control_plane, pytest_runtest_makereport
+from tests.real.fleet import RealFleet, start
+from tests.system.harness import System
+
+__all__ = ["control_plane", "pytest_runtest_makereport"]
+Say = Callable[[str], None]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.real)
+            item.add_marker(pytest.mark.timeout(600))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Helm is built with the planes: it renders the rights of the agents."""
+    fixtures.pytest_collection_finish(session)
+    wanted = any(fixtures.FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        with suppress(binaries.BinariesUnavailableError, binaries.BuildFailedError):
+            binaries.ensure(("helm",), progress=reporter.write_line if reporter else None)
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest) -> Say:
+    """Prints a line that also a test that passes shows: a seed, a rate."""
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+
+    def line(text: str) -> None:
+        if reporter is not None:
+            reporter.write_line(f"\n{request.node.name}: {text}")
+
+    return line
+
+
+@pytest.fixture(scope="module")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """The real Helm, or a skip."""
+    program = find_helm()
+    if program is None:
+        pytest.skip(MISSING)
+    return Helm(program, tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="module")
+def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
+    """Three planes of 100 nodes; on each, our rights and admission policies as the chart has them."""
+    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="module")
+def system(fleet: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """The fleet with a dispatcher."""
+    with System(tmp_path_factory.mktemp("dispatcher"), fleet, readings=False) as started:
+        started.wait_ready()
+        yield started

@@ -1,0 +1,132 @@
+"""Three real control planes as one fleet. Agents get in by their own service account, with the chart's rights alone."""
+
+import signal
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.embedded import kubeconfig
+from tests.charts.rendering import NAMESPACE, Helm, Object, of_kind
+from tests.controlplane.components import PlaneSpec
+from tests.controlplane.fixtures import ControlPlanes, selected_minor
+from tests.controlplane.plane import ControlPlane
+from tests.system.cluster_api import eventually
+from tests.system.harness import HOME
+
+CLUSTERS = (HOME, "north", "west")
+NODES = 100
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:agent"
+SCHEDULER = "global-dispatcher"
+# What the chart installs beside the Deployment: the agent itself runs here as an actor of the dispatcher's Ray.
+_RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+# KWOK's kubelets tell no load, so they are seldom asked for it: placement goes by requests.
+_AGENT = {"kubelet": {"interval_s": 60, "timeout_s": 1}}
+MUTATING = ("1.36",)  # the minors that have MutatingAdmissionPolicy v1
+Action = tuple[str, str, str]
+
+
+class RealFleet:
+    """Planes that somebody else starts and stops; keeps to tests.system.harness.Fleet."""
+
+    def __init__(self, planes: Mapping[str, ControlPlane], directory: Path) -> None:
+        self.planes = dict(planes)
+        self.kubeconfig = directory / "admin.kubeconfig"
+        self.allowed: set[Action] = set()
+        admins = [kubeconfig.read(plane.kubeconfig) for plane in self.planes.values()]
+        kubeconfig.write(self.kubeconfig, kubeconfig.merged(admins))
+
+    @property
+    def contexts(self) -> list[str]:
+        """The planes' names."""
+        return list(self.planes)
+
+    @property
+    def home(self) -> ControlPlane:
+        """The plane in which most tests submit."""
+        return self.planes[HOME]
+
+    def server(self, name: str) -> str:
+        """The URL of a plane's API server."""
+        return self.planes[name].server
+
+    def members(self) -> list[dict[str, Any]]:
+        """Each agent by a bound token of its service account, from a TokenRequest."""
+        return [
+            {
+                "name": name,
+                "context": name,
+                "kubeconfig": str(plane.kubeconfig_for("agent", NAMESPACE)),
+                "agent": _AGENT,
+            }
+            for name, plane in self.planes.items()
+        ]
+
+    def kill(self, name: str) -> None:
+        """Kill -9 a plane's API server."""
+        self.planes[name].kill("kube-apiserver")
+
+    def restart(self, name: str) -> None:
+        """Start it again."""
+        self.planes[name].restart("kube-apiserver")
+
+    def pause(self, name: str) -> None:
+        """The API server hangs."""
+        self.planes[name].components["kube-apiserver"].signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """It goes on."""
+        self.planes[name].components["kube-apiserver"].signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Planes end with the fixture that started them."""
+
+    # --- rights ------------------------------------------------------------------------------------------------------
+
+    def grant(self, helm: Helm) -> None:
+        """On every plane: the service account, its roles and the admission policies, as the agent's chart has them."""
+        for name, plane in self.planes.items():
+            objects = helm.template("agent", {"cluster": name})
+            kinds = (*_RIGHTS, *(f"{kind}{part}" for kind in _POLICIES for part in ("", "Binding")))
+            plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            plane.apply(*(one for one in objects if one["kind"] in kinds))
+            self.allowed = _actions([*of_kind(objects, "ClusterRole"), *of_kind(objects, "Role")])
+        for plane in self.planes.values():
+            eventually(partial(_asks_for_us, plane), 30)
+
+
+def start(
+    control_plane: ControlPlanes, helm: Helm, directory: Path, options: Callable[[str], Mapping[str, Any]] | None = None
+) -> RealFleet:
+    """Three planes at once; `options` are further fields of a plane's PlaneSpec."""
+    if selected_minor() not in MUTATING:
+        pytest.skip(f"Kubernetes {selected_minor()} has no MutatingAdmissionPolicy, by which these pods ask for us")
+    more = options or (lambda _: {})
+    specs = [PlaneSpec(name, **{"nodes": NODES, "minor": selected_minor(), **more(name)}) for name in CLUSTERS]
+    fleet = RealFleet({plane.name: plane for plane in control_plane.together(*specs)}, directory)
+    fleet.grant(helm)
+    return fleet
+
+
+def _asks_for_us(plane: ControlPlane) -> bool:
+    container = {"name": "main", "image": "none"}
+    metadata = {"name": "probe", "annotations": {f"{SCHEDULER}.io/schedule": "true"}}
+    made = plane.admin.create(
+        "/api/v1/namespaces/default/pods?dryRun=All", {"metadata": metadata, "spec": {"containers": [container]}}
+    )
+    return bool(made["spec"]["schedulerName"] == SCHEDULER)
+
+
+def _actions(roles: list[Object]) -> set[Action]:
+    """What roles allow, as the audit log speaks: (verb, group, resource)."""
+    return {
+        (verb, group, resource)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule.get("apiGroups", ())
+        for resource in rule.get("resources", ())
+        for verb in rule["verbs"]
+    }
