@@ -195,10 +195,11 @@ class ControlPlane:
         """Nodes that are Ready and without the taints of a node that is not."""
         # From the watch cache: cheap at any size.
         listed = self.admin.get("/api/v1/nodes", resourceVersion="0")["items"]
-        return sum(_takes_pods(node) for node in listed)
+        return sum(takes_pods(node) for node in listed)
 
 
-def _takes_pods(node: Object) -> bool:
+def takes_pods(node: Object) -> bool:
+    """Whether a Node is Ready and without the taints of one that is not."""
     taints = {taint["key"] for taint in node["spec"].get("taints", ())}
     conditions = {one["type"]: one["status"] for one in node["status"].get("conditions", ())}
     lost = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}

@@ -1,0 +1,149 @@
+"""One real node of a real control plane: a kubelet, containerd and runc in namespaces of their own.
+
+    with RealNode.started(plane, folder) as node:
+        plane.kubectl("get", "node", node.name)
+
+Its process, mount and network namespaces go with its process 1, whatever ends it. So one signal ends all of it, and
+nothing is left but a cgroup, which `stop` removes (and the next start, after a kill).
+
+It has the machine's capacity, but its readings are its own: its cgroup namespace makes its part of the machine's CPU
+and memory the whole that the kubelet sees, and process 1, whose network cAdvisor reads, is in the node's. So several
+real nodes of one machine differ, and what else the machine does is not theirs.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane import binaries
+from tests.controlplane.plane import ControlPlane, takes_pods
+from tests.controlplane.process import Component
+from tests.controlplane.realnode_config import (
+    CONTAINERD,
+    IMAGE,
+    KUBELET_PORT,
+    PAUSE_IMAGE,
+    NodeLayout,
+    containerd_config,
+    kubelet_command,
+)
+from tests.controlplane.realnode_host import LEAF, UNSHARE, Cable, ControlGroup, run
+from tests.controlplane.realnode_image import write_image
+
+Object = dict[str, Any]
+_HERE = Path(__file__).parent
+_START_S = 60.0
+LABELS = {"topology.kubernetes.io/region": "local", "topology.kubernetes.io/zone": "real"}
+
+
+class RealNode:
+    """A node's processes. `start` returns when the node is Ready in its plane."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, name: str = "real", **labels: str) -> None:
+        self.name = name
+        self.plane = plane
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._labels: Mapping[str, str] = {**LABELS, **labels}
+        self._program = binaries.ensure(("kubelet",), plane.spec.minor)["kubelet"]
+        self._cgroup: ControlGroup | None = None
+        self._cable: Cable | None = None
+        self._components: list[Component] = []
+
+    @classmethod
+    @contextmanager
+    def started(cls, plane: ControlPlane, folder: Path, name: str = "real", **labels: str) -> Iterator["RealNode"]:
+        """A node that is Ready; stopped in the end."""
+        node = cls(plane, folder, name, **labels)
+        try:
+            node.start()
+            yield node
+        finally:
+            node.stop()
+
+    @property
+    def address(self) -> str:
+        """Its InternalIP."""
+        return self.cable.node
+
+    @property
+    def kubelet(self) -> str:
+        """The kubelet's URL."""
+        return f"https://{self.address}:{KUBELET_PORT}"
+
+    @property
+    def cable(self) -> Cable:
+        """Its network; RuntimeError before `start`."""
+        if self._cable is None:
+            raise RuntimeError(f"node {self.name} has not been started")
+        return self._cable
+
+    def start(self) -> None:
+        """Namespaces, network, containerd with its images, kubelet; ComponentFailedError with the end of a log else."""
+        self._cgroup = ControlGroup()
+        holder = self._run("node", self._cgroup.joined([*UNSHARE, *self._init(self._cgroup)]))
+        holder.wait_until((self.folder / "ready").exists, "its mounts are made", _START_S)
+        self._cable = Cable.lay(f"/proc/{holder.pid}/ns/net")
+        layout = NodeLayout(self.name, self.folder, self._cable, self._labels)
+        port = self.plane.server.rsplit(":", 1)[1]
+        self._run("relay", [sys.executable, "-S", str(_HERE / "realnode_relay.py"), self.cable.machine, port])
+        containerd = self._run("containerd", self._inside("containerd", f"--config={containerd_config(layout)}"))
+        containerd.wait_until(self._containerd_serves, "serving", _START_S)
+        self._import_images()
+        serving = self.plane.authority.server(f"kubelet-{self.name}", self.address)
+        kubelet = self._run("kubelet", self._inside(*kubelet_command(layout, self.plane, self._program, serving)))
+        kubelet.wait_until(self._ready, "Ready", _START_S)
+
+    def stop(self) -> None:
+        """Kill all of it, and wait until the machine is as it was."""
+        for component in reversed(self._components):
+            component.kill()
+        self._components = []
+        if self._cable is not None:
+            self._cable.cut()
+        if self._cgroup is not None:
+            self._cgroup.remove()
+
+    def object(self) -> Object:
+        """The Node as the API server has it."""
+        return self.plane.admin.get(f"/api/v1/nodes/{self.name}")
+
+    def tails(self, lines: int = 30) -> str:
+        """The ends of its logs."""
+        return "\n".join(component.tail(lines) for component in self._components)
+
+    def _run(self, name: str, command: list[str]) -> Component:
+        component = Component(name, command, self.folder / f"{name}.log")
+        self._components.append(component)
+        component.start()
+        return component
+
+    def _init(self, cgroup: ControlGroup) -> list[str]:
+        hierarchies = [f"{hierarchy}={root}" for hierarchy, root in cgroup.roots()]
+        return [sys.executable, "-S", str(_HERE / "realnode_init.py"), str(self.folder), LEAF, *hierarchies]
+
+    def _inside(self, *command: str) -> list[str]:
+        """A command in the node's namespaces and its cgroup for programs."""
+        assert self._cgroup is not None, "not before `start`"
+        at = f"/proc/{self._components[0].pid}/ns"
+        spaces = {"mount": "mnt", "net": "net", "cgroup": "cgroup", "pid": "pid_for_children"}
+        enter = ["nsenter", *(f"--{option}={at}/{name}" for option, name in spaces.items()), "--"]
+        return self._cgroup.joined([*enter, *command], LEAF)
+
+    def _ctr(self, *words: str) -> str:
+        return run(*self._inside("ctr", f"--address={CONTAINERD}", "--namespace=k8s.io", *words))
+
+    def _containerd_serves(self) -> bool:
+        try:
+            return bool(self._ctr("version"))
+        except RuntimeError:
+            return False
+
+    def _import_images(self) -> None:
+        archive = write_image(self.folder / "images.tar", (IMAGE, PAUSE_IMAGE))
+        self._ctr("images", "import", str(archive))
+
+    def _ready(self) -> bool:
+        return self.plane.admin.answers(f"/api/v1/nodes/{self.name}") and takes_pods(self.object())
