@@ -82,13 +82,19 @@ class RayRuntime:
         )
 
     def link(self, settings: AgentSettings) -> "RayLink":
-        """A link to the cluster's actor, found or made once a Ray node offers the cluster's resource."""
-        from agents.runtime.actor import create_actor
+        """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
+        the agent's own process made it there, by its own file and policy.
+        """
+        from agents.runtime.actor import actor_name, create_actor
         from dispatcher.runtime.ray_link import RayLink
 
         def open_actor() -> Any:
             require_resource(settings.cluster)
-            return create_actor(settings)
+            if self._folder is not None:
+                return create_actor(settings)
+            import ray
+
+            return ray.get_actor(actor_name(settings.cluster), namespace=NAMESPACE)
 
         return RayLink(settings.cluster, open_actor)
 
