@@ -1,7 +1,7 @@
 """One real node of a real control plane: a kubelet, containerd and runc in namespaces of their own.
 
-    with RealNode.started(plane, folder) as node:
-        plane.kubectl("get", "node", node.name)
+    node = RealNode(plane, folder)
+    node.start()
 
 Its process, mount and network namespaces go with its process 1, whatever ends it. So one signal ends all of it, and
 nothing is left but a cgroup, which `stop` removes (and the next start, after a kill).
@@ -11,13 +11,14 @@ and memory the whole that the kubelet sees, and process 1, whose network cAdviso
 real nodes of one machine differ, and what else the machine does is not theirs.
 """
 
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.controlplane import binaries
+from tests.controlplane.credentials import Authority
 from tests.controlplane.plane import ControlPlane, takes_pods
 from tests.controlplane.process import Component
 from tests.controlplane.realnode_config import (
@@ -39,29 +40,30 @@ LABELS = {"topology.kubernetes.io/region": "local", "topology.kubernetes.io/zone
 
 
 class RealNode:
-    """A node's processes. `start` returns when the node is Ready in its plane."""
+    """A node's processes. `start` returns when the node is Ready in its plane.
 
-    def __init__(self, plane: ControlPlane, folder: Path, name: str = "real", **labels: str) -> None:
+    `authority` signs the kubelet's serving certificate (default: the plane's own), `labels` come on top of LABELS.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        name: str = "real",
+        *,
+        authority: Authority | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.plane = plane
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._labels: Mapping[str, str] = {**LABELS, **labels}
+        self._authority = authority or plane.authority
+        self._labels: Mapping[str, str] = {**LABELS, **(labels or {})}
         self._program = binaries.ensure(("kubelet",), plane.spec.minor)["kubelet"]
         self._cgroup: ControlGroup | None = None
         self._cable: Cable | None = None
         self._components: list[Component] = []
-
-    @classmethod
-    @contextmanager
-    def started(cls, plane: ControlPlane, folder: Path, name: str = "real", **labels: str) -> Iterator["RealNode"]:
-        """A node that is Ready; stopped in the end."""
-        node = cls(plane, folder, name, **labels)
-        try:
-            node.start()
-            yield node
-        finally:
-            node.stop()
 
     @property
     def address(self) -> str:
@@ -92,7 +94,7 @@ class RealNode:
         containerd = self._run("containerd", self._inside("containerd", f"--config={containerd_config(layout)}"))
         containerd.wait_until(self._containerd_serves, "serving", _START_S)
         self._import_images()
-        serving = self.plane.authority.server(f"kubelet-{self.name}", self.address)
+        serving = self._authority.server(f"kubelet-{self.name}", self.address)
         kubelet = self._run("kubelet", self._inside(*kubelet_command(layout, self.plane, self._program, serving)))
         kubelet.wait_until(self._ready, "Ready", _START_S)
 
@@ -105,6 +107,13 @@ class RealNode:
             self._cable.cut()
         if self._cgroup is not None:
             self._cgroup.remove()
+        for name in ("containerd", "kubelet", "opt"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    @property
+    def pid(self) -> int:
+        """Of the process that holds the namespaces; 0 when it does not run."""
+        return self._components[0].pid if self._components else 0
 
     def object(self) -> Object:
         """The Node as the API server has it."""

@@ -91,6 +91,8 @@ def kubelet_command(at: NodeLayout, plane: ControlPlane, program: Path, serving:
         f"--kubeconfig={at.kubeconfig}",
         f"--root-dir={at.folder / 'kubelet'}",
         f"--cert-dir={at.folder / 'kubelet-pki'}",
+        # Readings are that old at most; 10 s else.
+        "--housekeeping-interval=2s",
         f"--hostname-override={at.name}",
         f"--node-ip={at.cable.node}",
         f"--node-labels={','.join(f'{key}={value}' for key, value in at.labels.items())}",
