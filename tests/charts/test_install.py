@@ -23,7 +23,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 HOME, AWAY = "east", "west"
 PODS = "/api/v1/namespaces/default/pods"

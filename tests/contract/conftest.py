@@ -1,4 +1,4 @@
-"""The servers, and what a case gets of them. Cases on the real server are `system` tests: they need its programs."""
+"""The servers, and what a case gets of them. Cases on the real server are marked `real`: they need its programs."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the half that needs a real control plane."""
     for item in items:
         if _is_real(item):
-            item.add_marker(pytest.mark.system)
+            item.add_marker(pytest.mark.real)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
