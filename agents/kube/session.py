@@ -13,6 +13,8 @@ import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
+from agents.kube.exchange import Exchanges
+
 USER_AGENT = "global-dispatcher-agent"
 MAX_CONNECTIONS = 64
 
@@ -36,9 +38,12 @@ class Access:
 
 
 class ApiSession:
-    """A connection pool, the server's address, and a fresh authorization header for each request."""
+    """Connections, the server's address, and a fresh authorization header for each request.
 
-    def __init__(self, configuration: Any) -> None:
+    `exchanges` are for short calls; None behind a proxy, which only `http` knows to speak to.
+    """
+
+    def __init__(self, configuration: Any, connect_s: float = 3.0) -> None:
         self._configuration = configuration
         self.host: str = configuration.host.rstrip("/")
         self.proxy: str | None = configuration.proxy
@@ -50,14 +55,16 @@ class ApiSession:
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        direct = Exchanges(self.host, context, self.server_hostname, connect_s)
+        self.exchanges: Exchanges | None = None if self.proxy else direct
 
     @classmethod
-    async def open(cls, access: Access) -> "ApiSession":
+    async def open(cls, access: Access, connect_s: float = 3.0) -> "ApiSession":
         """Load the configuration and make the pool; AccessError says what is wrong with it."""
         configuration = Configuration()
         try:
             await _load(access, configuration)
-            return cls(configuration)
+            return cls(configuration, connect_s)
         except Exception as error:  # whatever the loaders raise, it means no access
             raise AccessError(f"cannot use {access.describe()}: {type(error).__name__}: {error}") from error
 
@@ -82,6 +89,8 @@ class ApiSession:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self.exchanges is not None:
+            self.exchanges.close()
         await self.http.close()
 
 
