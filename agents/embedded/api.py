@@ -5,7 +5,7 @@ Objects handed out are shared: copy before changing. Everything refused raises A
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.embedded.apiserver import (
@@ -16,21 +16,25 @@ from agents.embedded.apiserver import (
     events,
     eviction,
     metadata,
+    ownership,
     patching,
     scale,
     validation,
+    validation_kinds,
 )
-from agents.embedded.apiserver.bootstrap import FIRST_OBJECTS
+from agents.embedded.apiserver.bootstrap import FIRST_OBJECTS, NAMESPACE_OBJECTS
 from agents.embedded.apiserver.deletion import Options
 from agents.embedded.apiserver.objects import HISTORY, Objects
 from agents.embedded.apiserver.resources import RESOURCES, Resource
 from agents.embedded.apiserver.schema import object_type
-from agents.embedded.apiserver.selectors import Matcher, matcher
+from agents.embedded.apiserver.selectors import Matcher, matcher, parse_fields
 from agents.embedded.apiserver.status import (
     ApiError,
+    FieldError,
     Object,
     already_exists,
     bad_request,
+    being_deleted,
     conflict,
     forbidden,
     invalid,
@@ -40,6 +44,7 @@ from agents.embedded.apiserver.status import (
     success,
 )
 from agents.embedded.apiserver.store import Event, Record, Subscription
+from agents.embedded.apiserver.topology import topology_labels
 from agents.embedded.storage import Storage
 
 __all__ = ["Api", "ApiError", "Event", "Object", "Subscription"]
@@ -55,12 +60,15 @@ _SCALE = "autoscaling.v1.Scale"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """How to write: `strict` refuses unknown fields, `manager` and `force` matter to server-side apply alone."""
+    """How to write: `strict` refuses unknown fields; `manager` names the writer ("" is never recorded), `tracked` says
+    that it named itself; `force` takes over what others applied.
+    """
 
     dry_run: bool = False
     strict: bool = False
     manager: str = ""
     force: bool = False
+    tracked: bool = False
 
 
 AS_IS = Write()
@@ -113,15 +121,14 @@ class Api:
         """The records behind `list`; records of stored_as for a resource that is a view."""
         wanted = self.matcher(row, labels, fields)
         shelf = self.objects.shelves[row.stored_as or row.key]
-        node = fields.removeprefix("spec.nodeName=") if fields.startswith("spec.nodeName=") else ""
-        records = shelf.select(namespace, node if "," not in node else "")
+        terms = parse_fields(fields) if fields else ()
+        node = next((value for path, equal, value in terms if path == "spec.nodeName" and equal), "")
+        records = shelf.select(namespace, node)
         return [record for record in records if wanted(record.object)] if wanted else records
 
     def matcher(self, row: Resource, labels: str, fields: str) -> Matcher | None:
         """The function behind a label and a field selector, None if everything matches; ApiError 400."""
-        known = RESOURCES[row.stored_as].fields if row.stored_as else row.fields
-        group = f"{row.group}/{row.version}" if row.group else f"/{row.version}"
-        return matcher(labels, fields, known, f"{group}, Resource={row.plural}")
+        return matcher(labels, fields, row.fields, events.core_path if row.stored_as else str)
 
     def owned(self, uid: str) -> OwnedList:
         """(resource, object) of everything that names `uid` among its owners."""
@@ -135,12 +142,12 @@ class Api:
 
     # --- writing ---
 
-    def create(
-        self, resource: str, obj: Object, namespace: str = "", *, dry_run: bool = False, strict: bool = False
-    ) -> Object:
-        """Default, admit, check and store a new object; `strict` refuses unknown fields instead of dropping them."""
+    def create(self, resource: str, obj: Object, namespace: str = "", *, options: Write = AS_IS) -> Object:
+        """Default, admit, check and store a new object."""
         row = self._row(resource)
-        clean = _incoming(row, metadata.read(row, obj, strict))
+        clean = _incoming(row, metadata.read(row, obj, options.strict))
+        if row.stored_as:
+            _refuse(row, clean, validation_kinds.new_event(clean))
         row = RESOURCES[row.stored_as] if row.stored_as else row
         generated = not clean["metadata"].get("name")
         namespace = metadata.place(row, clean, namespace)
@@ -150,24 +157,27 @@ class Api:
             objects = self.objects
             metadata.begin(row, attempt, now=objects.now(), uid=objects.new_uid(), letter=objects.letter)
             key = (namespace, attempt["metadata"].get("name", ""))
-            if objects.get(row.key, key) is None:
+            if (there := objects.get(row.key, key)) is None:
                 break
         else:
-            raise already_exists(row.key, attempt["metadata"]["name"])
+            going = there is not None and there.object["metadata"].get("deletionTimestamp")
+            raise (being_deleted if going else already_exists)(row.key, attempt["metadata"]["name"])
         self._prepare(row, attempt)
-        if not dry_run:
+        if options.tracked and not attempt["metadata"].get("managedFields"):
+            nothing: Object = {"metadata": {}}
+            attempt["metadata"]["managedFields"] = self._owners(row, nothing, attempt, options, "")
+        if not options.dry_run:
             self.objects.expire_events()
             attempt = self.objects.set(row.key, key, attempt).object
             if row.key == "namespaces":
-                self.create("serviceaccounts", {"metadata": {"name": "default"}}, key[1])
+                for what, first in NAMESPACE_OBJECTS:
+                    self.create(what, first, key[1])
         return _outgoing(self._row(resource), attempt)
 
     def _prepare(self, row: Resource, obj: Object) -> None:
         row.defaults(obj)
         row.admit(obj, self)
-        errors = validation.metadata(obj, row.names) + row.validate(obj)
-        if errors:
-            raise invalid(row.kind, row.group, obj["metadata"].get("name", ""), errors)
+        _refuse(row, obj, validation.metadata(obj, row.names) + row.validate(obj))
         if row.first_status is not None:
             obj["status"] = row.first_status(obj)
 
@@ -192,27 +202,36 @@ class Api:
         if meta.get("uid") and meta["uid"] != record.object["metadata"]["uid"]:
             raise precondition(row.key, namespace, name, "UID", meta["uid"], record.object["metadata"]["uid"])
         if subresource == "scale":
-            scaled = scale.onto(record.object, metadata.read_sent(_SCALE, obj))
-            return scale.of(self._replace(row, record, scaled, "", options.dry_run))
+            return self._rescale(row, record, obj, options)
         clean = _incoming(row, metadata.read(row, obj, options.strict))
-        return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
+        return _outgoing(row, self._replace(row, record, clean, subresource, options))
 
-    def _replace(self, row: Resource, record: Record, new: Object, subresource: str, dry_run: bool) -> Object:
+    def _rescale(self, row: Resource, record: Record, sent: Any, options: Write) -> Object:
+        scaled = metadata.read_sent(_SCALE, sent)
+        name = record.object["metadata"]["name"]
+        if errors := validation.nonnegative(scaled.get("spec") or {}, "spec", "replicas"):
+            raise invalid("Scale", "autoscaling", name, errors)
+        return scale.of(self._replace(row, record, scale.onto(record.object, scaled), "", options))
+
+    def _replace(self, row: Resource, record: Record, new: Object, subresource: str, options: Write) -> Object:
         """Check `new` against the current record and store it; nothing is written when nothing changes."""
         old = record.object
+        frozen = validation_kinds.event_frozen(new, old) if row.stored_as else []
         row = RESOURCES[row.stored_as] if row.stored_as else row
         asked = new["metadata"].get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
             raise conflict(row.key, old["metadata"]["name"])
         new = new | {"metadata": dict(new["metadata"])}
+        frozen += validation.marked(new, old)
         row.defaults(new)
         metadata.carry_over(row, new, old, subresource)
-        if new == old:
+        if new == old and not frozen:
             return old
-        errors = row.update_errors(new, old)
-        if errors:
-            raise invalid(row.kind, row.group, old["metadata"]["name"], errors)
-        if dry_run:
+        judged = row.validate_status if subresource == "status" else None
+        _refuse(row, old, frozen + (judged(new, old) if judged else row.update_errors(new, old)))
+        if options.manager and (options.tracked or old["metadata"].get("managedFields")):
+            new["metadata"]["managedFields"] = self._owners(row, old, new, options, subresource)
+        if options.dry_run:
             return new
         key = (old["metadata"].get("namespace", ""), old["metadata"]["name"])
         if deletion.complete(new):
@@ -243,29 +262,30 @@ class Api:
         current = _outgoing(row, record.object)
         if subresource == "scale":
             patched = patching.patched(kind, scale.of(current), patch, object_type(_SCALE))
-            new = scale.onto(record.object, metadata.read_sent(_SCALE, patched))
-            return scale.of(self._replace(row, record, new, "", options.dry_run))
+            return self._rescale(row, record, patched, options)
         if kind == "apply":
-            applied = metadata.read(row, patch, options.strict)
-            now = metadata.timestamp(self.objects.now())
-            patched = apply.apply(current, applied, row.type, apply.Applier(options.manager, now, options.force))
+            applied = metadata.read_applied(row, patch, name)
+            applier = apply.Applier(options.manager, self._timestamp(), options.force, subresource)
+            patched = apply.apply(current, applied, row.type, applier)
+            options = replace(options, manager="")  # the applier has recorded itself
         else:
             patched = patching.patched(kind, current, patch, row.type)
-        if patched.get("metadata", {}).get("name") != name:
-            said = patched.get("metadata", {}).get("name", "")
-            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
-        clean = _incoming(row, metadata.read(row, patched, options.strict))
-        return _outgoing(row, self._replace(row, record, clean, subresource, options.dry_run))
+        metadata.check_place(patched, name, namespace)
+        clean = _incoming(row, metadata.read_patched(row, patched, options.strict))
+        return _outgoing(row, self._replace(row, record, clean, subresource, options))
+
+    def _timestamp(self) -> str:
+        return metadata.timestamp(self.objects.now())
+
+    def _owners(self, row: Resource, old: Object, new: Object, options: Write, subresource: str) -> ObjectList:
+        writer = ownership.Writer(options.manager, self._timestamp(), row.api_version, subresource)
+        return ownership.after_write(old, new, row.type, writer)
 
     def _apply_new(self, row: Resource, name: str, namespace: str, patch: Any, options: Write) -> Object:
-        applied = metadata.read(row, patch, options.strict)
-        applied["metadata"].setdefault("name", name)
-        if applied["metadata"]["name"] != name:
-            said = applied["metadata"]["name"]
-            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
-        applier = apply.Applier(options.manager, metadata.timestamp(self.objects.now()), force=True)
+        applied = metadata.read_applied(row, patch, name)
+        applier = apply.Applier(options.manager, self._timestamp(), force=True)
         first = apply.apply({"metadata": {}}, applied, row.type, applier)
-        return self.create(row.key, first, namespace, dry_run=options.dry_run)
+        return self.create(row.key, first, namespace, options=options)
 
     # --- deleting ---
 
@@ -292,12 +312,14 @@ class Api:
         if row.key == "namespaces":
             return self._delete_namespace(record, options.dry_run)
         left = deletion.after(row, record.object, options, self.objects.now())
-        if options.dry_run or left == record.object:
+        gone = deletion.complete(left)
+        if options.dry_run or (left == record.object and not gone):
             return record.object
         key = (namespace, name) if row.namespaced else ("", name)
-        if left is None:
+        if gone and not row.graceful:
             return self._remove(row, key, dict(record.object))
-        return self.objects.set(row.key, key, left).object
+        marked = self.objects.set(row.key, key, left).object
+        return self._remove(row, key, dict(marked)) if gone else marked
 
     def _remove(self, row: Resource, key: tuple[str, str], last: Object) -> Object:
         gone = self.objects.remove(row.key, key, last).object
@@ -333,8 +355,10 @@ class Api:
     def bind(self, namespace: str, name: str, binding_object: Object, *, dry_run: bool = False) -> Object:
         """Give a pod its node (pods/binding); returns a Status."""
         binding_object = metadata.read_sent("core.v1.Binding", binding_object)
+        binding.check(namespace, name, binding_object)
         record = self._require(RESOURCES["pods"], name, namespace)
-        bound = binding.bind(record.object, binding_object, self.objects.now())
+        topology = topology_labels(self.find("nodes", binding_object["target"]["name"]))
+        bound = binding.bind(record.object, binding_object, self.objects.now(), topology)
         if not dry_run:
             self.objects.set("pods", (namespace, name), bound)
         return success() | {"code": 201}
@@ -342,18 +366,21 @@ class Api:
     def evict(self, namespace: str, name: str, eviction_object: Object, *, dry_run: bool = False) -> Object:
         """Delete a pod as far as its disruption budget allows (pods/eviction); returns a Status."""
         eviction_object = metadata.read_sent("policy.v1.Eviction", eviction_object)
+        if (eviction_object.get("metadata") or {}).get("name", "") != name:
+            raise bad_request("name in URL does not match name in Eviction object")
         pod = self._require(RESOURCES["pods"], name, namespace).object
         options = eviction_object.get("deleteOptions") or {}
         conditions = options.get("preconditions") or {}
+        dry_run = dry_run or bool(options.get("dryRun"))
         now = self.objects.now()
+        deletion.check(
+            RESOURCES["pods"], pod, Options(conditions.get("uid", ""), conditions.get("resourceVersion", ""))
+        )
         if not eviction.ignores_budgets(pod):
             budget = eviction.budget_of(pod, self.list("poddisruptionbudgets.policy", namespace))
             spent = eviction.spend(pod, budget, now) if budget else None
             if spent is not None and not dry_run:
                 self.update("poddisruptionbudgets.policy", spent, subresource="status")
-        deletion.check(
-            RESOURCES["pods"], pod, Options(conditions.get("uid", ""), conditions.get("resourceVersion", ""))
-        )
         if not dry_run:
             target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             status = binding.set_condition(pod["status"], target | {"message": "Eviction API: evicting"}, now)
@@ -377,6 +404,11 @@ class Api:
         if record is None:
             raise not_found(row.key, name)
         return record
+
+
+def _refuse(row: Resource, obj: Object, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid(row.kind, row.group, obj["metadata"].get("name", ""), errors)
 
 
 def _incoming(row: Resource, obj: Object) -> Object:

@@ -12,7 +12,7 @@ from agents.embedded.api import Api
 from agents.embedded.apiserver import discovery
 from agents.embedded.apiserver.forms import Shape
 from agents.embedded.apiserver.resources import Resource
-from agents.embedded.apiserver.status import ApiError, bad_request, no_such_path, plain
+from agents.embedded.apiserver.status import ApiError, FieldError, bad_option, bad_request, no_such_path, plain
 from agents.embedded.rest import logs, writing
 from agents.embedded.rest.answers import answer, body, raw, refusal
 from agents.embedded.rest.listing import Lists, Query
@@ -23,6 +23,8 @@ from agents.embedded.rest.watching import Watch, Watches
 MAX_BODY_BYTES = 3 * 1024 * 1024
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/livez", "/version"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_POSTED = ("binding", "eviction")
+_NO_INITIAL_EVENTS = FieldError("forbidden", "sendInitialEvents", "sendInitialEvents is forbidden for list")
 _log = logging.getLogger(__name__)
 
 
@@ -167,6 +169,8 @@ class _Front:
         target = parse(request.path)
         if target is None:
             return self._group(request)
+        if target.plural == "bindings" and not target.group:
+            return await self._old_binding(request, target)
         if target.row is None:
             return await self._virtual(request, target)
         verb = self._verbs.get((request.method, bool(target.name), bool(target.subresource)))
@@ -176,7 +180,18 @@ class _Front:
             raise no_such_path()
         if target.subresource and target.subresource not in target.row.subresources:
             raise no_such_path()
+        if target.subresource in _POSTED and request.method != "POST":
+            raise plain(405)
         return await verb(request, target, target.row)
+
+    async def _old_binding(self, request: web.Request, target: Target) -> web.StreamResponse:
+        """POST /api/v1/namespaces/NAMESPACE/bindings, the older way to bind."""
+        if request.method != "POST" or target.name or not target.namespace:
+            raise plain(405)
+        sent = await body(request)
+        name = (sent.get("metadata") or {}).get("name", "") if isinstance(sent, dict) else ""
+        pod = target._replace(plural="pods", name=str(name), subresource="binding")
+        return await writing.pod_verb(request, self.api, pod)
 
     def _group(self, request: web.Request) -> web.Response:
         parts = [part for part in request.path.split("/") if part]
@@ -185,9 +200,7 @@ class _Front:
                 if name == parts[1]:
                     return answer({"kind": "APIGroup", "apiVersion": "v1"} | discovery.group(name, version))
         listed = discovery.legacy(*_group_version(request.path)) if request.method == "GET" else None
-        if listed is None:
-            raise no_such_path()
-        return answer(listed)
+        return answer(listed) if listed is not None else _nowhere()
 
     async def _virtual(self, request: web.Request, target: Target) -> web.Response:
         """Resources that are answered and not stored."""
@@ -196,6 +209,8 @@ class _Front:
             return answer(metrics(self.api, target.plural, target.namespace, target.name, labels))
         review = REVIEWS.get(target.plural)
         if review is None or not target.group.startswith("auth"):
+            if target.group and (target.group, target.version) not in discovery.GROUPS:
+                return _nowhere()
             raise no_such_path()
         if request.method != "POST":
             raise plain(405)
@@ -209,11 +224,20 @@ class _Front:
             query.get("fieldSelector", ""),
             query.get("resourceVersion", ""),
             query.get("resourceVersionMatch", ""),
-            _number(query.get("limit"), "limit"),
+            _number(query.get("limit")),
             query.get("continue", ""),
         )
-        shape = Shape(row, writing.form_of(request), query.get("includeObject", ""), self.api.objects.now)
-        if query.get("watch") not in ("true", "1"):
+        watching = query.get("watch", "false").lower() not in ("false", "0")
+        shape = Shape(
+            row,
+            writing.form_of(request, of_list=not watching),
+            query.get("includeObject", ""),
+            self.api.objects.now,
+        )
+        seconds = float(_number(query.get("timeoutSeconds")))
+        if not watching:
+            if "sendInitialEvents" in query:
+                raise bad_option("ListOptions", _NO_INITIAL_EVENTS)
             await self.api.storage.durable()
             return raw(self.lists.answer(row, target.namespace, asked, shape))
         watch = Watch(
@@ -223,7 +247,7 @@ class _Front:
             shape,
             query.get("allowWatchBookmarks") in ("true", "1"),
             query.get("sendInitialEvents", ""),
-            float(_number(query.get("timeoutSeconds"), "timeoutSeconds")),
+            seconds,
             self.api.matcher(row, asked.labels, asked.fields) or (lambda obj: True),
         )
         return await self.watches.serve(request, watch)
@@ -254,9 +278,16 @@ class _Front:
         return await writing.delete(request, self.api, target, row)
 
 
-def _number(text: str | None, name: str) -> int:
+def _nowhere() -> web.Response:
+    """What Go's own server says of a path that no API has."""
+    return web.Response(text="404 page not found\n", status=404)
+
+
+def _number(text: str | None) -> int:
+    """A parameter that counts; what is below zero counts as none. ApiError 400."""
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit() or len(text) > 12:
-        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax ({name})')
-    return int(text)
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 12:
+        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
+    return max(int(text), 0)

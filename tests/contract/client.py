@@ -87,6 +87,16 @@ class Api(ApiClient):
                     return
         raise AssertionError(f"{resource}/{name} is still there")
 
+    async def told(self, resource: str, since: str, holds: Callable[[Body], bool], **query: str) -> Body:
+        """The first event after a version that something holds for."""
+        asked = {"watch": "1", "resourceVersion": since, "timeoutSeconds": WAIT_S} | query
+        async with self.session.get(self.url + self.at(resource), params=asked) as response:
+            async for line in response.content:
+                event: Body = json.loads(line)
+                if holds(event):
+                    return event
+        raise AssertionError(f"no such event of {resource} after {since}")
+
     async def bound(self, name: str, node: str = "nowhere") -> None:
         """Bind a pod."""
         (await self.post(self.at("pods", name, "binding"), binding(name, node))).ok()

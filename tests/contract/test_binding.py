@@ -51,8 +51,14 @@ async def test_a_pod_is_bound_once(api: Api, node: str) -> None:
     ("guard", "words"),
     [
         ({"uid": "another"}, "Precondition failed: UID in precondition: another, UID in object meta: "),
-        ({"resourceVersion": "1"}, "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object"),
-        ({"resourceVersion": "x"}, "Precondition failed: ResourceVersion in precondition: x, ResourceVersion in object"),
+        (
+            {"resourceVersion": "1"},
+            "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object",
+        ),
+        (
+            {"resourceVersion": "x"},
+            "Precondition failed: ResourceVersion in precondition: x, ResourceVersion in object",
+        ),
     ],
     ids=["uid", "version", "no version at all"],
 )

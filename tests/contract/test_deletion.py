@@ -161,9 +161,7 @@ async def test_a_collection_is_deleted_by_selector(api: Api) -> None:
     assert await api.names("pods") == ["c"]
 
 
-@pytest.mark.parametrize(
-    ("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])]
-)
+@pytest.mark.parametrize(("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])])
 async def test_propagation_is_a_finalizer_until_it_is_done(api: Api, policy: str, finalizers: list[str]) -> None:
     await api.add("configmaps", config_map(finalizers=["a.io/x"]))
     left = (await api.delete(api.at("configmaps", "settings"), {"propagationPolicy": policy})).ok()
@@ -186,7 +184,12 @@ async def test_what_an_object_owns_goes_with_it_or_stays(api: Api, policy: str) 
 
 
 async def test_an_object_whose_owner_is_not_there_goes(api: Api) -> None:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "never",
+        "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    }
     await api.add("configmaps", config_map("orphan", ownerReferences=[reference]))
     await api.gone("configmaps", "orphan")
 

@@ -101,7 +101,10 @@ async def test_an_old_event_lies_where_its_object_lies(api: Api, namespace: str,
 async def test_an_old_event_may_say_little(api: Api) -> None:
     made = await api.add("events", {"metadata": {"name": "bare"}, "involvedObject": about(api)})
     assert {key: made[key] for key in ("source", "firstTimestamp", "lastTimestamp", "eventTime")} == {
-        **{"source": {}, "firstTimestamp": None, "lastTimestamp": None, "eventTime": None}
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
     }
 
 

@@ -35,7 +35,7 @@ async def budget(api: Api, allowed: int, name: str = "guard", **bound: Any) -> N
 
 def _counted(found: Body, allowed: int) -> bool:
     status = found.get("status", {})
-    return status.get("observedGeneration") == 1 and status.get("disruptionsAllowed") == allowed
+    return bool(status.get("observedGeneration") == 1 and status.get("disruptionsAllowed") == allowed)
 
 
 async def test_a_pod_that_runs_nowhere_is_evicted_at_once(api: Api) -> None:
@@ -102,9 +102,7 @@ async def test_a_pod_of_two_budgets_is_not_evicted(api: Api) -> None:
     ],
     ids=["name", "nothing", "uid"],
 )
-async def test_an_eviction_that_cannot_be_done_changes_nothing(
-    api: Api, body: Body, status: int, message: str
-) -> None:
+async def test_an_eviction_that_cannot_be_done_changes_nothing(api: Api, body: Body, status: int, message: str) -> None:
     before = await api.add("pods", pod("web-0"))
     answer = await evict(api, body)
     assert answer.status == status

@@ -144,11 +144,14 @@ async def test_label_selectors(api: Api, selector: str, found: str) -> None:
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("-a=b", 'unable to parse requirement: <nil>: Invalid value: "-a": name part'),
         ("a/b/c", 'unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid label key'),
-        ("a=b/c", 'unable to parse requirement: values[0][a]: Invalid value: "b/c": a valid label must be an empty string'),
+        (
+            "a=b/c",
+            'unable to parse requirement: values[0][a]: Invalid value: "b/c": a valid label must be an empty string',
+        ),
         ("a=" + "y" * 64, "must be no more than 63 bytes"),
         (
             "a>b",
-            'unable to parse requirement: values[0]: Invalid value: "b": for \'Gt\', \'Lt\' operators, '
+            "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, "
             "the value must be an integer",
         ),
     ],

@@ -346,7 +346,9 @@ async def test_a_change_of_nothing_keeps_the_version(api: Api) -> None:
 
 async def test_generation_counts_changes_of_spec_alone(api: Api) -> None:
     await api.add("deployments", deployment())
-    assert (await api.change("deployments", "shop", {"metadata": {"labels": {"a": "b"}}}))["metadata"]["generation"] == 1
+    assert (await api.change("deployments", "shop", {"metadata": {"labels": {"a": "b"}}}))["metadata"][
+        "generation"
+    ] == 1
     assert (await api.change("deployments", "shop", {"spec": {"paused": True}}))["metadata"]["generation"] == 2
 
 

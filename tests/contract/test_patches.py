@@ -75,7 +75,9 @@ async def test_a_strategic_patch_keeps_a_list_of_words_as_a_set(api: Api) -> Non
 @pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
 async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     await api.add("pods", pod(spec={"tolerations": [{"key": "a", "operator": "Exists"}]}))
-    answer = await api.patch(api.at("pods", "web"), {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}}, kind)
+    answer = await api.patch(
+        api.at("pods", "web"), {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}}, kind
+    )
     assert answer.status == 422
     assert "existing toleration can not be modified except its tolerationSeconds" in answer.message
 
@@ -85,7 +87,12 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     [
         (MERGE, [], 400, "error decoding patch: json: cannot unmarshal array into Go value"),
         (MERGE, b"{", 400, "error decoding patch: unexpected end of JSON input"),
-        (MERGE, {"metadata": {"name": "other"}}, 400, "the name of the object (other) does not match the name on the U"),
+        (
+            MERGE,
+            {"metadata": {"name": "other"}},
+            400,
+            "the name of the object (other) does not match the name on the U",
+        ),
         (MERGE, {"metadata": {"name": None}}, 400, "the name of the object (web based on URL) was undeterminable"),
         (MERGE, {"metadata": {"namespace": "other"}}, 400, "the namespace of the provided object does not match"),
         (MERGE, {"kind": "Node"}, 422, ' "" is invalid: patch: Invalid value: '),

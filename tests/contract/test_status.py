@@ -151,8 +151,14 @@ async def test_a_node_that_reports_ready_loses_its_taint(api: Api) -> None:
 
 async def test_a_nodes_capacity_comes_in_by_its_status_alone(api: Api) -> None:
     name = await new_node(api, status={"capacity": {"cpu": "8"}})
-    assert (await api.change("nodes", name, {"status": {"capacity": {"cpu": "9"}}}))["status"]["capacity"] == {"cpu": "8"}
-    patch = {"status": {"capacity": {"a.io/b": "3"}}, "spec": {"unschedulable": True}, "metadata": {"labels": {"a": "b"}}}
+    assert (await api.change("nodes", name, {"status": {"capacity": {"cpu": "9"}}}))["status"]["capacity"] == {
+        "cpu": "8"
+    }
+    patch = {
+        "status": {"capacity": {"a.io/b": "3"}},
+        "spec": {"unschedulable": True},
+        "metadata": {"labels": {"a": "b"}},
+    }
     after = await api.change("nodes", f"{name}/status", patch)
     assert after["status"]["capacity"] == {"cpu": "8", "a.io/b": "3"}
     assert "unschedulable" not in after["spec"]

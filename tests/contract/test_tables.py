@@ -119,7 +119,9 @@ async def test_a_node_shows_its_state_and_roles(api: Api) -> None:
     (await api.delete(api.at("nodes", name))).ok()
 
 
-@pytest.mark.parametrize(("include", "carried"), [("None", None), ("Metadata", "PartialObjectMetadata"), ("Object", "Pod")])
+@pytest.mark.parametrize(
+    ("include", "carried"), [("None", None), ("Metadata", "PartialObjectMetadata"), ("Object", "Pod")]
+)
 async def test_a_row_carries_what_is_asked_for(api: Api, include: str, carried: str | None) -> None:
     await api.add("pods", pod("x"))
     (row,) = (await api.get(api.at("pods"), accept=TABLE, includeObject=include)).ok()["rows"]

@@ -73,7 +73,9 @@ async def test_a_deleted_object_is_told_with_the_version_of_its_deletion(api: Ap
 async def test_a_watch_without_a_version_begins_with_the_present(api: Api, version: str) -> None:
     await api.add("configmaps", config_map("a"))
     await api.add("configmaps", config_map("b"))
-    events = await api.events(api.at("configmaps"), 2, resourceVersion=version, fieldSelector="metadata.name!=kube-root-ca.crt")
+    events = await api.events(
+        api.at("configmaps"), 2, resourceVersion=version, fieldSelector="metadata.name!=kube-root-ca.crt"
+    )
     assert told(events) == [("ADDED", "a"), ("ADDED", "b")]
 
 

@@ -90,18 +90,21 @@ async def test_a_paused_deployment_waits(api: Api) -> None:
     await api.add("deployments", deployment(replicas=0))
     await api.until("deployments", "shop", settled)
     await api.change("deployments", "shop", {"spec": {"paused": True}})
-    paused = await api.until("deployments", "shop", lambda found: condition(found, "Progressing").get("status") == "Unknown")
+    paused = await api.until(
+        "deployments", "shop", lambda found: condition(found, "Progressing").get("status") == "Unknown"
+    )
     assert condition(paused, "Progressing")["reason"] == "DeploymentPaused"
 
 
 async def test_a_deleted_pod_is_made_again(api: Api) -> None:
     await running_shop(api)
     first, second = await api.names("pods")
+    before = await api.now()
     (await api.delete(api.at("pods", first), {"gracePeriodSeconds": 0})).ok()
-    await api.until("deployments", "shop", settled)
-    names = {found["metadata"]["name"] for found in (await api.read("pods"))["items"]} - {first}
-    assert second in names
-    assert len(names) == 2
+    made = await api.told("pods", before, lambda event: event["type"] == "ADDED")
+    assert made["object"]["metadata"]["name"] not in (first, second)
+    await api.gone("pods", first)
+    assert len(await api.names("pods")) == 2
 
 
 async def test_a_pod_whose_label_changes_is_let_go(api: Api) -> None:
@@ -149,7 +152,9 @@ async def test_a_job_completes(api: Api) -> None:
     await running_job(api, completions=3, parallelism=2)
     done = await api.until("jobs", "work", lambda found: bool(condition(found, "Complete")))
     assert (done["status"]["succeeded"], "completionTime" in done["status"]) == (3, True)
-    assert condition(done, "SuccessCriteriaMet")["reason"] == condition(done, "Complete")["reason"] == "CompletionsReached"
+    assert (
+        condition(done, "SuccessCriteriaMet")["reason"] == condition(done, "Complete")["reason"] == "CompletionsReached"
+    )
     pods = (await api.read("pods"))["items"]
     assert {found["status"]["phase"] for found in pods} == {"Succeeded"}
     uid = done["metadata"]["uid"]
@@ -194,7 +199,10 @@ async def test_an_indexed_job_numbers_its_pods(api: Api) -> None:
     done = await api.until("jobs", "work", lambda found: bool(condition(found, "Complete")))
     assert done["status"]["completedIndexes"] == "0,1"
     pods = (await api.read("pods"))["items"]
-    assert sorted(found["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for found in pods) == ["0", "1"]
+    assert sorted(found["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for found in pods) == [
+        "0",
+        "1",
+    ]
     assert all(found["metadata"]["name"].startswith("work-") for found in pods)
 
 

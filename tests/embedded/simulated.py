@@ -79,7 +79,7 @@ class SimulatedCluster:
     def bind(self, pod: Object, node: str) -> None:
         """Bind a pod."""
         meta = pod["metadata"]
-        self.api.bind(meta["namespace"], meta["name"], {"metadata": {}, "target": {"name": node}})
+        self.api.bind(meta["namespace"], meta["name"], {"metadata": {"name": meta["name"]}, "target": {"name": node}})
 
     def pod(self, name: str) -> Object:
         """A pod of the default namespace."""

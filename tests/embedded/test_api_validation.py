@@ -35,7 +35,7 @@ _SERVICES = "/api/v1/namespaces/default/services"
     ("body", "message"),
     [
         pytest.param(pod("Web_1"), f'metadata.name: Invalid value: "Web_1": {_SUBDOMAIN}', id="name"),
-        pytest.param(pod("a" * 254), "must be no more than 253 bytes", id="long name"),
+        pytest.param(pod("a" * 254), "must be no more than 253 characters", id="long name"),
         pytest.param(pod() | {"metadata": {}}, "metadata.name: Required value: name or generateName", id="no name"),
         pytest.param(pod(labels={"a": "b c"}), 'metadata.labels: Invalid value: "b c"', id="label value"),
         pytest.param(pod(labels={"-a": ""}), 'metadata.labels: Invalid value: "-a": name part', id="label key"),
@@ -132,9 +132,10 @@ async def test_a_quantity_that_cannot_be_read_is_a_400(client: ApiClient, text: 
         ("1.5Gi", "1536Mi"),
         ("4000", "4k"),
         ("1e3", "1e3"),
-        ("1e999999", "9223372036854775807"),
-        ("9" * 40, "9223372036854775807"),
-        ("0.0000000001", "1n"),
+        ("1e999999", "1e999999"),
+        ("9" * 40, "9" * 40),
+        ("9" * 40 + "Ki", "9223372036854775807"),
+        ("0.0000000001", "1m"),
     ],
 )
 async def test_quantities_are_stored_in_canonical_form(client: ApiClient, text: str, stored: str) -> None:
@@ -158,7 +159,7 @@ async def test_all_findings_come_at_once(client: ApiClient) -> None:
             {"template": {"metadata": {"labels": {"app": "shop"}}, "spec": {}}},
             "spec.template.spec.containers: Required",
         ),
-        ({"strategy": {"type": "Slow"}}, 'spec.strategy.type: Unsupported value: "Slow"'),
+        ({"strategy": {"type": "Slow"}}, 'spec.strategy: Unsupported value: {"Type":"Slow"'),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -175,8 +176,8 @@ async def test_a_bad_deployment_is_a_422(client: ApiClient, change: Body, messag
     ("path", "body", "message"),
     [
         (NODES, node() | {"spec": {"taints": [{"effect": "Maybe"}]}}, "taints[0].effect: Unsupported value"),
-        ("/api/v1/namespaces", {"metadata": {"name": "a.b"}}, "a lowercase RFC 1123 label"),
-        (_SERVICES, {"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 1}]}}, "a DNS-1035 label"),
+        ("/api/v1/namespaces", {"metadata": {"name": "a.b"}}, "must not contain dots"),
+        (_SERVICES, {"metadata": {"name": "a.b"}, "spec": {"ports": [{"port": 1}]}}, "a lowercase RFC 1123 label"),
         (_SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 0}]}}, "between 1 and 65535"),
         (
             "/apis/batch/v1/namespaces/default/jobs",

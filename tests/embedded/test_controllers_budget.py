@@ -54,9 +54,9 @@ def test_evictions_go_as_far_as_the_budget_and_on_when_pods_are_replaced() -> No
     cluster.api.create(BUDGETS, budget, "default")
     cluster.advance(2)
     first, second, _ = (pod["metadata"]["name"] for pod in cluster.pods())
-    cluster.api.evict("default", first, {})
+    cluster.api.evict("default", first, {"metadata": {"name": first}})
     with pytest.raises(ApiError, match="would violate the pod's disruption budget"):
-        cluster.api.evict("default", second, {})
+        cluster.api.evict("default", second, {"metadata": {"name": second}})
     cluster.advance(3)
-    cluster.api.evict("default", second, {})
+    cluster.api.evict("default", second, {"metadata": {"name": second}})
     assert cluster.api.get(BUDGETS, "web", "default")["status"]["expectedPods"] == 3

@@ -98,7 +98,10 @@ def test_a_lease_of_somebody_else_keeps_a_node_ready() -> None:
     cluster = SimulatedCluster()
     name, namespace, leases = "global-dispatcher-b", "kube-node-lease", "leases.coordination.k8s.io"
     cluster.api.create("nodes", foreign_node(name))
-    lease = {"metadata": {"name": name}, "spec": {"holderIdentity": "agent", "renewTime": stamp(START)}}
+    lease = {
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": "agent", "renewTime": stamp(START).replace("Z", ".000000Z")},
+    }
     cluster.api.create(leases, lease, namespace)
     for _ in range(12):
         cluster.advance(10, step=5)

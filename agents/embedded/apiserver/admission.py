@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from agents.embedded.apiserver.status import ApiError, Object, forbidden
+from agents.embedded.apiserver.topology import topology_labels
 from dispatcher.model import names
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -32,10 +33,61 @@ def pod(obj: Object, reader: Reader) -> None:
     annotations = obj["metadata"].get("annotations") or {}
     if annotations.get(names.SCHEDULE) == "true" and spec.get("schedulerName") == "default-scheduler":
         spec["schedulerName"] = names.SCHEDULER_NAME
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    _machinery(obj)
+    _account(obj, reader)
     _priority(obj, reader)
     _tolerations(spec)
+    if spec.get("nodeName"):
+        topology = topology_labels(reader.find("nodes", spec["nodeName"]))
+        if topology:
+            obj["metadata"]["labels"] = (obj["metadata"].get("labels") or {}) | topology
+
+
+_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_FIELD: Object = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}, "path": "namespace"}
+_TOKEN_SOURCES: list[Object] = [
+    {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    {"downwardAPI": {"items": [_FIELD]}},
+]
+
+
+def _account(obj: Object, reader: Reader) -> None:
+    """Its service account, which must be there, and the account's token in every container (ServiceAccount)."""
+    spec, meta = obj["spec"], obj["metadata"]
+    name = spec.get("serviceAccountName") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = reader.find("serviceaccounts", name, meta["namespace"])
+    if account is None:
+        where = f"{meta['namespace']}/{name}"
+        raise _refused(obj, f'error looking up service account {where}: serviceaccount "{name}" not found')
+    wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
+    containers = [container for group in ("containers", "initContainers") for container in spec.get(group) or ()]
+    bare = [container for container in containers if not _mounts_token(container)]
+    if not wanted or not bare:
+        return
+    # The real server draws five letters; here they follow from the pod, so that the same pod is made twice alike.
+    volume = "kube-api-access-" + meta["uid"][:5]
+    spec["volumes"] = [
+        *(spec.get("volumes") or ()),
+        {"name": volume, "projected": {"sources": _TOKEN_SOURCES, "defaultMode": 420}},
+    ]
+    for container in bare:
+        mount = {"name": volume, "readOnly": True, "mountPath": _ACCOUNT_PATH}
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+
+
+def _mounts_token(container: Object) -> bool:
+    return any(mount.get("mountPath") == _ACCOUNT_PATH for mount in container.get("volumeMounts") or ())
+
+
+def _machinery(obj: Object) -> None:
+    """No RuntimeClass is served here, and overhead is a RuntimeClass's to say (RuntimeClass)."""
+    spec = obj["spec"]
+    if spec.get("runtimeClassName"):
+        raise _refused(obj, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
+    if spec.get("overhead"):
+        raise _refused(obj, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def _priority(obj: Object, reader: Reader) -> None:
@@ -52,7 +104,10 @@ def _priority(obj: Object, reader: Reader) -> None:
         )
         raise _refused(obj, why + f"controller computed {value} from the given PriorityClass name")
     spec["priority"] = value
-    spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+    policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    if spec.setdefault("preemptionPolicy", policy) != policy:
+        why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+        raise _refused(obj, f"{why}priority admission controller computed {policy} from the given PriorityClass name")
 
 
 def _usual_class(reader: Reader) -> Object | None:
@@ -80,11 +135,9 @@ def _tolerates(toleration: Object, key: str) -> bool:
 
 
 def node(obj: Object, reader: Reader) -> None:
-    """A node that does not say it is Ready takes no pods until it does (TaintNodesByCondition)."""
-    conditions = obj["status"].get("conditions") or ()
-    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    """A new node takes no pods until a controller has seen it Ready (TaintNodesByCondition)."""
     taints = obj["spec"].get("taints") or []
-    if not ready and not any(taint.get("key") == NOT_READY for taint in taints):
+    if not any(taint.get("key") == NOT_READY for taint in taints):
         obj["spec"]["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
 
 

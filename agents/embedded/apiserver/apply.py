@@ -1,7 +1,4 @@
-"""Server-side apply: who applied which field (metadata.managedFields), merging, giving up, and conflicts.
-
-Only appliers are recorded, not plain updates: an update never takes a field away from an applier's record.
-"""
+"""Server-side apply: who applied which field (metadata.managedFields), merging, giving up, and conflicts."""
 
 import copy
 import json
@@ -25,6 +22,7 @@ class Applier:
     manager: str
     now: str
     force: bool = False
+    subresource: str = ""
 
 
 def apply(current: Object, applied: Object, kind: ObjectType, applier: Applier) -> Object:
@@ -35,16 +33,15 @@ def apply(current: Object, applied: Object, kind: ObjectType, applier: Applier) 
     """
     # Deep, because taking a field over edits the records of others.
     entries: list[Object] = copy.deepcopy(list((current.get("metadata") or {}).get("managedFields") or ()))
-    own = [entry for entry in entries if _is_applier(entry, applier.manager)]
-    others = [entry for entry in entries if not _is_applier(entry, applier.manager)]
+    own = [entry for entry in entries if _is_applier(entry, applier)]
+    others = [entry for entry in entries if not _is_applier(entry, applier)]
     fields = owned(applied, kind)
     taken = _conflicts(current, applied, fields, others, kind)
     if taken and not applier.force:
         raise _conflict(taken)
-    for entry in others:
-        for path, holder in taken:
-            if holder == entry["manager"]:
-                _drop(entry["fieldsV1"], path)
+    for path, entry in taken:
+        drop(entry["fieldsV1"], path)
+    others = [entry for entry in others if entry.get("fieldsV1")]
     merged: Object = merge(current, applied, kind)
     held_by_others = {path for entry in others for path in leaves(entry.get("fieldsV1") or {})}
     mine = set(leaves(fields))
@@ -54,13 +51,24 @@ def apply(current: Object, applied: Object, kind: ObjectType, applier: Applier) 
                 remove(merged, path, kind)
     unchanged = own and own[0].get("fieldsV1") == fields
     record = {"manager": applier.manager, "operation": "Apply", "apiVersion": applied.get("apiVersion", "")}
+    record |= {"subresource": applier.subresource} if applier.subresource else {}
     record |= {"time": own[0]["time"] if unchanged else applier.now, "fieldsType": "FieldsV1", "fieldsV1": fields}
-    merged["metadata"] = merged["metadata"] | {"managedFields": [record, *others]}
+    merged["metadata"] = merged["metadata"] | {"managedFields": [*([record] if fields else []), *others]}
     return merged
 
 
-def _is_applier(entry: Object, manager: str) -> bool:
-    return entry.get("manager") == manager and entry.get("operation") == "Apply"
+def _is_applier(entry: Object, applier: Applier) -> bool:
+    same = entry.get("manager") == applier.manager and entry.get("operation") == "Apply"
+    return same and entry.get("subresource", "") == applier.subresource
+
+
+def as_sent(clean: Any, sent: Any) -> Any:
+    """What was read of a body, without what reading added to it: nobody owns a field that was not sent."""
+    if isinstance(clean, dict) and isinstance(sent, dict):
+        return {key: as_sent(clean[key], value) for key, value in sent.items() if key in clean}
+    if isinstance(clean, list) and isinstance(sent, list) and len(clean) == len(sent):
+        return [as_sent(*pair) for pair in zip(clean, sent, strict=True)]
+    return clean
 
 
 def merge(current: Any, applied: Any, kind: ObjectType | None) -> Any:
@@ -98,7 +106,7 @@ def owned(applied: Object, kind: ObjectType) -> Fields:
     """The fields that `applied` sets, as FieldsV1."""
     fields = _fields(applied, kind)
     for path in _UNOWNED:
-        _drop(fields, path)
+        drop(fields, path)
     return fields
 
 
@@ -128,12 +136,13 @@ def leaves(fields: Fields, prefix: Path = ()) -> Iterator[Path]:
             yield path
 
 
-def _drop(fields: Fields, path: Path) -> None:
+def drop(fields: Fields, path: Path) -> None:
+    """Take a path out of a record, and what is empty then."""
     inner = fields.get(path[0])
     if inner is None:
         return
     if len(path) > 1:
-        _drop(inner, path[1:])
+        drop(inner, path[1:])
     if len(path) == 1 or not inner:
         del fields[path[0]]
 
@@ -189,25 +198,31 @@ def remove(obj: Object, path: Path, kind: ObjectType) -> None:
 
 def _conflicts(
     current: Object, applied: Object, fields: Fields, others: list[Object], kind: ObjectType
-) -> list[tuple[Path, str]]:
+) -> list[tuple[Path, Object]]:
     mine = set(leaves(fields))
     return [
-        (path, entry["manager"])
+        (path, entry)
         for entry in others
         for path in leaves(entry.get("fieldsV1") or {})
         if path in mine and path[-1] != "." and look(current, path, kind) != look(applied, path, kind)
     ]
 
 
-def _conflict(taken: list[tuple[Path, str]]) -> ApiError:
+def _conflict(taken: list[tuple[Path, Object]]) -> ApiError:
     causes = [
-        {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": _shown(path)}
-        for path, manager in taken
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_holder(entry)}", "field": _shown(path)}
+        for path, entry in taken
     ]
     plural = "s" if len(causes) > 1 else ""
     listed = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
     message = f"Apply failed with {len(causes)} conflict{plural}: {listed}"
     return ApiError(409, "Conflict", message, {"causes": causes})
+
+
+def _holder(entry: Object) -> str:
+    part = f' with subresource "{entry["subresource"]}"' if entry.get("subresource") else ""
+    version = f" using {entry.get('apiVersion', '')}" if entry.get("operation") == "Update" else ""
+    return f'"{entry["manager"]}"{part}{version}'
 
 
 def _shown(path: Path) -> str:

@@ -71,6 +71,8 @@ def pod(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     pod_spec(spec)
     _fill(spec, {"enableServiceLinks": True})
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if spec.get("hostNetwork"):
         for container in spec.get("containers") or ():
             for port in container.get("ports") or ():
@@ -160,6 +162,9 @@ def job(obj: Object) -> None:
     _template(spec)
     if not spec["manualSelector"]:
         _job_selector(obj)
+    labels = spec["template"]["metadata"].get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
 
 
 def _job_selector(obj: Object) -> None:
@@ -184,6 +189,8 @@ def node(obj: Object) -> None:
     status = obj.setdefault("status", {})
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
+    if obj["spec"].get("podCIDR"):
+        obj["spec"].setdefault("podCIDRs", [obj["spec"]["podCIDR"]])
 
 
 def service(obj: Object) -> None:

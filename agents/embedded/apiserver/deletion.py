@@ -8,6 +8,7 @@ from agents.embedded.apiserver.status import Object, conflict
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _PROPAGATION_FINALIZER = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_LEAST_GRACE_S = 1  # what a negative grace means
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -31,11 +32,11 @@ def check(row: Resource, obj: Object, options: Options) -> None:
     ):
         if asked and asked != found:
             why = f"the {word} in the precondition ({asked}) does not match the {word} in record ({found}). {told}"
-            raise conflict(row.key, meta["name"], why)
+            raise conflict(f"{row.kind}.{row.group}" if row.group else row.kind, meta["name"], why)
 
 
-def after(row: Resource, obj: Object, options: Options, now: float) -> Object | None:
-    """The object as it is after the call: terminating, or None when it is gone."""
+def after(row: Resource, obj: Object, options: Options, now: float) -> Object:
+    """The object as it is after the call: terminating, and `complete` when it goes at once."""
     meta = dict(obj["metadata"])
     meta["finalizers"] = _finalizers(meta.get("finalizers") or [], options.propagation)
     grace = _grace(row, obj, options)
@@ -51,8 +52,6 @@ def after(row: Resource, obj: Object, options: Options, now: float) -> Object | 
         meta["deletionGracePeriodSeconds"] = grace
         if "generation" in meta:
             meta["generation"] += 1
-    if grace == 0 and not meta["finalizers"]:
-        return None
     if not meta["finalizers"]:
         del meta["finalizers"]
     return obj | {"metadata": meta}
@@ -72,7 +71,7 @@ def _grace(row: Resource, obj: Object, options: Options) -> int:
     if not row.graceful or not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in _FINISHED:
         return 0
     if options.grace_seconds is not None:
-        return max(options.grace_seconds, 0)
+        return _LEAST_GRACE_S if options.grace_seconds < 0 else options.grace_seconds
     return int(spec.get("terminationGracePeriodSeconds", 30))
 
 

@@ -12,7 +12,14 @@ _RENAMED = {
     "count": "deprecatedCount",
     "reportingComponent": "reportingController",
 }
+_OMITTED = frozenset({"reportingController", "reportingInstance"})
 _BACK = {new: old for old, new in _RENAMED.items()}
+
+
+def core_path(field: str) -> str:
+    """Where a field of events.k8s.io/v1 is stored: "regarding.name" -> "involvedObject.name"."""
+    first, dot, rest = field.partition(".")
+    return _BACK.get(first, first) + dot + rest
 
 
 def to_core(obj: Object) -> Object:
@@ -22,4 +29,5 @@ def to_core(obj: Object) -> Object:
 
 def from_core(obj: Object) -> Object:
     """A stored Event as events.k8s.io/v1."""
-    return {_RENAMED.get(key, key): value for key, value in obj.items()} | {"apiVersion": "events.k8s.io/v1"}
+    renamed = {_RENAMED.get(key, key): value for key, value in obj.items()} | {"apiVersion": "events.k8s.io/v1"}
+    return {key: value for key, value in renamed.items() if value or key not in _OMITTED}

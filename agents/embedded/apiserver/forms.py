@@ -14,8 +14,10 @@ _META_VERSION = "meta.k8s.io/v1"
 _encode = msgspec.json.Encoder().encode
 
 
-def wanted(accept: str) -> str | None:
-    """The form an Accept header asks for, its first choice that we have; None if there is none."""
+def wanted(accept: str, *, of_list: bool = False) -> str | None:
+    """The form an Accept header asks for, its first choice that we have; None if there is none.
+
+    One object may be asked for as PartialObjectMetadata, a list as PartialObjectMetadataList."""
     if not accept:
         return WHOLE
     for choice in accept.split(","):
@@ -27,9 +29,10 @@ def wanted(accept: str) -> str | None:
         if not kind:
             return WHOLE
         if given.get("g") == "meta.k8s.io" and given.get("v", "v1") == "v1":
-            found = kind.removesuffix("List")
-            if found in (METADATA, TABLE):
-                return found
+            if kind == TABLE:
+                return TABLE
+            if kind == METADATA + ("List" if of_list else ""):
+                return METADATA
     return None
 
 
@@ -81,7 +84,7 @@ class Shape:
             head: Object = {"kind": METADATA + "List", "apiVersion": _META_VERSION, "metadata": meta}
             return _listed(head, (partial(record) for record in records))
         head = {"kind": self.row.kind + "List", "apiVersion": self.row.api_version, "metadata": meta}
-        return _listed(head, (whole(self.row, record) for record in records))
+        return _listed(head, (_untyped(self.row, whole(self.row, record)) for record in records))
 
     def event(self, kind: str, record: Record) -> bytes:
         """One line of a watch."""
@@ -103,9 +106,17 @@ class Shape:
 
     def _row_object(self, record: Record) -> Object:
         if self.include == "None":
-            return {}
+            return {"object": None}
         body = whole(self.row, record) if self.include == "Object" else partial(record)
         return {"object": msgspec.Raw(body)}
+
+
+def _untyped(row: Resource, body: bytes) -> bytes:
+    """An object without its kind and apiVersion, which its list tells; they come first in what is stored."""
+    for first in (f'{{"apiVersion":"{row.api_version}","kind":"{row.kind}",', f'{{"kind":"{row.kind}",'):
+        if body.startswith(first.encode()):
+            return b"{" + body[len(first) :]
+    return body
 
 
 def _listed(head: Object, items: Iterable[bytes]) -> bytes:

@@ -13,7 +13,9 @@ def patched(kind: str, current: Object, patch: Any, fields: ObjectType) -> Objec
     if kind == "json":
         result = json_patch(current, patch)
     elif not isinstance(patch, dict):
-        raise bad_request("error decoding patch: it is no JSON object")
+        found = "array" if isinstance(patch, list) else type(patch).__name__
+        how = "" if kind == "strategic" else "error decoding patch: "
+        raise bad_request(f"{how}json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
     elif kind == "strategic":
         try:
             result = strategic.merge(current, patch, fields)
@@ -41,29 +43,41 @@ def merge(target: Any, patch: Any) -> Any:
 
 def json_patch(target: Object, operations: Any) -> Any:
     """`target` after all `operations` in order; ApiError 400 or 422 if one cannot be done, and then none is."""
-    if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
-        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    if not isinstance(operations, list):
+        raise _unreadable(operations, "[]handlers.jsonPatchOp")
+    for operation in operations:
+        if not isinstance(operation, dict):
+            raise _unreadable(operation, "handlers.jsonPatchOp")
     document: Any = copy.deepcopy(target)
     for operation in operations:
         try:
             document = _operate(document, operation)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            why = f"the server rejected our request due to an error in our request: {operation.get('op')} operation "
-            raise ApiError(422, "Invalid", f"{why}does not apply: doc is missing path {error}") from None
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise _refused() from None
+    if not isinstance(document, dict):
+        raise _refused()
     return document
+
+
+def _refused() -> ApiError:
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+
+
+def _unreadable(found: Any, wanted: str) -> ApiError:
+    words = {dict: "object", str: "string", bool: "bool"}.get(type(found), "number")
+    return bad_request(f"error decoding patch: json: cannot unmarshal {words} into Go value of type {wanted}")
 
 
 def _operate(document: Any, operation: Object) -> Any:
     name, path = operation["op"], _pointer(operation["path"])
     if name == "test":
         if _read(document, path) != operation.get("value"):
-            failed = f"testing value {operation['path']} failed"
-            raise ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {failed}")
+            raise _refused()
         return document
     if name == "remove":
         return _remove(document, path)
     if name == "replace":
-        _read(document, path)
+        # As the real server's library: a member that is not there is added, an item of a list is not.
         return _write(document, path, operation.get("value"), replace=True)
     if name == "add":
         return _write(document, path, operation.get("value"), replace=False)
@@ -72,7 +86,7 @@ def _operate(document: Any, operation: Object) -> Any:
     if name == "move":
         document = _remove(document, source)
     elif name != "copy":
-        raise bad_request(f"Unexpected kind: {str(name)[:40]}")
+        raise _refused()
     return _write(document, path, value, replace=False)
 
 

@@ -46,6 +46,7 @@ class Resource:
     admit: Callable[[Object, admission.Reader], None] = admission.nothing
     validate: Callable[[Object], Errors] = _valid
     validate_update: Callable[[Object, Object], Errors] | None = None
+    validate_status: Callable[[Object, Object], Errors] | None = None  # of an update by the status subresource
     first_status: Callable[[Object], Object | None] | None = None  # None: status is taken as given
     stored_as: str = ""
     singular: str = ""
@@ -80,9 +81,10 @@ def _status(**values: object) -> Callable[[Object], Object | None]:
 
 
 _POD_FIELDS: tuple[str, ...] = ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName")
-_POD_FIELDS += ("spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName")
+_POD_FIELDS += ("spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName")
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS = (*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type")
+_NEW_EVENT_FIELDS = (*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type")
 _BUDGET_STATUS = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 _DAEMON_STATUS = {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
 _EVERY = ("all",)
@@ -95,7 +97,7 @@ _ROWS = (
     Resource("", "v1", "Event", "events", "core.v1.Event", ("ev",), fields=_EVENT_FIELDS, made_by_put=True,
              validate=validation_kinds.event),
     Resource("", "v1", "Namespace", "namespaces", "core.v1.Namespace", ("ns",), namespaced=False,
-             subresources=("finalize", "status"), fields=("status.phase",), names=name_rule("label"),
+             subresources=("finalize", "status"), fields=("status.phase",), names=name_rule("namespace"),
              defaults=defaults.namespace, first_status=_status(phase="Active")),
     Resource("", "v1", "Node", "nodes", "core.v1.Node", ("no",), namespaced=False, subresources=("status",),
              fields=("spec.unschedulable",), defaults=defaults.node, admit=admission.node,
@@ -109,11 +111,12 @@ _ROWS = (
     Resource("", "v1", "Pod", "pods", "core.v1.Pod", ("po",), categories=_EVERY, fields=_POD_FIELDS, graceful=True,
              subresources=("binding", "eviction", "log", "status"), defaults=defaults.pod, admit=admission.pod,
              validate=validation_pod.pod, validate_update=validation_pod.pod_update, generation=True,
-             first_status=defaults.pod_status),
+             validate_status=validation_pod.pod_status, first_status=defaults.pod_status),
     Resource("", "v1", "Secret", "secrets", "core.v1.Secret", fields=("type",), defaults=defaults.secret,
-             validate_update=validation_kinds.config_map_update),
+             validate=validation_kinds.secret, validate_update=validation_kinds.config_map_update),
     Resource("", "v1", "Service", "services", "core.v1.Service", ("svc",), categories=_EVERY,
-             subresources=("status",), names=name_rule("label1035"), defaults=defaults.service, made_by_put=True,
+             subresources=("status",), fields=("spec.clusterIP", "spec.type"), names=name_rule("label"),
+             defaults=defaults.service, made_by_put=True,
              validate=validation_kinds.service, first_status=_status(loadBalancer={})),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", "core.v1.ServiceAccount", ("sa",)),
     Resource("apps", "v1", "DaemonSet", "daemonsets", "apps.v1.DaemonSet", ("ds",), categories=_EVERY,
@@ -125,7 +128,7 @@ _ROWS = (
              validate=validation_kinds.workload, validate_update=validation_kinds.workload_update,
              first_status=_status()),
     Resource("apps", "v1", "ReplicaSet", "replicasets", "apps.v1.ReplicaSet", ("rs",), categories=_EVERY,
-             subresources=_SCALED, fields=("status.replicas",), generation=True, defaults=defaults.replica_set,
+             subresources=_SCALED, generation=True, defaults=defaults.replica_set,
              validate=validation_kinds.workload, validate_update=validation_kinds.workload_update,
              first_status=_status(replicas=0)),
     Resource("apps", "v1", "StatefulSet", "statefulsets", "apps.v1.StatefulSet", ("sts",), categories=_EVERY,
@@ -138,13 +141,13 @@ _ROWS = (
     Resource("coordination.k8s.io", "v1", "Lease", "leases", "coordination.v1.Lease", unconditional=False,
              made_by_put=True, validate=validation_kinds.lease),
     Resource("events.k8s.io", "v1", "Event", "events", "events.v1.Event", ("ev",), stored_as="events",
-             made_by_put=True),
+             fields=_NEW_EVENT_FIELDS, made_by_put=True),
     Resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "policy.v1.PodDisruptionBudget", ("pdb",),
              subresources=("status",), generation=True, unconditional=False, validate=validation_kinds.budget,
              first_status=_status(**_BUDGET_STATUS)),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "scheduling.v1.PriorityClass", ("pc",),
-             namespaced=False, defaults=defaults.priority_class, validate=validation_kinds.priority_class,
-             validate_update=validation_kinds.priority_class_update),
+             namespaced=False, generation=True, defaults=defaults.priority_class,
+             validate=validation_kinds.priority_class, validate_update=validation_kinds.priority_class_update),
 )  # fmt: skip
 
 RESOURCES: dict[str, Resource] = {row.key: row for row in _ROWS}

@@ -28,7 +28,8 @@ def of(obj: Object) -> Object:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": obj["spec"].get("replicas", 0)},
+        # Go leaves out a zero here.
+        "spec": {"replicas": replicas} if (replicas := obj["spec"].get("replicas", 0)) else {},
         "status": status | ({"selector": selector} if selector else {}),
     }
 

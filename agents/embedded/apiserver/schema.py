@@ -1,6 +1,9 @@
 """Types of the served kinds: reading an object strictly, and how its lists and maps merge. Data: schema.json."""
 
+import base64
+import binascii
 import re
+import string
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
@@ -13,6 +16,9 @@ from agents.embedded.apiserver.status import Object
 
 _GO_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_FRACTION = re.compile(r"\.(\d+)")
+_MICRO_DIGITS = 6
+_BASE64 = frozenset(string.ascii_letters + string.digits + "+/=")
 _INT_RANGE = {"int32": 2**31, "int64": 2**63}
 
 
@@ -91,6 +97,7 @@ class ObjectType:
         self.short = name.rpartition(".")[2]
         self.fields: dict[str, Field] = {}
         self.always: tuple[tuple[str, Any], ...] = ()  # fields that are never absent, with their zero values
+        self.empty: tuple[tuple[str, ObjectType], ...] = ()  # objects that are never absent
         self.numbers: dict[int, tuple[str, Field]] = {}  # protobuf number -> field; "" for one that JSON shows inline
 
     def fill(self, description: Object) -> None:
@@ -103,7 +110,10 @@ class ObjectType:
             field.set_list = name in description.get("sets", ())
             field.omit = name in description.get("omit", ()) and field.kind != "object"
             field.atomic = name in description.get("atomic", ()) or (field.type is not None and _whole(field.type.name))
-        self.always = tuple(description.get("always", {}).items())
+        always = description.get("always", {})
+        self.always = tuple((name, zero) for name, zero in always.items() if zero != {})
+        kinds = ((name, self.fields[name].type) for name, zero in always.items() if zero == {})
+        self.empty = tuple((name, kind) for name, kind in kinds if kind is not None)
         for name, number in description.get("numbers", {}).items():
             self.numbers[number] = (name, self.fields[name])
         for name, number in description.get("inline", {}).items():
@@ -127,12 +137,17 @@ class ObjectType:
                     clean[key] = found
         for key, zero in self.always:
             clean.setdefault(key, zero)
+        for key, kind in self.empty:
+            if key not in clean:
+                clean[key] = kind.read({}, "", unknown)
         return clean
 
 
-def _mismatch(value: Any, owner: str, path: str, go_type: str) -> DecodeError:
+def _mismatch(value: Any, owner: str, path: str, go_type: str, *, shown: bool = False) -> DecodeError:
     where = re.sub(r"\[\d+\]", "", path)
     found = _GO_NAMES.get(type(value), "null")
+    if shown and found == "number":
+        found += f" {value}"
     return DecodeError(f"json: cannot unmarshal {found} into Go struct field {owner}.{where} of type {go_type}")
 
 
@@ -158,7 +173,7 @@ def _integer(kind: str) -> Callable[[Any, str, str, list[str]], Any]:
             return value
         if type(value) is float and value.is_integer() and abs(value) < bound:
             return int(value)
-        raise _mismatch(value, owner, path, kind)
+        raise _mismatch(value, owner, path, kind, shown=True)
 
     return read
 
@@ -169,18 +184,25 @@ def _double(value: Any, owner: str, path: str, _: list[str]) -> Any:
     raise _mismatch(value, owner, path, "float64")
 
 
+_LAYOUT, _MICRO_LAYOUT = "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
+
+
 def _time(value: Any, owner: str, path: str, _: list[str]) -> Any:
+    return _checked_time(value, owner, path, _LAYOUT)
+
+
+def _checked_time(value: Any, owner: str, path: str, layout: str) -> str:
     if type(value) is not str:
         raise _mismatch(value, owner, path, "string")
     if not _TIME.fullmatch(value):
         shown = value[:80]
-        raise DecodeError(f'parsing time "{shown}" as "2006-01-02T15:04:05Z07:00": cannot parse "{shown}" as "2006"')
+        raise DecodeError(f'parsing time "{shown}" as "{layout}": cannot parse "{shown}" as "2006"')
     return value
 
 
 def _quantity(value: Any, owner: str, path: str, _: list[str]) -> Any:
     if type(value) in (int, float):
-        value = format(value, "f").rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        value = str(value)
     if type(value) is not str:
         raise DecodeError(quantity.UNREADABLE)
     try:
@@ -192,7 +214,29 @@ def _quantity(value: Any, owner: str, path: str, _: list[str]) -> Any:
 def _int_or_string(value: Any, owner: str, path: str, _: list[str]) -> Any:
     if type(value) in (int, str):
         return value
-    raise _mismatch(value, owner, path, "intstr.IntOrString")
+    raise _mismatch(value, owner, path, "int32" if type(value) is float else "intstr.IntOrString", shown=True)
+
+
+def _microtime(value: Any, owner: str, path: str, _: list[str]) -> Any:
+    _checked_time(value, owner, path, _MICRO_LAYOUT)
+    fraction = _FRACTION.search(value)
+    digits = fraction[1] if fraction else ""
+    if len(digits) != _MICRO_DIGITS:
+        rest = value[fraction.end() :] if fraction else value[-1:]
+        found, wanted = (digits[_MICRO_DIGITS:] + rest, "Z07:00") if len(digits) > _MICRO_DIGITS else (rest, ".000000")
+        raise DecodeError(f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{found}" as "{wanted}"')
+    return value
+
+
+def _bytes(value: Any, owner: str, path: str, _: list[str]) -> Any:
+    if type(value) is not str:
+        raise _mismatch(value, owner, path, "[]uint8")
+    try:
+        base64.b64decode(value, validate=True)
+    except binascii.Error:
+        place = next((index for index, letter in enumerate(value) if letter not in _BASE64), len(value))
+        raise DecodeError(f"illegal base64 data at input byte {place}") from None
+    return value
 
 
 def _any(value: Any, owner: str, path: str, _: list[str]) -> Any:
@@ -201,13 +245,13 @@ def _any(value: Any, owner: str, path: str, _: list[str]) -> Any:
 
 _READERS: dict[str, Callable[[Any, str, str, list[str]], Any]] = {
     "string": _string,
-    "bytes": _string,
+    "bytes": _bytes,
     "bool": _bool,
     "int32": _integer("int32"),
     "int64": _integer("int64"),
     "double": _double,
     "time": _time,
-    "microtime": _time,
+    "microtime": _microtime,
     "quantity": _quantity,
     "intorstring": _int_or_string,
     "any": _any,

@@ -84,8 +84,9 @@ def build_type(schema: dict[str, Any]) -> dict[str, Any]:
 _MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.M | re.S)
 _NUMBER = re.compile(r"^  (?:optional |repeated )?(map<[^>]+>|[\w.]+) (\w+) = (\d+);", re.M)
 _STRUCT = re.compile(r"^type (\w+) struct \{(.*?)^\}", re.M | re.S)
-_MEMBER = re.compile(r'^\t\w+\s+(\S+)\s+`json:"(\w+)(,omit)?', re.M)
+_MEMBER = re.compile(r'^\t\w+\s+(\S+)\s+`json:"(\w+)((?:,omit\w+)*)', re.M)
 _ZEROS: dict[str, Any] = {"string": "", "int32": 0, "int64": 0, "bool": False}
+_TIMES = ("time", "microtime")
 
 
 def messages(modules: Iterable[Path]) -> dict[str, dict[str, tuple[int, str]]]:
@@ -100,23 +101,32 @@ def messages(modules: Iterable[Path]) -> dict[str, dict[str, tuple[int, str]]]:
     return found
 
 
-def members(modules: Iterable[Path]) -> dict[str, dict[str, bool]]:
-    """Type -> field that is no pointer -> whether Go leaves it out when it is zero or empty."""
+def members(modules: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """Type -> field that is no pointer -> its options omitempty and omitzero."""
     found = {}
     for path in (path for module in modules for path in module.rglob("types.go")):
         package = ".".join(path.parent.parts[-2:])
         for name, body in _STRUCT.findall(path.read_text()):
-            plain = ((field, bool(omit)) for kind, field, omit in _MEMBER.findall(body) if not kind.startswith("*"))
+            plain = ((field, omit) for kind, field, omit in _MEMBER.findall(body) if not kind.startswith("*"))
             found[f"{package}.{name}"] = dict(plain)
     return found
 
 
-def add_zeros(built: dict[str, Any], plain: dict[str, bool]) -> None:
-    """Write into a type what is left out when empty, and what is always there, if only as its zero value."""
+def add_zeros(built: dict[str, Any], plain: dict[str, str]) -> None:
+    """Write into a type what is left out when empty, and what is always there, if only as its zero value.
+
+    Go leaves out an empty struct for omitzero alone: a time is then null, an object {}.
+    """
     fields = built["fields"]
     built["omit"] = sorted(field for field, omit in plain.items() if omit and field in fields)
-    always = {field: _ZEROS.get(fields.get(field, "")) for field, omit in plain.items() if not omit}
-    built["always"] = {field: zero for field, zero in sorted(always.items()) if zero is not None}
+    built["always"] = {}
+    for field, omit in sorted(plain.items()):
+        kind = fields.get(field, "")
+        if kind in _TIMES or kind.startswith("@"):
+            if "omitzero" not in omit:
+                built["always"][field] = None if kind in _TIMES else {}
+        elif not omit and kind in _ZEROS:
+            built["always"][field] = _ZEROS[kind]
 
 
 def add_numbers(types: dict[str, Any], numbered: dict[str, dict[str, tuple[int, str]]]) -> None:

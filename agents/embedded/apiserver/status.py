@@ -53,14 +53,16 @@ class ApiError(Exception):
         self.code = code
         self.status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         self.status |= {"message": message, "reason": reason}
-        if details:
+        if not reason:
+            del self.status["reason"]
+        if details is not None:
             self.status["details"] = details
         self.status["code"] = code
 
     @property
     def reason(self) -> str:
         """The machine-readable reason, such as NotFound or Conflict."""
-        return str(self.status["reason"])
+        return str(self.status.get("reason", ""))
 
 
 def success(details: Object | None = None) -> Object:
@@ -90,6 +92,12 @@ def already_exists(resource: str, name: str) -> ApiError:
     return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
 
 
+def being_deleted(resource: str, name: str) -> ApiError:
+    """409 for a create of a name that a terminating object still has."""
+    message = f'object is being deleted: {resource} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _details(resource, name))
+
+
 def conflict(resource: str, name: str, why: str = MODIFIED) -> ApiError:
     """409 for an update whose premise no longer holds."""
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
@@ -117,6 +125,16 @@ def invalid(kind: str, group: str, name: str, errors: list[FieldError]) -> ApiEr
     details: Object = {"name": name} if name else {}
     details |= ({"group": group} if group else {}) | {"kind": kind, "causes": causes}
     return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {text}', details)
+
+
+def bad_option(kind: str, *errors: FieldError) -> ApiError:
+    """422 for parameters of a request; `kind` is such as CreateOptions or ListOptions."""
+    return invalid(kind, "meta.k8s.io", "", list(errors))
+
+
+def unexplained(message: str) -> ApiError:
+    """500 without a reason: what the real server answers where it forgot to make a Status of an error."""
+    return ApiError(500, "", message)
 
 
 def bad_request(message: str) -> ApiError:
@@ -165,4 +183,4 @@ PLAIN: dict[int, tuple[str, str]] = {
 def plain(code: int) -> ApiError:
     """A refusal that needs no more than its code."""
     reason, message = PLAIN[code]
-    return ApiError(code, reason, message)
+    return ApiError(code, reason, message, {} if code in (405, 406) else None)

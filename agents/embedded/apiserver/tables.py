@@ -105,6 +105,7 @@ def _endpoints(obj: Object, now: float) -> Cells:
     return [obj["metadata"]["name"], shown or NONE, age(obj, now)]
 
 
+_OLD_ROLE = "kubernetes.io/role"
 _ROLE = "node-role.kubernetes.io/"
 
 
@@ -115,13 +116,14 @@ def _node(obj: Object, now: float) -> Cells:
     if dig(obj, "spec.unschedulable"):
         states.append("SchedulingDisabled")
     labels = obj["metadata"].get("labels") or {}
-    roles = sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE) and key != _ROLE)
+    roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE) and key != _ROLE}
+    roles |= {labels[_OLD_ROLE]} if labels.get(_OLD_ROLE) else set()
     kernel = info.get("kernelVersion") or "<unknown>"
     if info.get("architecture"):
         kernel += f" ({info['architecture']})"
     addresses = {address["type"]: address["address"] for address in reversed(status.get("addresses") or [])}
     return [
-        *(obj["metadata"]["name"], ",".join(states), ",".join(roles) or NONE, age(obj, now)),
+        *(obj["metadata"]["name"], ",".join(states), ",".join(sorted(roles)) or NONE, age(obj, now)),
         *(info.get("kubeletVersion", ""), addresses.get("InternalIP", NONE), addresses.get("ExternalIP", NONE)),
         *(info.get("osImage") or "<unknown>", kernel, info.get("containerRuntimeVersion") or "<unknown>"),
     ]
@@ -289,7 +291,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "pods": Layout(_POD, _pod),
     "priorityclasses.scheduling.k8s.io": Layout(
-        ("Name", "Value", "Global-Default", "Age", "PreemptionPolicy*"), _priority_class
+        ("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class
     ),
     "replicasets.apps": Layout(("Name", "Desired", "Current", "Ready", "Age", *_WIDE), _replica_set),
     "secrets": Layout(("Name", "Type", "Data", "Age"), _secret),

@@ -1,5 +1,6 @@
 """What every object must satisfy: names, labels, annotations, finalizers, owners, label selectors."""
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -44,7 +45,7 @@ _RULES: dict[str, tuple[re.Pattern[str], int, str]] = {
     "qualified": (
         re.compile(_QUALIFIED),
         63,
-        f"name part must consist of alphanumeric characters, {_SPACED} "
+        f"must consist of alphanumeric characters, {_SPACED} "
         f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')",
     ),
 }
@@ -54,16 +55,19 @@ _IMMUTABLE = "field is immutable"
 
 def _breaks(rule: str, text: str) -> list[str]:
     pattern, longest, message = _RULES[rule]
-    found = [f"must be no more than {longest} bytes"] if len(text) > longest else []
+    unit = "bytes" if rule in ("value", "qualified") else "characters"
+    found = [f"must be no more than {longest} {unit}"] if len(text) > longest else []
     if not pattern.fullmatch(text[: longest + 1]):
         found.append(message)
     return found
 
 
 def name_rule(rule: str) -> NameRule:
-    """How names of a resource are checked: "label", "label1035", "subdomain" or "path" (anything but . .. / %)."""
+    """How names of a resource are checked: "label", "namespace", "subdomain" or "path" (all but . .. / %)."""
     if rule == "path":
         return _path_segment
+    if rule == "namespace":
+        return lambda text: ["must not contain dots"] if "." in text else _breaks("label", text)
     return lambda text: _breaks(rule, text)
 
 
@@ -75,7 +79,19 @@ def _path_segment(text: str) -> list[str]:
 
 def qualified_name(text: str) -> list[str]:
     """What is wrong with a label key, taint key or finalizer."""
+    return _qualified(text, "a qualified name")
+
+
+def label_key(text: str) -> list[str]:
+    """The same for a key in a selector."""
+    return _qualified(text, "a valid label key")
+
+
+def _qualified(text: str, what: str) -> list[str]:
     prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        rule = _RULES["qualified"][2]
+        return [f"{what} {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     problems = []
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
@@ -83,7 +99,7 @@ def qualified_name(text: str) -> list[str]:
         problems += [f"prefix part {problem}" for problem in _breaks("subdomain", prefix)]
     if not name:
         problems.append("name part must be non-empty")
-    return problems + _breaks("qualified", name)
+    return problems + [f"name part {problem}" for problem in _breaks("qualified", name)]
 
 
 def label_value(text: str) -> list[str]:
@@ -112,11 +128,27 @@ def metadata(obj: Object, rule: NameRule) -> Errors:
     if not meta.get("name"):
         errors.append(FieldError("required", "metadata.name", "name or generateName is required"))
     else:
+        if meta.get("generateName"):
+            # A prefix may end as a name may not: it is judged as if one more letter followed.
+            prefix = meta["generateName"]
+            errors += invalid("metadata.generateName", prefix, rule(prefix.rstrip("-") if prefix != "-" else prefix))
         errors += invalid("metadata.name", meta["name"], rule(meta["name"]))
-    return errors + _common(meta)
+    return errors + _common(meta, obj.get("apiVersion", ""))
 
 
-def _common(meta: Object) -> Errors:
+def marked(new: Object, old: Object) -> Errors:
+    """An update does not mark an object as deleted."""
+    time, before = (obj["metadata"].get("deletionTimestamp") for obj in (new, old))
+    if time and time != before:
+        return [FieldError("invalid", "metadata.deletionTimestamp", _IMMUTABLE, time)]
+    return []
+
+
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+_PLAIN_FINALIZERS = ("coordination.k8s.io/v1",)  # groups whose objects may have finalizers of one word
+
+
+def _common(meta: Object, version: str) -> Errors:
     errors = labels(meta.get("labels") or {}, "metadata.labels")
     annotations = meta.get("annotations") or {}
     for key in annotations:
@@ -124,21 +156,37 @@ def _common(meta: Object) -> Errors:
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
         detail = f"may not be more than {MAX_ANNOTATIONS_BYTES} bytes"
         errors.append(FieldError("toolong", "metadata.annotations", detail))
-    for finalizer in meta.get("finalizers") or ():
+    for index, finalizer in enumerate(meta.get("finalizers") or ()):
         errors += invalid("metadata.finalizers", finalizer, qualified_name(finalizer))
-    for index, owner in enumerate(meta.get("ownerReferences") or ()):
-        for key in ("apiVersion", "kind", "name", "uid"):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and version not in _PLAIN_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(FieldError("invalid", f"metadata.finalizers[{index}]", detail, finalizer))
+    return errors + _owners(meta.get("ownerReferences") or [])
+
+
+def _owners(owners: list[Object]) -> Errors:
+    errors: Errors = []
+    for owner in owners:
+        for key, word in (("apiVersion", "version "), ("kind", ""), ("name", ""), ("uid", "")):
             if not owner.get(key):
-                errors.append(
-                    FieldError("invalid", f"metadata.ownerReferences[{index}].{key}", "must not be empty", "")
-                )
+                detail = f"{word}must not be empty"
+                errors.append(FieldError("invalid", f"metadata.ownerReferences.{key}", detail, ""))
+    first, *more = [owner for owner in owners if owner.get("controller")] or [{}]
+    for other in more:
+        both = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in (first, other))
+        detail = f'Only one reference can have Controller set to true. Found "true" in references for {both}'
+        shown = [{key: owner[key] for key in _OWNER_ORDER if key in owner} for owner in owners]
+        errors.append(FieldError("invalid", "metadata.ownerReferences", detail, shown))
     return errors
+
+
+_OWNER_ORDER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 
 
 def metadata_update(new: Object, old: Object) -> Errors:
     """What an update may not do to ObjectMeta."""
     meta, before = new["metadata"], old["metadata"]
-    errors = _common(meta)
+    errors = _common(meta, new.get("apiVersion", ""))
     for key in ("name", "namespace", "uid", "creationTimestamp"):
         if meta.get(key) != before.get(key):
             errors.append(FieldError("invalid", f"metadata.{key}", _IMMUTABLE, meta.get(key, "")))
@@ -146,7 +194,8 @@ def metadata_update(new: Object, old: Object) -> Errors:
         added = sorted(set(meta.get("finalizers") or ()) - set(before.get("finalizers") or ()))
         if added:
             detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
-            errors.append(FieldError("forbidden", "metadata.finalizers", detail + str(added)))
+            listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+            errors.append(FieldError("forbidden", "metadata.finalizers", f"{detail}[]string{{{listed}}}"))
     return errors
 
 
@@ -209,8 +258,39 @@ def nonnegative(obj: Object, path: str, *keys: str) -> Errors:
 
 
 def one_of(obj: Object, path: str, key: str, values: tuple[str, ...], *, needed: bool = False) -> Errors:
-    """An enumerated text field."""
+    """An enumerated text field; `needed` says that an empty one is a value that is not supported."""
+    value = obj.get(key) or ""
+    if value in values or not (value or needed):
+        return []
+    return [FieldError("unsupported", f"{path}.{key}".lstrip("."), supported(values), value)]
+
+
+def address(text: str, path: str) -> Errors:
+    """An IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return [FieldError("invalid", path, detail, text)]
+    return []
+
+
+_PERCENT = re.compile(r"[0-9]+%", re.ASCII)
+
+
+def int_or_percent(obj: Object, path: str, key: str, *, bounded: bool = True) -> Errors:
+    """A number or a share, where given; `bounded` says that no more than all is possible."""
     value = obj.get(key)
-    if not value:
-        return [FieldError("required", f"{path}.{key}", supported(values))] if needed else []
-    return [] if value in values else [FieldError("unsupported", f"{path}.{key}", supported(values), value)]
+    if isinstance(value, int):
+        return nonnegative(obj, path, key)
+    if value is None:
+        return []
+    if not _PERCENT.fullmatch(value):
+        detail = (
+            "a valid percent string must be a numeric string followed by an ending '%' "
+            "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+        )
+        return [FieldError("invalid", f"{path}.{key}", detail, value)]
+    if bounded and int(value[:-1]) > 100:
+        return [FieldError("invalid", f"{path}.{key}", "must not be greater than 100%", value)]
+    return []

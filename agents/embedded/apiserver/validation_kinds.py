@@ -1,10 +1,22 @@
 """What objects other than pods must satisfy."""
 
+import ipaddress
+
 from agents.embedded.apiserver import quantity, validation
 from agents.embedded.apiserver.selectors import label_selector_matches
 from agents.embedded.apiserver.status import FieldError, Object, supported
-from agents.embedded.apiserver.validation import Errors, dig, immutable, invalid, nonnegative, one_of
-from agents.embedded.apiserver.validation_pod import amount, pod_spec
+from agents.embedded.apiserver.validation import (
+    Errors,
+    dig,
+    immutable,
+    int_or_percent,
+    invalid,
+    name_rule,
+    nonnegative,
+    one_of,
+)
+from agents.embedded.apiserver.validation_container import amount
+from agents.embedded.apiserver.validation_pod import pod_spec
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -14,17 +26,22 @@ def _template(spec: Object, path: str) -> Errors:
     selector = spec.get("selector")
     template = spec.get("template") or {}
     errors: Errors = []
+    readable = True
     if selector is None:
         errors.append(FieldError("required", f"{path}.selector"))
     else:
         errors += validation.label_selector(selector, f"{path}.selector")
+        if errors:
+            readable = False
+            errors.append(FieldError("invalid", f"{path}.selector", "invalid label selector", selector))
         if not (selector.get("matchLabels") or selector.get("matchExpressions")):
             detail = "empty selector is invalid for deployment"
             errors.append(FieldError("invalid", f"{path}.selector", detail, selector))
     labels = dig(template, "metadata.labels") or {}
-    if selector is not None and not errors and not label_selector_matches(selector, labels):
+    selects = bool(selector) and readable and label_selector_matches(selector or {}, labels)
+    if readable and selector != {} and not selects:
         detail = "`selector` does not match template `labels`"
-        errors.append(FieldError("invalid", f"{path}.template.metadata.labels", detail, labels))
+        errors.append(FieldError("invalid", f"{path}.template.metadata.labels", detail, labels or None))
     errors += validation.labels(labels, f"{path}.template.metadata.labels")
     return errors + pod_spec(template.get("spec") or {}, f"{path}.template.spec")
 
@@ -38,7 +55,32 @@ def workload(obj: Object) -> Errors:
     if policy not in (None, "Always"):
         where = "spec.template.spec.restartPolicy"
         errors.append(FieldError("unsupported", where, supported(("Always",)), policy))
-    return errors + one_of(spec.get("strategy") or {}, "spec.strategy", "type", ("Recreate", "RollingUpdate"))
+    if dig(spec, "template.spec.activeDeadlineSeconds") is not None:
+        where = "spec.template.spec.activeDeadlineSeconds"
+        errors.append(FieldError("forbidden", where, "activeDeadlineSeconds in ReplicaSet is not Supported"))
+    deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds", 0)
+    if deadline is not None and 0 <= deadline <= least:
+        detail = "must be greater than minReadySeconds"
+        errors.append(FieldError("invalid", "spec.progressDeadlineSeconds", detail, deadline))
+    return errors + _strategy(spec.get("strategy") or {})
+
+
+def _strategy(strategy: Object) -> Errors:
+    kind, rolling = strategy.get("type", "RollingUpdate"), strategy.get("rollingUpdate")
+    where = "spec.strategy.rollingUpdate"
+    if kind not in ("Recreate", "RollingUpdate"):
+        whole = {"Type": kind, "RollingUpdate": rolling}
+        return [FieldError("unsupported", "spec.strategy", supported(("Recreate", "RollingUpdate")), whole)]
+    if kind == "Recreate":
+        detail = "may not be specified when strategy `type` is 'Recreate'"
+        return [FieldError("forbidden", where, detail)] if rolling is not None else []
+    sizes: Object = rolling or {}
+    errors = int_or_percent(sizes, where, "maxUnavailable")
+    errors += int_or_percent(sizes, where, "maxSurge", bounded=False)
+    if {sizes.get(key) for key in ("maxUnavailable", "maxSurge")} <= {0, "0%"}:
+        shown = sizes.get("maxUnavailable")
+        errors.append(FieldError("invalid", f"{where}.maxUnavailable", "may not be 0 when `maxSurge` is 0", shown))
+    return errors
 
 
 def workload_update(new: Object, old: Object) -> Errors:
@@ -46,10 +88,19 @@ def workload_update(new: Object, old: Object) -> Errors:
     return workload(new) + immutable(new, old, "spec.selector")
 
 
+_JOB_COUNTS: tuple[str, ...] = ("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
+_JOB_COUNTS += ("activeDeadlineSeconds",)
+
+
 def job(obj: Object) -> Errors:
     """A Job: its pods may not restart for ever."""
     spec = obj.get("spec") or {}
-    errors = nonnegative(spec, "spec", "parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished")
+    errors = nonnegative(spec, "spec", *_JOB_COUNTS)
+    errors += one_of(spec, "spec", "completionMode", ("NonIndexed", "Indexed"))
+    errors += one_of(spec, "spec", "podReplacementPolicy", ("Failed", "TerminatingOrFailed"))
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        detail = "when completion mode is Indexed"
+        errors.append(FieldError("required", "spec.completions", detail))
     errors += _template(spec, "spec")
     policy = dig(spec, "template.spec.restartPolicy")
     if policy not in ("OnFailure", "Never"):
@@ -70,24 +121,42 @@ def node(obj: Object) -> Errors:
     errors: Errors = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(dig(obj, "spec.taints") or ()):
-        path = f"spec.taints[{index}]"
+        path = f"metadata.taints[{index}]"  # so the real server says
         errors += invalid(f"{path}.key", taint.get("key", ""), validation.qualified_name(taint.get("key", "")))
         errors += invalid(f"{path}.value", taint.get("value", ""), validation.label_value(taint.get("value", "")))
-        errors += one_of(taint, path, "effect", _EFFECTS, needed=True)
+        if not taint.get("effect"):
+            errors.append(FieldError("required", f"{path}.effect"))
+        errors += one_of(taint, path, "effect", _EFFECTS)
         pair = (taint.get("key", ""), taint.get("effect", ""))
         if pair in seen:
             detail = "taints must be unique by key and effect pair"
-            errors.append(FieldError("duplicate", path, detail, taint))
+            shown = {"Key": pair[0], "Value": taint.get("value", ""), "Effect": pair[1], "TimeAdded": None}
+            errors.append(FieldError("duplicate", path, detail, shown))
         seen.add(pair)
     for group in ("capacity", "allocatable"):
         for name, text in (dig(obj, f"status.{group}") or {}).items():
             errors += amount(name, text, f"status.{group}.{name}")
+    for index, block in enumerate(dig(obj, "spec.podCIDRs") or ()):
+        try:
+            ipaddress.ip_network(block)
+        except ValueError:
+            detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            errors.append(FieldError("invalid", f"spec.podCIDRs[{index}]", detail, block))
     return errors
 
 
 def node_update(new: Object, old: Object) -> Errors:
     """The same, and what identifies the machine."""
-    return node(new) + immutable(new, old, "spec.providerID", "spec.podCIDR")
+    errors = node(new)
+    for key, field in (("podCIDR", "podCIDRs"), ("providerID", "providerID")):
+        before = dig(old, f"spec.{key}")
+        if before and dig(new, f"spec.{key}") != before:
+            detail = f'node updates may not change {key} except from "" to valid'
+            errors.append(FieldError("forbidden", f"spec.{field}", detail))
+    return errors
+
+
+_LARGEST_DATA = 1024 * 1024
 
 
 def config_map(obj: Object) -> Errors:
@@ -101,7 +170,22 @@ def config_map(obj: Object) -> Errors:
                     "or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
                 )
                 errors.append(FieldError("invalid", f"{group}[{key[:80]}]", detail, key))
+            elif group == "data" and key in (obj.get("binaryData") or {}):
+                errors.append(FieldError("invalid", f"data[{key}]", "duplicate of key present in binaryData", key))
+    size = sum(len(value.encode()) for group in ("data", "binaryData") for value in (obj.get(group) or {}).values())
+    if size > _LARGEST_DATA:
+        errors.append(FieldError("toolong", "[]", f"may not be more than {_LARGEST_DATA} bytes"))
     return errors
+
+
+_NEEDED_KEYS = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/dockerconfigjson": (".dockerconfigjson",)}
+
+
+def secret(obj: Object) -> Errors:
+    """The same, and what a Secret of some types must have."""
+    needed = _NEEDED_KEYS.get(obj.get("type", ""), ())
+    data = obj.get("data") or {}
+    return config_map(obj) + [FieldError("required", f"data[{key}]") for key in needed if key not in data]
 
 
 def config_map_update(new: Object, old: Object) -> Errors:
@@ -118,6 +202,8 @@ def service(obj: Object) -> Errors:
     """Ports of a Service."""
     spec = obj.get("spec") or {}
     errors = one_of(spec, "spec", "type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))
+    for index, address in enumerate(spec.get("clusterIPs") or ()):
+        errors += validation.address(address, f"spec.clusterIPs[{index}]") if address != "None" else []
     ports = spec.get("ports") or []
     if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
         errors.append(FieldError("required", "spec.ports"))
@@ -126,17 +212,29 @@ def service(obj: Object) -> Errors:
         if not 0 < number < 65536:
             detail = "must be between 1 and 65535, inclusive"
             errors.append(FieldError("invalid", f"spec.ports[{index}].port", detail, number))
+        target = port.get("targetPort", number)
+        if isinstance(target, int) and not 0 < target < 65536:
+            detail = "must be between 1 and 65535, inclusive"
+            errors.append(FieldError("invalid", f"spec.ports[{index}].targetPort", detail, target))
+        errors += one_of(port, f"spec.ports[{index}]", "protocol", ("SCTP", "TCP", "UDP"))
+        if port.get("name"):
+            errors += invalid(f"spec.ports[{index}].name", port["name"], name_rule("label")(port["name"]))
         if len(ports) > 1 and not port.get("name"):
             errors.append(FieldError("required", f"spec.ports[{index}].name"))
     return errors
 
 
+_BUDGET_ORDER = ("MinAvailable", "Selector", "MaxUnavailable", "UnhealthyPodEvictionPolicy")
+
+
 def budget(obj: Object) -> Errors:
     """A PodDisruptionBudget names one bound, not two."""
     spec = obj.get("spec") or {}
-    errors = nonnegative(spec, "spec", "minAvailable", "maxUnavailable")
+    errors = int_or_percent(spec, "spec", "minAvailable") + int_or_percent(spec, "spec", "maxUnavailable")
+    errors += one_of(spec, "spec", "unhealthyPodEvictionPolicy", ("AlwaysAllow", "IfHealthyBudget"))
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        errors.append(FieldError("invalid", "spec", "minAvailable and maxUnavailable cannot be both set", spec))
+        shown = {key: spec.get(key[:1].lower() + key[1:]) for key in _BUDGET_ORDER}
+        errors.append(FieldError("invalid", "spec", "minAvailable and maxUnavailable cannot be both set", shown))
     return errors + validation.label_selector(spec.get("selector") or {}, "spec.selector")
 
 
@@ -148,12 +246,13 @@ def priority_class(obj: Object) -> Errors:
     value = obj.get("value", 0)
     name = obj["metadata"].get("name", "")
     if name.startswith("system-") and name not in ("system-node-critical", "system-cluster-critical"):
-        detail = "priority class names with 'system-' prefix are reserved for system use only"
+        detail = "priority class names with 'system-' prefix are reserved for system use only. "
+        detail += f"error: {name} is not a known system priority class"
         return [FieldError("forbidden", "metadata.name", detail)]
     if not name.startswith("system-") and value > _HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
         return [FieldError("forbidden", "value", detail)]
-    return one_of(obj, "", "preemptionPolicy", ("Never", "PreemptLowerPriority"))
+    return one_of(obj, "", "preemptionPolicy", ("PreemptLowerPriority", "Never"))
 
 
 def priority_class_update(new: Object, old: Object) -> Errors:
@@ -168,7 +267,10 @@ def lease(obj: Object) -> Errors:
     duration = dig(obj, "spec.leaseDurationSeconds")
     if duration is not None and duration <= 0:
         return [FieldError("invalid", "spec.leaseDurationSeconds", "must be greater than 0", duration)]
-    return []
+    return nonnegative(obj.get("spec") or {}, "spec", "leaseTransitions")
+
+
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def claim(obj: Object) -> Errors:
@@ -177,6 +279,9 @@ def claim(obj: Object) -> Errors:
     errors: Errors = []
     if not spec.get("accessModes"):
         errors.append(FieldError("required", "spec.accessModes", "at least 1 access mode is required"))
+    for mode in spec.get("accessModes") or ():
+        if mode not in _ACCESS_MODES:
+            errors.append(FieldError("unsupported", "spec.accessModes", supported(_ACCESS_MODES), mode))
     requested = dig(spec, "resources.requests.storage")
     if requested is None:
         errors.append(FieldError("required", "spec.resources[storage]"))
@@ -199,8 +304,41 @@ def volume(obj: Object) -> Errors:
 
 def event(obj: Object) -> Errors:
     """An Event lies in the namespace of what it is about."""
-    about = (obj.get("involvedObject") or {}).get("namespace", "") or "default"
+    about = (obj.get("involvedObject") or {}).get("namespace", "")
     namespace = obj["metadata"].get("namespace", "")
-    if about != namespace:
+    if (about or "default") != namespace:
         return [FieldError("invalid", "involvedObject.namespace", "does not match event.namespace", about)]
     return []
+
+
+_LONGEST_TEXT = (("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024))
+
+
+def new_event(obj: Object) -> Errors:
+    """What an Event must say that comes by events.k8s.io; `obj` is in the form of core/v1."""
+    errors = [FieldError("required", key) for key in ("eventTime",) if not obj.get(key)]
+    controller = obj.get("reportingComponent") or ""
+    if not controller:
+        errors.append(FieldError("required", "reportingController"))
+    errors += invalid("reportingController", controller, validation.qualified_name(controller))
+    for key, longest in _LONGEST_TEXT:
+        text = obj.get(key) or ""
+        if not text and key != "message":
+            errors.append(FieldError("required", key))
+        if len(text) > longest:
+            errors.append(FieldError("invalid", key, f"can have at most {longest} characters", ""))
+    if obj.get("type") not in ("Normal", "Warning"):
+        errors.append(FieldError("invalid", "type", f"has invalid value: {obj.get('type', '')}", ""))
+    return errors
+
+
+_EVENT_SAID = ("involvedObject", "reason", "action", "message", "type", "reportingComponent", "reportingInstance")
+
+
+def event_frozen(new: Object, old: Object) -> Errors:
+    """What of an Event nobody changes by events.k8s.io once it is there; both in the form of core/v1."""
+    return [
+        FieldError("invalid", key, "field is immutable", new.get(key))
+        for key in _EVENT_SAID
+        if (new.get(key) or "") != (old.get(key) or "")
+    ]

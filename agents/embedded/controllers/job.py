@@ -2,12 +2,14 @@
 
 Each pod is counted exactly once, also across a crash, in kube-controller-manager's way: a tracking finalizer keeps an
 ended pod until its uid stands in status.uncountedTerminatedPods; only when the finalizer is off is it counted.
-Completion mode Indexed runs as NonIndexed.
+The condition that ends a Job comes when all its pods have ended and are counted; before, SuccessCriteriaMet or
+FailureTarget says what it will be.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agents.embedded.controllers import indexes
 from agents.embedded.meta import (
     Object,
     condition,
@@ -84,8 +86,13 @@ def plan(job: Object, pods: Sequence[Object], now: float, backoff_s: float) -> P
         return _wind_up(view, done)
     verdict = judge(view)
     if verdict is not None:
-        return Plan(_conclude(_status(view, 0), verdict, now), 0, active, _countable(view))
+        return Plan(_conclude(_status(view, 0), verdict, now, last=_settled(view)), 0, active, _countable(view))
     return _carry_on(view, backoff_s)
+
+
+def _settled(view: View) -> bool:
+    waiting = view.tally.waiting_succeeded or view.tally.waiting_failed
+    return not waiting and all(is_finished(pod) for pod in view.pods)
 
 
 def _wind_up(view: View, done: float) -> Plan:
@@ -229,17 +236,19 @@ def _status(view: View, active: int) -> Object:
     status["ready"] = sum(map(is_ready, view.active))
     status["terminating"] = sum(is_terminating(pod) and not is_finished(pod) for pod in view.pods)
     status["uncountedTerminatedPods"] = {key: uids for key, uids in waiting.items() if uids}
+    if completed := indexes.completed(job, view.pods):
+        status["completedIndexes"] = indexes.text(completed)
     return status
 
 
-def _conclude(status: Object, verdict: Verdict, now: float) -> Object:
+def _conclude(status: Object, verdict: Verdict, now: float, *, last: bool) -> Object:
     conditions = status.get("conditions") or []
     criterion = "SuccessCriteriaMet" if verdict.kind == "Complete" else "FailureTarget"
-    for kind in (criterion, verdict.kind):
+    for kind in (criterion, verdict.kind) if last else (criterion,):
         entry = {"type": kind, "status": "True", "reason": verdict.reason, "message": verdict.message}
         entry["lastProbeTime"] = stamp(now)
         conditions = with_condition(conditions, entry, now)
-    end = {"completionTime": stamp(now)} if verdict.kind == "Complete" else {}
+    end = {"completionTime": stamp(now)} if verdict.kind == "Complete" and last else {}
     return {**status, **end, "conditions": conditions}
 
 

@@ -1,5 +1,7 @@
 """Bodies and answers: decoding what was sent, encoding what is sent back."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -7,6 +9,7 @@ import yaml
 from aiohttp import web
 
 from agents.embedded.apiserver import protobuf
+from agents.embedded.apiserver.metadata import UNREADABLE
 from agents.embedded.apiserver.resources import RESOURCES
 from agents.embedded.apiserver.status import ApiError, Object, bad_request
 
@@ -34,11 +37,18 @@ def refusal(error: ApiError) -> web.Response:
     return response
 
 
-async def body(request: web.Request) -> Any:
-    """The decoded body, JSON or YAML; None if it is empty."""
+async def body(request: web.Request, how: str = UNREADABLE) -> Any:
+    """The decoded body, JSON or YAML; None if it is empty, and null is an empty object.
+
+    ApiError 400 begins with `how` and says why it cannot be read."""
     sent = await request.read()
     if not sent:
         return None
+    decoded = _decoded(request, sent, how)
+    return {} if decoded is None else decoded
+
+
+def _decoded(request: web.Request, sent: bytes, how: str) -> Any:
     if request.content_type == protobuf.MEDIA_TYPE:
         return protobuf.read(sent, _type_name)
     try:
@@ -46,7 +56,35 @@ async def body(request: web.Request) -> Any:
             return _from_yaml(sent)
         return _decode(sent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+        raise bad_request(how + why) from None
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of a JSON object in their order, the repeated ones too."""
+
+
+async def repeated(request: web.Request) -> list[str]:
+    """Paths of the fields that a JSON body gives twice."""
+    try:
+        document = json.loads(await request.read(), object_pairs_hook=_Members)
+    except (ValueError, RecursionError):
+        return []
+    return list(_repeated(document, ""))
+
+
+def _repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Members):
+        seen: set[str] = set()
+        for key, item in value:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                yield here
+            seen.add(key)
+            yield from _repeated(item, here)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _repeated(item, f"{path}[{index}]")
 
 
 # sent, but not stored: what bodies of POST on subresources and of DELETE are

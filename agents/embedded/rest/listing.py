@@ -10,7 +10,17 @@ import msgspec
 from agents.embedded.api import Api
 from agents.embedded.apiserver.forms import Shape
 from agents.embedded.apiserver.resources import Resource
-from agents.embedded.apiserver.status import ApiError, FieldError, Object, bad_request, expired, future_version, invalid
+from agents.embedded.apiserver.status import (
+    ApiError,
+    FieldError,
+    Object,
+    bad_option,
+    bad_request,
+    expired,
+    future_version,
+    supported,
+    unexplained,
+)
 from agents.embedded.apiserver.store import Record
 
 _KEPT_SNAPSHOTS = 64
@@ -50,6 +60,8 @@ class Lists:
         """The encoded list; ApiError 400 for parameters, 410 for what is no longer kept, 504 for the future."""
         what = f"{row.key}/{namespace}?{query.labels}&{query.fields}"
         if query.token:
+            if query.version:
+                raise bad_request("specifying resource version is not allowed when using continue")
             token = _decode_token(query.token)
             records = self._snapshots.get((token.v, token.what))
             if token.what != what or records is None:
@@ -58,7 +70,8 @@ class Lists:
         check_version(self._api.objects.version, query)
         records = self._api.select(row, namespace, query.labels, query.fields)
         version = self._api.objects.version
-        if not query.limit or len(records) <= query.limit:
+        # Version 0 is answered from the real server's cache, which knows no pages.
+        if not query.limit or len(records) <= query.limit or query.version == "0":
             return shape.many(records, {"resourceVersion": str(version)})
         self._snapshots[version, what] = records
         while len(self._snapshots) > _KEPT_SNAPSHOTS:
@@ -82,12 +95,15 @@ def _decode_token(text: str) -> _Token:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
     except (binascii.Error, msgspec.DecodeError, ValueError):
-        raise bad_request("continue key is not valid: the token cannot be decoded") from None
+        raise bad_request("invalid continue token: continue key is not valid: it cannot be decoded") from None
 
 
 def check_version(current: int, query: Query) -> None:
     """Whether a list at this resourceVersion can be answered from the current state."""
-    asked = parse_version(query.version)
+    try:
+        asked = parse_version(query.version)
+    except ApiError as error:
+        raise bad_request(f"invalid resource version: {error}") from None
     if query.match and not query.version:
         raise _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
     if query.match == "Exact" and asked == 0:
@@ -98,19 +114,19 @@ def check_version(current: int, query: Query) -> None:
         raise _list_error(FieldError("unsupported", "resourceVersionMatch", detail, query.match))
     if asked is not None and asked > current:
         raise future_version(asked, current)
-    if query.match == "Exact" and asked != current:
-        raise expired(f"The resourceVersion for the provided list is too old: {asked} ({current})")
+    exactly = query.match == "Exact" or (query.limit and not query.match and asked)
+    if exactly and asked != current:
+        raise expired("The resourceVersion for the provided list is too old.")
 
 
 def parse_version(text: str) -> int | None:
-    """A resourceVersion as a number, None if not given; ApiError 400 for anything else."""
+    """A resourceVersion as a number, None if not given; ApiError 500, as a watch answers, for anything else."""
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 20:
         shown = text[:40]
-        raise _list_error(
-            FieldError("invalid", "resourceVersion", f'strconv.ParseUint: parsing "{shown}": invalid syntax', shown)
-        )
+        detail = f'strconv.ParseUint: parsing "{shown}": invalid syntax'
+        raise unexplained(str(FieldError("invalid", "resourceVersion", detail, shown)))
     return int(text)
 
 
@@ -119,14 +135,18 @@ def _forbidden(field: str, why: str) -> ApiError:
 
 
 def _list_error(error: FieldError) -> ApiError:
-    return invalid("ListOptions", "meta.k8s.io", "", [error])
+    return bad_option("ListOptions", error)
 
 
 def check_watch(query: Query, initial: str) -> None:
     """Whether sendInitialEvents and resourceVersionMatch of a watch fit together."""
     if initial and query.match != "NotOlderThan":
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise _forbidden("resourceVersionMatch", detail)
+        errors = [FieldError("forbidden", "resourceVersionMatch", detail)]
+        if query.match:
+            known = supported(("NotOlderThan",))
+            errors.append(FieldError("unsupported", "resourceVersionMatch", known, query.match[:40]))
+        raise bad_option("ListOptions", *errors)
     if query.match and not initial:
         detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         raise _forbidden("resourceVersionMatch", detail)

@@ -80,7 +80,7 @@ class Watches:
         if watch.initial == "true" or (not watch.initial and not asked):
             records = self._api.select(watch.row, watch.namespace, watch.query.labels, watch.query.fields)
             lines = [watch.shape.event(ADDED, record) for record in records]
-            if watch.initial == "true":
+            if watch.initial == "true" and watch.bookmarks:
                 lines.append(bookmark(watch, current, {INITIAL_EVENTS_END: "true"}))
             return b"".join(lines)
         since = asked if asked else current

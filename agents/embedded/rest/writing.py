@@ -6,22 +6,25 @@ import msgspec
 from aiohttp import web
 
 from agents.embedded.api import Api, Write
-from agents.embedded.apiserver import forms, metadata, scale
+from agents.embedded.apiserver import forms, metadata, protobuf, scale
 from agents.embedded.apiserver.deletion import Options
 from agents.embedded.apiserver.forms import Shape
+from agents.embedded.apiserver.metadata import UNREADABLE
 from agents.embedded.apiserver.resources import Resource
 from agents.embedded.apiserver.status import (
     ApiError,
     FieldError,
     Object,
+    bad_option,
     bad_request,
     invalid,
     no_such_path,
     plain,
     success,
+    supported,
 )
 from agents.embedded.apiserver.store import Record
-from agents.embedded.rest.answers import answer, body, raw
+from agents.embedded.rest.answers import answer, body, raw, repeated
 from agents.embedded.rest.target import Target
 
 PATCH_KINDS = {
@@ -31,37 +34,76 @@ PATCH_KINDS = {
     "application/apply-patch+yaml": "apply",
     "application/apply-patch+json": "apply",
 }
+_PATCH_ERRORS = dict.fromkeys(("merge", "json"), "error decoding patch: ") | {"strategic": "", "apply": ""}
 _ON_OBJECTS = ("status", "scale", "finalize")
 
 
-def options(request: web.Request) -> Write:
-    """The parameters of a write; ApiError 400 for a dryRun that is not All."""
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_LONGEST_MANAGER = 128
+_MEDIA_TYPES = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+
+
+def options(request: web.Request, kind: str, *, applies: bool = False) -> Write:
+    """The parameters of a write; ApiError 422 about `kind`, such as CreateOptions, for values that mean nothing."""
     query = request.query
-    dry_run = query.get("dryRun", "")
+    dry_run, validation, manager = (query.get(key, "") for key in ("dryRun", "fieldValidation", "fieldManager"))
+    errors = []
+    if applies and not manager:
+        errors.append(FieldError("required", "fieldManager", "is required for apply patch"))
+    if "force" in query and not applies:
+        errors.append(FieldError("forbidden", "force", "may not be specified for non-apply patch"))
     if dry_run not in ("", "All"):
-        raise bad_request(f'Invalid value: "{dry_run[:40]}": dryRun must be "All"')
+        errors.append(FieldError("unsupported", "dryRun", supported(("All",)), [dry_run[:40]]))
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        errors.append(FieldError("toolong", "fieldManager", f"may not be more than {_LONGEST_MANAGER} bytes"))
+    if validation not in _VALIDATIONS:
+        errors.append(FieldError("unsupported", "fieldValidation", supported(_VALIDATIONS), validation[:40]))
+    if errors:
+        raise bad_option(kind, *errors)
+    named = manager or request.headers.get("User-Agent", "unknown").partition("/")[0]
     return Write(
         dry_run=dry_run == "All",
-        strict=query.get("fieldValidation") == "Strict",
-        manager=query.get("fieldManager", ""),
+        strict=validation == "Strict",
+        manager=named,
         force=query.get("force") in ("true", "1"),
+        tracked=bool(manager),
     )
+
+
+def check_media_type(request: web.Request) -> None:
+    """415 for a body in a language that is not spoken here."""
+    if "Content-Type" in request.headers and request.content_type not in _MEDIA_TYPES:
+        listed = ", ".join(_MEDIA_TYPES)
+        message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+        raise ApiError(415, "UnsupportedMediaType", message)
+
+
+async def _new(request: web.Request, row: Resource, *, strict: bool) -> Any:
+    """The body of a create or an update."""
+    check_media_type(request)
+    unrecognized = f"the object provided is unrecognized (must be of type {row.kind}): {UNREADABLE}"
+    sent = await body(request, unrecognized)
+    if strict and (twice := await repeated(request)):
+        listed = ", ".join(f'duplicate field "{path}"' for path in twice)
+        how = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
+        raise bad_request(f"{how}: strict decoding error: {listed}")
+    return sent
 
 
 async def create(request: web.Request, api: Api, target: Target, row: Resource) -> web.Response:
     """POST on a collection."""
-    asked = options(request)
-    sent = await body(request)
+    asked = options(request, "CreateOptions")
+    sent = await _new(request, row, strict=asked.strict)
     if row.namespaced and not target.namespace:
         raise plain(405)
-    made = api.create(row.key, sent, target.namespace, dry_run=asked.dry_run, strict=asked.strict)
+    made = api.create(row.key, sent, target.namespace, options=asked)
     return await encoded(request, api, row, made, 201)
 
 
 async def update(request: web.Request, api: Api, target: Target, row: Resource) -> web.Response:
     """PUT on an object, or on one of its parts."""
-    asked = options(request)
-    sent = _object(await body(request), row)
+    asked = options(request, "UpdateOptions")
+    sent = _object(await _new(request, row, strict=asked.strict), row)
     meta = sent.setdefault("metadata", {})
     name, namespace = meta.setdefault("name", target.name), meta.get("namespace") or target.namespace
     if name != target.name:
@@ -71,7 +113,7 @@ async def update(request: web.Request, api: Api, target: Target, row: Resource) 
     if target.namespace:
         meta["namespace"] = target.namespace
     if _record(api, row, target.namespace, name) is None and row.made_by_put and not target.subresource:
-        made = api.create(row.key, sent, target.namespace, dry_run=asked.dry_run, strict=asked.strict)
+        made = api.create(row.key, sent, target.namespace, options=asked)
         return await encoded(request, api, row, made, 201)
     if not row.unconditional and not meta.get("resourceVersion"):
         missing = FieldError("invalid", "metadata.resourceVersion", "must be specified for an update", 0)
@@ -84,21 +126,13 @@ async def patch(request: web.Request, api: Api, target: Target, row: Resource) -
     """PATCH on an object, or on one of its parts."""
     kind = PATCH_KINDS.get(request.content_type)
     if kind is None:
-        listed = ", ".join(PATCH_KINDS)
-        message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
-        raise ApiError(415, "UnsupportedMediaType", message)
-    asked = options(request)
-    if kind == "apply" and not asked.manager:
-        raise bad_request(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-        )
-    sent = await body(request)
-    before = api.objects.version
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    asked = options(request, "PatchOptions", applies=kind == "apply")
+    sent = await body(request, _PATCH_ERRORS[kind])
     existed = _record(api, row, target.namespace, target.name) is not None
     where = (row.key, target.name, target.namespace)
     new = api.patch(*where, sent, kind=kind, subresource=target.subresource, options=asked)
-    created = not existed and api.objects.version > before
-    return await encoded(request, api, row, new, 201 if created else 200)
+    return await encoded(request, api, row, new, 200 if existed else 201)
 
 
 def _object(sent: Any, row: Resource) -> Object:
@@ -113,11 +147,14 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
     if target.name:
         left = api.remove(row.key, target.name, target.namespace, asked)
         await api.storage.durable()
-        if _record(api, row, target.namespace, target.name) is not None or row.graceful:
+        still_there = _record(api, row, target.namespace, target.name) is not None and not asked.dry_run
+        if still_there or row.graceful or row.key == "namespaces":
             return await encoded(request, api, row, left, 200)
         meta = left["metadata"]
         details = {"name": meta["name"]} | ({"group": row.group} if row.group else {})
         return answer(success(details | {"kind": row.plural, "uid": meta["uid"]}))
+    if row.key == "namespaces":
+        raise plain(405)
     query = request.query
     records = api.select(row, target.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
     for record in records:
@@ -129,30 +166,53 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
     return raw(shape.many(records, {"resourceVersion": str(api.objects.version)}))
 
 
+_POLICIES = ("Foreground", "Background", "Orphan", "nil")
+
+
 def _delete_options(request: web.Request, sent: Any) -> Options:
-    found = metadata.read_sent("meta.v1.DeleteOptions", sent) if sent is not None else {}
+    found = _sent_options(sent)
     conditions = found.get("preconditions") or {}
     query = request.query
     grace = found.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    propagation = found.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    if propagation not in ("", "Orphan", "Background", "Foreground"):
-        raise bad_request(f'invalid propagationPolicy "{str(propagation)[:40]}": use Orphan, Background or Foreground')
+    propagation = str(found.get("propagationPolicy") or query.get("propagationPolicy") or "")
+    dry_run: list[str] = [*(found.get("dryRun") or query.getall("dryRun", []) or ())]
+    if propagation not in ("", *_POLICIES[:3]):
+        raise bad_option(
+            "DeleteOptions",
+            FieldError("unsupported", "propagationPolicy", supported(_POLICIES), propagation[:40]),
+        )
+    if propagation and "orphanDependents" in found:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        raise bad_option("DeleteOptions", FieldError("invalid", "propagationPolicy", detail, propagation))
+    if set(dry_run) - {"All"}:
+        raise bad_option("DeleteOptions", FieldError("unsupported", "dryRun", supported(("All",)), dry_run))
     try:
         grace_seconds = None if grace is None else int(grace)
     except (TypeError, ValueError):
-        raise bad_request(f"gracePeriodSeconds {str(grace)[:40]!r} is not a number") from None
-    dry_run = "All" in (found.get("dryRun") or ()) or query.get("dryRun") == "All"
+        raise bad_request(f'strconv.ParseInt: parsing "{str(grace)[:40]}": invalid syntax') from None
     versions = (conditions.get("uid") or "", conditions.get("resourceVersion") or "")
-    return Options(*versions, grace_seconds, propagation, dry_run)
+    return Options(*versions, grace_seconds, propagation, bool(dry_run))
+
+
+def _sent_options(sent: Any) -> Object:
+    if sent is None:
+        return {}
+    if not isinstance(sent, dict):
+        raise bad_request(f"{UNREADABLE}json: cannot unmarshal it into Go value of type struct")
+    if sent.get("kind", "DeleteOptions") != "DeleteOptions":
+        version = sent.get("apiVersion", "")
+        why = f'no kind "{sent["kind"]}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+        raise bad_request(why)
+    return metadata.read_sent("meta.v1.DeleteOptions", sent)
 
 
 async def pod_verb(request: web.Request, api: Api, target: Target) -> web.Response:
     """POST on pods/binding or pods/eviction."""
-    sent = await body(request)
     verb = {"binding": api.bind, "eviction": api.evict}.get(target.subresource)
     if verb is None:
         raise no_such_path()
-    done = verb(target.namespace, target.name, sent, dry_run=options(request).dry_run)
+    sent = await body(request)
+    done = verb(target.namespace, target.name, sent, dry_run=options(request, "CreateOptions").dry_run)
     await api.storage.durable()
     return answer(done, 201)
 
@@ -175,9 +235,13 @@ async def encoded(request: web.Request, api: Api, row: Resource, obj: Object, st
     return raw(shape.one(Record(obj, 0)), status)
 
 
-def form_of(request: web.Request) -> str:
-    """The form the client accepts; ApiError 406."""
-    form = forms.wanted(request.headers.get("Accept", ""))
+def form_of(request: web.Request, *, of_list: bool = False) -> str:
+    """The form the client accepts; ApiError 406, or 400 for rows that shall carry what there is not."""
+    form = forms.wanted(request.headers.get("Accept", ""), of_list=of_list)
+    include = request.query.get("includeObject", "")
+    if form == forms.TABLE and include not in ("", "None", "Metadata", "Object"):
+        why = f"includeObject: Invalid value: \"{include[:40]}\": must be 'Metadata', 'Object', 'None', or empty"
+        raise bad_request(f"Unable to convert to Table as requested: {why}")
     if form is None:
         raise plain(406)
     return form
