@@ -100,8 +100,12 @@ class RealNode:
 
     def stop(self) -> None:
         """Kill all of it, and wait until the machine is as it was."""
-        for component in reversed(self._components):
+        holders, others = self._components[:1], self._components[1:]
+        for component in reversed(others):
             component.kill()
+        for holder in holders:
+            # Not killed: process 1 is told to end, and its parent outlives all that the kernel ends with it.
+            holder.stop()
         self._components = []
         if self._cable is not None:
             self._cable.cut()
@@ -109,6 +113,11 @@ class RealNode:
             self._cgroup.remove()
         for name in ("containerd", "kubelet", "opt"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    @property
+    def cgroup(self) -> str:
+        """The name of its cgroup, at the top of each hierarchy; empty before `start`."""
+        return self._cgroup.name if self._cgroup is not None else ""
 
     @property
     def pid(self) -> int:

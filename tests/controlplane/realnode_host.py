@@ -175,7 +175,7 @@ class ControlGroup:
 
     def __init__(self) -> None:
         sweep()
-        self._name = f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
+        self.name = f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
         for hierarchy, root in self.roots():
             allow_children(hierarchy)
             root.mkdir()
@@ -185,7 +185,7 @@ class ControlGroup:
 
     def roots(self) -> list[tuple[Path, Path]]:
         """Each hierarchy with the node's root in it."""
-        return [(hierarchy, hierarchy / self._name) for hierarchy in _hierarchies()]
+        return [(hierarchy, hierarchy / self.name) for hierarchy in _hierarchies()]
 
     def joined(self, command: Sequence[str], leaf: str = "") -> list[str]:
         """The command, started in the node's root or in a leaf of it."""

@@ -31,6 +31,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node
+from tests.controlplane.realnode_init import SYSCTLS
 from tests.real.fleet import MUTATING, RealFleet
 from tests.system.cluster_api import eventually
 from tests.system.harness import HOME, System
@@ -42,6 +43,7 @@ KWOK = "kwok"
 BANDWIDTH = 125_000_000  # bytes/s, what the nodes are said to have
 CPUS = os.cpu_count() or 1
 REAL = {"kind": "real"}
+WAIT_S = 120.0
 
 
 class NodeFleet(RealFleet):
@@ -97,7 +99,7 @@ class World:
     def place(self, name: str, phase: str = "Running") -> str:
         """The node of a pod, once it is in that phase."""
         path = f"{PODS}/{name}"
-        eventually(lambda: self.plane.admin.get(path)["status"]["phase"] == phase, 60, self.told)
+        eventually(lambda: self.plane.admin.get(path)["status"]["phase"] == phase, WAIT_S, self.told)
         return str(self.plane.admin.get(path)["spec"]["nodeName"])
 
     def run(self, name: str, script: str, *, cpu: str = "10m", where: Object | None = None) -> str:
@@ -109,7 +111,9 @@ class World:
         """Delete pods, and wait until they are gone."""
         for name in names:
             self.plane.admin.delete(f"{PODS}/{name}")
-        eventually(lambda: not {*names} & {pod["metadata"]["name"] for pod in self.system.home.pods()}, 60, self.told)
+        eventually(
+            lambda: not {*names} & {pod["metadata"]["name"] for pod in self.system.home.pods()}, WAIT_S, self.told
+        )
 
     def load(self, node: str) -> Object:
         """What the dispatcher knows of a node's load: {cpu, memory, network: {used, age_s}}."""
@@ -130,7 +134,7 @@ class World:
             age = self.load(node)["cpu"]["age_s"]
             return age is not None and time.monotonic() - age > asked + 2.5  # and after one more housekeeping
 
-        eventually(lambda: all(anew(node) for node in self.nodes), 60, self.told)
+        eventually(lambda: all(anew(node) for node in self.nodes), WAIT_S, self.told)
 
     def decision(self, name: str) -> Object:
         """Why a pod is where it is."""
@@ -160,8 +164,8 @@ def world(
     fleet.grant(helm)
     with System(folder, fleet, readings=False) as system:
         world = World(plane, nodes, system, kubelets)
-        system.wait_ready()
-        eventually(lambda: all(world.used(node) >= 0 for node in nodes), 60, world.told)
+        system.wait_ready(WAIT_S)
+        eventually(lambda: all(world.used(node) >= 0 for node in nodes), WAIT_S, world.told)
         for node, percent in {**dict.fromkeys(nodes, 60), KWOK: 50}.items():
             world.submit(f"idle-{node}", "sleep 3600", cpu=f"{CPUS * percent * 10}m", where=on(node))
         assert [world.place(f"idle-{node}") for node in (*nodes, KWOK)] == [*nodes, KWOK]
@@ -224,13 +228,13 @@ def test_a_busy_pod_moves_the_next_placements_away_until_it_ends(world: World) -
     hot = world.run("burner", f"for each in $(seq {CPUS}); do while :; do :; done & done; wait")
     (cool,) = world.nodes.keys() - {hot}
     # On a machine that does other things, too, it gets no more than its part of the CPU: so it need not be near 1.
-    eventually(lambda: world.used(hot) > world.used(cool) + 0.15, 60, world.told)
+    eventually(lambda: world.used(hot) > world.used(cool) + 0.15, WAIT_S, world.told)
     after = [f"after-{number}" for number in range(4)]
     assert [world.run(name, "sleep 3600") for name in after] == [cool] * 4
     why = world.decision("after-0")["scores"]["LiveCPU"]
     assert why["weighted"] > why["runner_up_weighted"] + 10
     world.remove("burner")
-    eventually(lambda: world.used(hot) < world.used(cool) + 0.02, 60, world.told)
+    eventually(lambda: world.used(hot) < world.used(cool) + 0.02, WAIT_S, world.told)
     later = [f"later-{number}" for number in range(4)]
     assert hot in {world.run(name, "sleep 3600", cpu="100m") for name in later}
     world.remove(*after, *later)
@@ -266,7 +270,7 @@ def test_what_a_pod_receives_is_in_the_network_reading_of_its_node_alone(world: 
     busy, quiet = world.nodes
     script = f"while wget -q -O /dev/null {payload[busy]}; do sleep 0.2; done"
     assert world.run("download", script, where=on(busy)) == busy
-    eventually(lambda: world.used(busy, "network") > 0.03, 60, world.told)
+    eventually(lambda: world.used(busy, "network") > 0.03, WAIT_S, world.told)
     assert world.used(quiet, "network") < 0.02
     world.remove("download")
 
@@ -320,28 +324,34 @@ async def test_a_kubelet_whose_certificate_nobody_vouches_for_is_not_spoken_to(w
         await ask(world, clusters_own)
 
 
-def state_of_the_machine() -> dict[str, set[str]]:
-    """What a node could leave behind: mounts, links, routes, cgroups."""
-    groups = {str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()}
-    return {
-        "mounts": set(Path("/proc/self/mounts").read_text().splitlines()),
-        "links": set(os.listdir("/sys/class/net")),
-        "routes": set(Path("/proc/net/route").read_text().splitlines()),
-        "cgroups": {path for path in groups if "global-dispatcher-node" in path or "kubepods" in path},
-        "sysctls": {Path("/proc/sys", name).read_text() for name in ("vm/overcommit_memory", "kernel/panic")},
-    }
+def mounts_and_sysctls() -> set[str]:
+    """Of the machine's own namespaces: what a container runtime and a kubelet like to change."""
+    sysctls = [f"{name}={Path('/proc/sys', name).read_text()}" for name in SYSCTLS if Path("/proc/sys", name).exists()]
+    return {*Path("/proc/self/mounts").read_text().splitlines(), *sysctls}
+
+
+def traces(node: RealNode, link: str) -> list[str]:
+    """What of a node is on the machine: its cable, its route, its cgroups, cgroups that went astray."""
+    groups = [path.name for level in ("*", "*/*") for path in Path("/sys/fs/cgroup").glob(level) if path.is_dir()]
+    return [
+        *(name for name in os.listdir("/sys/class/net") if name == link),
+        *(line for line in Path("/proc/net/route").read_text().splitlines() if line.startswith(f"{link}\t")),
+        *(name for name in groups if name in {node.cgroup, "kubepods"}),
+    ]
 
 
 def test_a_node_leaves_nothing_behind(world: World, real_node: RealNodes) -> None:
-    before = state_of_the_machine()
+    before = mounts_and_sysctls()
     node = real_node(world.plane, "brief", authority=world.kubelets)
-    assert state_of_the_machine() != before
+    link = node.cable.link
     world.run("brief", "sleep 3600", where=on("brief"))
     inside = processes_in(node)
     assert len(inside) == 4  # process 1, containerd, the kubelet, a shim; the pod's are in a namespace below
+    assert {link, node.cgroup} <= set(traces(node, link))
     node.stop()
     # A cgroup with a process in it cannot be removed: so the pod's are gone, too.
-    assert state_of_the_machine() == before
+    assert traces(node, link) == []
+    assert mounts_and_sysctls() == before
     assert not [pid for pid in inside if Path("/proc", pid).exists()]
     world.plane.admin.delete("/api/v1/nodes/brief")
     world.plane.kubectl("delete", "pod", "brief", "--force", "--grace-period=0")
