@@ -8,6 +8,7 @@ import asyncio
 import re
 import ssl
 import time
+from typing import cast
 from urllib.parse import urlsplit
 
 from agents.kube.answers import Answer, AnswerError, AnswerReader
@@ -118,8 +119,8 @@ class Exchange(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - create_connection makes no other
-        self._transport = transport
+        # Not every event loop's transport inherits from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         self._everyone.add(self)
 
     def data_received(self, data: bytes) -> None:
