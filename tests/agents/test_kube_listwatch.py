@@ -68,7 +68,7 @@ async def test_a_list_is_read_in_pages_and_with_quorum(tmp_path: Path) -> None:
     async with following(tmp_path, pods=5) as followed:
         assert len(followed.api.lists) == 3
         assert all("resourceVersion" not in query for query in followed.api.lists)
-        assert followed.watch.problem == ""
+        await until(lambda: followed.watch.problem == "")
 
 
 async def test_changes_arrive_in_order(tmp_path: Path) -> None:
