@@ -5,7 +5,7 @@ Objects handed out are shared: copy before changing. Everything refused raises A
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from agents.embedded.apiserver import (
@@ -36,15 +36,16 @@ from agents.embedded.apiserver.status import (
     bad_request,
     being_deleted,
     conflict,
-    forbidden,
     invalid,
     no_such_path,
     not_found,
     precondition,
     success,
+    terminating,
 )
 from agents.embedded.apiserver.store import Event, Record, Subscription
 from agents.embedded.apiserver.topology import topology_labels
+from agents.embedded.apiserver.write import AS_IS, Write
 from agents.embedded.storage import Storage
 
 __all__ = ["Api", "ApiError", "Event", "Object", "Subscription"]
@@ -56,22 +57,6 @@ OwnedList = list[tuple[str, Object]]
 
 _NAME_ATTEMPTS = 8  # as often as the real server tries another generated name
 _SCALE = "autoscaling.v1.Scale"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """How to write: `strict` refuses unknown fields; `manager` names the writer ("" is never recorded), `tracked` says
-    that it named itself; `force` takes over what others applied.
-    """
-
-    dry_run: bool = False
-    strict: bool = False
-    manager: str = ""
-    force: bool = False
-    tracked: bool = False
-
-
-AS_IS = Write()
 
 
 class Api:
@@ -188,10 +173,7 @@ class Api:
         if found is None:
             raise not_found("namespaces", namespace)
         if found.object["metadata"].get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            message = f"namespace {namespace} is being terminated"
-            causes = [{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]
-            raise forbidden(row.key, obj["metadata"].get("name", ""), why, causes)
+            raise terminating(row.key, obj["metadata"].get("name", ""), namespace)
 
     def update(self, resource: str, obj: Object, *, subresource: str = "", options: Write = AS_IS) -> Object:
         """Replace an object, or its part behind `subresource` ("status", "scale"); 409 when it has moved on."""

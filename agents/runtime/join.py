@@ -124,6 +124,7 @@ def prepare_environment() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"  # the actor is stopped first: nothing is left to drain
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 would starve the agent on a busy machine
 
 
 def node_command(settings: JoinSettings) -> list[str]:

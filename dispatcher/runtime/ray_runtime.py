@@ -115,6 +115,8 @@ def _prepare_environment(*, local: bool) -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # Ray prints the death of a worker on the driver's standard output, where our JSON goes: skip every such line.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
+    # Ray's workers run at nice 15: on a busy machine the agents would starve beside whatever they look after.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -20,13 +20,6 @@ _NUMBERS = itertools.count()
 _KUBECTL_S = 60
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the half that needs a real control plane."""
-    for item in items:
-        if _is_real(item):
-            item.add_marker(pytest.mark.real)
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the real server's programs before the first case, whose time limit does not count it."""
     if any(_is_real(item) for item in session.items) and not session.config.option.collectonly:
@@ -40,7 +33,7 @@ def _is_real(item: pytest.Item) -> bool:
     return call is not None and call.params.get("server") == REAL
 
 
-@pytest.fixture(scope="session", params=[EMBEDDED, REAL])
+@pytest.fixture(scope="session", params=[EMBEDDED, pytest.param(REAL, marks=pytest.mark.real)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One of the two servers, for all its cases."""
     if request.param == EMBEDDED:

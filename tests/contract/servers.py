@@ -4,7 +4,7 @@ import base64
 import shutil
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,15 @@ _POLICY_VERSIONS = {"1.36": "v1", "1.35": "v1beta1"}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running API server with controllers and NODES nodes that play pods. `kubectl` is "" where there is none."""
+    """A running API server with controllers and NODES nodes that play pods. `kubectl` is "" where there is none.
+
+    `forget_history` makes every older resourceVersion and continue token too old; the server is away meanwhile.
+    """
 
     name: str
     kubeconfig: Path
     kubectl: str
+    forget_history: Callable[[], None]
 
     @property
     def url(self) -> str:
@@ -66,7 +70,7 @@ def embedded(directory: Path) -> Iterator[Server]:
     built = binaries.find("kubectl", selected_minor())
     kubectl = str(built) if built else shutil.which("kubectl") or ""
     with EmbeddedFleet.start([ClusterSpec("contract", nodes=NODES)], directory) as fleet:
-        yield Server(EMBEDDED, fleet.kubeconfig, kubectl)
+        yield Server(EMBEDDED, fleet.kubeconfig, kubectl, lambda: fleet.restart("contract"))
 
 
 @contextmanager
@@ -75,4 +79,4 @@ def real() -> Iterator[Server]:
     with control_plane("contract", nodes=NODES, minor=selected_minor()) as plane:
         policy = OPT_IN.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
         plane.kubectl("apply", "-f", "-", stdin=policy)
-        yield Server(REAL, plane.kubeconfig, str(plane.programs["kubectl"]))
+        yield Server(REAL, plane.kubeconfig, str(plane.programs["kubectl"]), plane.forget_history)

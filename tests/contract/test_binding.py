@@ -181,7 +181,8 @@ async def test_a_pod_that_is_made_with_a_node_is_bound(api: Api) -> None:
         (
             {},
             {"schedulingGates": [{"name": "a.io/wait"}, {"name": "a.io/more"}]},
-            "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, but found new scheduling gate 'a.io/more'",
+            "spec.schedulingGates[1].name: Forbidden: only deletion is allowed, "
+            "but found new scheduling gate 'a.io/more'",
         ),
     ],
     ids=["adds", "adds more", "changes", "another gate"],

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.client import Api, Body, causes, config_map, pod
+from tests.contract.client import STRATEGIC, Api, Body, causes, config_map, pod
 
 
 async def running(api: Api, name: str = "web", **meta: Any) -> Body:
@@ -166,7 +166,8 @@ async def test_propagation_is_a_finalizer_until_it_is_done(api: Api, policy: str
     await api.add("configmaps", config_map(finalizers=["a.io/x"]))
     left = (await api.delete(api.at("configmaps", "settings"), {"propagationPolicy": policy})).ok()
     assert sorted(left["metadata"]["finalizers"]) == sorted(["a.io/x", *finalizers])
-    await api.change("configmaps", "settings", {"metadata": {"finalizers": finalizers}})
+    let_go = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.io/x"]}}
+    await api.change("configmaps", "settings", let_go, STRATEGIC)
     await api.gone("configmaps", "settings")
 
 
@@ -203,7 +204,8 @@ async def test_a_namespace_goes_with_all_that_is_in_it(api: Api) -> None:
     refused = await api.post(f"/api/v1/namespaces/{held}/configmaps", config_map("late"))
     assert (refused.status, refused.message) == (
         403,
-        f'configmaps "late" is forbidden: unable to create new content in namespace {held} because it is being terminated',
+        f'configmaps "late" is forbidden: unable to create new content in namespace {held} '
+        "because it is being terminated",
     )
     assert refused.body["details"]["causes"] == [
         {

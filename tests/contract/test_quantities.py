@@ -26,7 +26,8 @@ async def ask(api: Api, amount: object) -> Answer:
         *(("1e3", "1e3"), ("1E3", "1E3"), ("1e6", "1e6"), ("1e0", "1e0"), ("1e19", "10e18"), ("4.5e1", "4.5e1")),
         *(("9223372036854775807", "9223372036854775807"), ("9223372036854775808", "9223372036854775808")),
         *(("1e100", "10e99"), ("1e1000000", "10e999999"), ("1e-100", "1e-3"), ("9" * 100, "9" * 100)),
-        *(("+1", "+1"), ("01", "01"), ("007", "007"), ("1.", "1."), ("1 ", "1"), ("e3", "0"), ("Ki", "0"), (".5", "500m")),
+        *(("+1", "+1"), ("01", "01"), ("007", "007"), ("1.", "1."), ("1 ", "1")),
+        *(("e3", "0"), ("Ki", "0"), (".5", "500m")),
     ],
     ids=lambda value: value[:20],
 )  # fmt: skip
@@ -44,7 +45,8 @@ async def test_a_number_is_an_amount(default: Api, number: float, stored: str) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        *(("", PLAIN), ("1.5.5", PLAIN), ("0x10", PLAIN), ("1_000", PLAIN), ("abc", PLAIN), ("١", PLAIN), ("NaN", PLAIN)),
+        *(("", PLAIN), ("1.5.5", PLAIN), ("0x10", PLAIN), ("1_000", PLAIN), ("abc", PLAIN)),
+        *(("\u0661", PLAIN), ("NaN", PLAIN)),
         *(("1e", SUFFIX), ("1e+", SUFFIX), ("1kB", PLAIN), ("1K", SUFFIX), ("1mi", SUFFIX), ("1e3Ki", PLAIN)),
         *(("1i", SUFFIX), ("--1", SUFFIX)),
     ],

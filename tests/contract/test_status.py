@@ -69,7 +69,10 @@ async def test_a_mirrored_status_is_kept_as_it_was_sent(api: Api) -> None:
             {"podIP": "x", "podIPs": [{"ip": "x"}]},
             'status.podIPs[0]: Invalid value: "x": must be a valid IP address,',
         ),
-        ({"nominatedNodeName": "Bad!"}, 'status.nominatedNodeName: Invalid value: "Bad!": a lowercase RFC 1123 subdomain'),
+        (
+            {"nominatedNodeName": "Bad!"},
+            'status.nominatedNodeName: Invalid value: "Bad!": a lowercase RFC 1123 subdomain',
+        ),
         ({"qosClass": "Guaranteed"}, 'status.qosClass: Invalid value: "Guaranteed": field is immutable'),
     ],
     ids=["address", "node", "quality"],

@@ -88,7 +88,7 @@ async def test_a_row_shows(api: Api, resource: str, body: Body, expected: list[A
         ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
         ({"phase": "Succeeded"}, "Succeeded"),
         ({"phase": "Running", "containerStatuses": [("waiting", {"reason": "CrashLoopBackOff"})]}, "CrashLoopBackOff"),
-        ({"phase": "Succeeded", "containerStatuses": [("terminated", {"exitCode": 0, "reason": "Completed"})]}, "Completed"),
+        ({"phase": "Succeeded", "containerStatuses": [("terminated", {"exitCode": 0, "reason": "Done"})]}, "Done"),
         ({"phase": "Failed", "containerStatuses": [("terminated", {"exitCode": 3})]}, "ExitCode:3"),
         ({"phase": "Failed", "containerStatuses": [("terminated", {"exitCode": 0, "signal": 9})]}, "Signal:9"),
         ({"phase": "Unknown", "reason": "NodeLost"}, "NodeLost"),

@@ -186,9 +186,15 @@ async def test_a_suspended_job_makes_no_pods_until_it_is_resumed(api: Api) -> No
 
 @pytest.mark.parametrize(
     ("patch", "status"),
-    [({"parallelism": 2}, 200), ({"completions": 2}, 422), ({"backoffLimit": 1}, 200), ({"template": {"spec": {"x": 1}}}, 200)],
+    [
+        ({"parallelism": 2}, 200),
+        ({"completions": 2}, 422),
+        ({"backoffLimit": 1}, 200),
+        ({"template": {"spec": {"unknown": 1}}}, 200),
+        ({"template": {"spec": {"hostNetwork": True}}}, 422),
+    ],
     ids=str,
-)  # fmt: skip
+)
 async def test_what_of_a_job_may_change(api: Api, patch: Body, status: int) -> None:
     await api.add("jobs", job())
     assert (await api.patch(api.at("jobs", "work"), {"spec": patch})).status == status

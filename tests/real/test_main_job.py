@@ -1,9 +1,12 @@
 """The main job of the embedded clusters' suite, case by case the same, and what only real planes can show."""
 
+import os
+
 import pytest
 
 from tests.real.audit import ours
 from tests.real.fleet import RealFleet
+from tests.real.processes import Tree
 from tests.system.cluster_api import eventually
 from tests.system.harness import System
 from tests.system.test_main_job import (
@@ -37,6 +40,11 @@ def test_kubectl_shows_remote_pods_where_they_were_submitted(system: System, fle
     kubectl("scale", "deployment", "shop", "--replicas=0")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60, lambda: system.log)
     kubectl("delete", "deployment", "shop")
+
+
+def test_agents_run_at_the_priority_of_what_they_look_after(system: System) -> None:
+    agents = Tree(system.dispatcher.pid).named("ray::AgentActor")
+    assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in agents] == [0, 0, 0]
 
 
 @pytest.mark.usefixtures("system")

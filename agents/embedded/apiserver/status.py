@@ -148,6 +148,14 @@ def forbidden(resource: str, name: str, why: str, causes: list[Object] | None = 
     return ApiError(403, "Forbidden", f'{resource} "{name}" is forbidden: {why}', details)
 
 
+def terminating(resource: str, name: str, namespace: str) -> ApiError:
+    """403 for a create in a namespace that is on its way out."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    message = f"namespace {namespace} is being terminated"
+    cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+    return forbidden(resource, name, why, [cause])
+
+
 def expired(message: str) -> ApiError:
     """410: the resourceVersion or the continue token is older than what is kept."""
     return ApiError(410, "Expired", message)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from agents.embedded.api import Api, Write
+from agents.embedded.api import Api
 from agents.embedded.apiserver import forms, metadata, protobuf, scale
 from agents.embedded.apiserver.deletion import Options
 from agents.embedded.apiserver.forms import Shape
@@ -24,6 +24,7 @@ from agents.embedded.apiserver.status import (
     supported,
 )
 from agents.embedded.apiserver.store import Record
+from agents.embedded.apiserver.write import Write
 from agents.embedded.rest.answers import answer, body, raw, repeated
 from agents.embedded.rest.target import Target
 

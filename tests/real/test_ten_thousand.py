@@ -1,0 +1,53 @@
+"""10,000 pods of one plane run in all three, each once; the audit log proves one bind a pod, by the roles' rights."""
+
+import time
+from collections import Counter
+
+from tests.real import audit
+from tests.real.census import Census
+from tests.real.conftest import Say
+from tests.real.fleet import RealFleet
+from tests.real.processes import Tree
+from tests.system.cluster_api import deployment, eventually
+from tests.system.harness import System
+
+PODS = 10_000
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+APPS = 10
+
+
+def submit(system: System) -> None:
+    for at in range(APPS):
+        body = deployment(f"app-{at}", PODS // APPS, requests={"cpu": "100m", "memory": "64Mi"})
+        assert system.home.create(DEPLOYMENTS, body).status_code == 201
+
+
+def ready(system: System) -> int:
+    return sum(one["status"].get("readyReplicas", 0) for one in system.home.get(DEPLOYMENTS)["items"])
+
+
+def test_ten_thousand_pods_run_once_with_one_bind_each_by_the_roles_rights(
+    system: System, fleet: RealFleet, say: Say
+) -> None:
+    tree = Tree(system.dispatcher.pid)
+    cpu, started = tree.cpu_seconds(), time.monotonic()
+    submit(system)
+    eventually(lambda: ready(system) == PODS, 400, lambda: f"{ready(system)} are ready\n{system.log}")
+    wall, cpu = time.monotonic() - started, tree.cpu_seconds() - cpu
+    census = Census(fleet.planes.values())
+    assert not census.astray()
+    assert len(census.sources) == PODS
+    refused: Counter[int] = Counter()
+    for name, plane in fleet.planes.items():
+        done = audit.ours(plane)
+        assert audit.bindings(done) == dict.fromkeys(census.bound(name), 1)
+        assert not [event for event in done if event.denied or event.code == 403]
+        assert {event.action for event in done if event.object_ref.resource} <= fleet.allowed
+        refused.update(event.code for event in done if event.code >= 400)
+    binds = PODS + len(census.delegates)
+    say(
+        f"{PODS} pods ({len(census.delegates)} of them remote, {binds} binds) in {wall:.1f} s:"
+        f" {PODS / wall:.0f} pods/s, {binds / wall:.0f} binds/s;"
+        f" CPU of dispatcher, agents and Ray {cpu:.1f} s, {1000 * cpu / PODS:.2f} ms a pod;"
+        f" answers other than success: {dict(refused) or 'none'}"
+    )
