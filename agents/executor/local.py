@@ -15,7 +15,7 @@ from agents.executor.view import ClusterView
 from dispatcher.model.pod import Pod
 
 PodReader = Callable[[bytes], Pod]
-MAX_EVENTS = 2_000  # waiting to be written; the oldest are dropped beyond
+MAX_EVENTS = 20_000  # waiting to be written; the oldest are dropped beyond
 
 
 class Moment(NamedTuple):

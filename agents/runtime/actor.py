@@ -6,7 +6,7 @@ from typing import Any
 import ray
 
 from agents.runtime.agent import Agent
-from agents.runtime.limits import allow_open_files
+from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.logs import configure_logging
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import IntentBatch, Peers, decode, encode
@@ -32,6 +32,7 @@ class AgentActor:
         self._settings = AgentSettings.model_validate_json(settings)
         configure_logging(self._settings.log_level)
         allow_open_files()
+        collect_less_often()
         self._agent: Agent | None = None
         self._starting = asyncio.Lock()
 

@@ -50,7 +50,8 @@ class ApiClient(Protocol):
 
 
 class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`concurrency`: procedures at once. `event_concurrency`: events written at once. `tick_s`: seconds between two
+    """`concurrency`: procedures at once. `event_concurrency`: events written at once, one while binds wait for
+    their turn. `tick_s`: seconds between two
     looks at the local duties. `peer_ttl_s`: how long proxy nodes are kept fresh while the dispatcher is silent.
     """
 
@@ -238,7 +239,9 @@ class ExecutorLoop:
     async def _write_events(self) -> None:
         waiting = self._local.events
         while waiting and not self._stopping.is_set():
-            some = [waiting.popleft() for _ in range(min(len(waiting), self._settings.event_concurrency))]
+            # What an event costs the server, a bind would have to wait for.
+            most = 1 if self._room.locked() else self._settings.event_concurrency
+            some = [waiting.popleft() for _ in range(min(len(waiting), most))]
             answers = await asyncio.gather(*map(self._client.send, some))
             if any(answer.unknown for answer in answers):
                 return  # the server is in trouble: events are the last that it needs now

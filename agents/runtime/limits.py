@@ -1,5 +1,8 @@
-"""Limits of the agent's process: one kept connection to each kubelet of a big cluster needs more files than usual."""
+"""Limits of a process: one kept connection to each kubelet of a big cluster needs more files than usual, and a cache of
+many objects fewer collections.
+"""
 
+import gc
 import resource
 
 import structlog
@@ -20,3 +23,12 @@ def allow_open_files(wanted: int = WANTED_FILES) -> int:
         LOG.warning("cannot raise the limit of open files", limit=soft, wanted=target, problem=str(error))
         return soft
     return target
+
+
+def collect_less_often() -> None:
+    """Look for garbage in cycles after 50,000 new objects instead of 700: what is cached is looked at in vain.
+
+    Measured while binding: 8 % of the agent's CPU. Nothing in the loops makes cycles to speak of.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

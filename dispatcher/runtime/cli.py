@@ -96,8 +96,10 @@ def run(
 
     Their agents run beside the dispatcher, with the kubeconfig contexts that it lists.
     """
+    from agents.runtime.limits import collect_less_often
     from dispatcher.runtime.run import run_dispatcher
 
+    collect_less_often()
     raise typer.Exit(run_dispatcher(config, level.value if level else None))
 
 

@@ -30,6 +30,11 @@ def descendants(mentioning: str) -> list[Process]:
     return list(dict.fromkeys([*roots, *(one for root in roots for one in _below(root.pid, children))]))
 
 
+def program(process: Process) -> str:
+    """The name of its program, '' when it has ended."""
+    return os.path.basename(_command(process.pid).split("\0", 1)[0])
+
+
 def _below(pid: int, children: dict[int, list[Process]]) -> list[Process]:
     below, waiting = [], [pid]
     while waiting:
@@ -56,12 +61,13 @@ def end(processes: Iterable[Process], patience_s: float) -> None:
 
 def _left(processes: list[Process], patience_s: float) -> list[Process]:
     until = time.monotonic() + patience_s
-    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < until:
+    while (left := [process for process in processes if lives(process)]) and time.monotonic() < until:
         time.sleep(0.02)
     return left
 
 
-def _lives(process: Process) -> bool:
+def lives(process: Process) -> bool:
+    """Whether it still runs; a zombie does not."""
     found = _stat(process.pid)
     return found is not None and found[0] == process
 

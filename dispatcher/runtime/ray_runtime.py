@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from agents.runtime.settings import AgentSettings
-from dispatcher.runtime.descendants import descendants, end
+from dispatcher.runtime.descendants import Process, descendants, end, lives, program
 from dispatcher.runtime.errors import CommandError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ log = structlog.get_logger("ray")
 NAMESPACE = "global-dispatcher"
 _PROBE_S = 3.0
 _END_S = 1.0
+_VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class RayRuntime:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._vital: dict[str, Process] = {}
 
     @classmethod
     def start(cls, clusters: Sequence[str], options: RayOptions | None = None) -> "RayRuntime":
@@ -80,6 +82,15 @@ class RayRuntime:
             _temp_dir=str(self._folder),
             **quiet,
         )
+        started = {program(process): process for process in descendants(str(self._folder))}
+        self._vital = {name: started[name] for name in _VITAL if name in started}
+
+    def ended(self) -> str:
+        """Which vital part of the Ray that was started here has ended, '' while it lives.
+
+        A Ray that was joined ends this process by itself, a minute after its head has gone.
+        """
+        return next((name for name, process in self._vital.items() if not lives(process)), "")
 
     def link(self, settings: AgentSettings) -> "RayLink":
         """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,13 +13,14 @@ from dispatcher.runtime.assembly import Dispatcher, assemble
 from dispatcher.runtime.errors import CommandError, ExitCode
 from dispatcher.runtime.http_api import serve
 from dispatcher.runtime.interrupts import interruptible, uninterrupted
-from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
 from dispatcher.runtime.settings import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.runtime.settings.sections import HttpSection
 
 log = structlog.get_logger("run")
+
+_LOOK_S = 1.0
 
 
 def run_dispatcher(file: Path, level: str | None) -> int:
@@ -33,39 +35,51 @@ def run_dispatcher(file: Path, level: str | None) -> int:
     configure_logging(level or config.log.level, config.log.format)
     try:
         with interruptible(), ExitStack() as cleanup:
-            links = _links(config, cleanup)
-            return asyncio.run(serve_until_signal(assemble(links, config, registry), config.http))
+            ray = _start_ray(config, cleanup)
+            links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
+            return asyncio.run(serve_until_signal(assemble(links, config, registry), config.http, ray.ended))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
 
 
-def _links(config: DispatcherConfig, cleanup: ExitStack) -> list[AgentLink]:
+def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     options = RayOptions(config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024)
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in config.clusters], options)
         cleanup.callback(ray.stop)
-    return [ray.link(agent_settings(cluster)) for cluster in config.clusters]
+    return ray
 
 
-async def serve_until_signal(dispatcher: Dispatcher, http: HttpSection) -> int:
-    """The service and its HTTP API until SIGINT or SIGTERM."""
+async def serve_until_signal(dispatcher: Dispatcher, http: HttpSection, ray_ended: Callable[[], str]) -> int:
+    """The service and its HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = await listen(dispatcher, http.host, http.port)
     service = asyncio.create_task(dispatcher.service.run())
     stopped = asyncio.create_task(stop.wait())
+    rayless = asyncio.create_task(_wait_for_end(ray_ended))
     try:
-        await asyncio.wait({service, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)
         if service.done():
             service.result()
+        if rayless.done():
+            raise CommandError(f"Ray has lost its {rayless.result()}, and all agents with it: start again")
     finally:
         log.info("stopping")
         dispatcher.service.stop()
         stopped.cancel()
-        await asyncio.gather(service, stopped, return_exceptions=True)
+        rayless.cancel()
+        await asyncio.gather(service, stopped, rayless, return_exceptions=True)
         await runner.cleanup()
     return int(ExitCode.OK)
+
+
+async def _wait_for_end(ray_ended: Callable[[], str]) -> str:
+    while True:
+        if name := ray_ended():
+            return name
+        await asyncio.sleep(_LOOK_S)
 
 
 async def listen(dispatcher: Dispatcher, host: str, port: int) -> web.AppRunner:

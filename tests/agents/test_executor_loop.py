@@ -216,6 +216,24 @@ async def test_local_duties_write_proxy_nodes_and_events_without_a_dispatcher_ca
         await running
 
 
+async def test_while_binds_wait_for_their_turn_events_are_written_one_at_a_time() -> None:
+    async with stage(concurrency=1) as it:
+        it.api.gate.clear()
+        binding = asyncio.create_task(it.loop.execute(batch(bind(it.world.submit()))))
+        await it.api.asked.wait()
+        for number in range(4):
+            it.loop.warn_foreign(PodRef("default", f"web-{number}", "u"), "default-scheduler")
+        it.api.asked.clear()
+        running = asyncio.create_task(it.loop.run())
+        await it.api.asked.wait()
+        assert it.api.under_way == 2
+        it.api.gate.set()
+        await it.api.until(lambda: sum("/events" in request.path for request in it.api.requests) >= 4)
+        await binding
+        await it.loop.stop()
+        await running
+
+
 async def test_peers_of_a_superseded_dispatcher_are_ignored() -> None:
     async with stage() as it:
         await it.loop.execute(batch(epoch=5))

@@ -29,6 +29,7 @@ async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     """An actor's object, its process-wide settings left alone."""
     monkeypatch.setattr(actor, "configure_logging", lambda level: None)
     monkeypatch.setattr(actor, "allow_open_files", lambda: 0)
+    monkeypatch.setattr(actor, "collect_less_often", lambda: None)
     settings = AgentSettings.model_validate({"cluster": "east", "kubeconfig": api.kubeconfig(folder)})
     shell = actor.AgentActor(settings.model_dump_json().encode())
     try:

@@ -1,6 +1,7 @@
 """One whole agent against a fake API server: what the dispatcher sees of it."""
 
 import asyncio
+import gc
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from agents.runtime.agent import Agent
-from agents.runtime.limits import allow_open_files
+from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
 from dispatcher.model.messages import Changes, decode, encode
@@ -180,3 +181,15 @@ def test_the_limit_of_open_files_is_raised_but_never_lowered() -> None:
         assert allow_open_files(200) == 300
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_garbage_is_looked_for_less_often() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # as Python starts
+    try:
+        collect_less_often()
+        assert gc.get_threshold() > (10_000, 10, 10)
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

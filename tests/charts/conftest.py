@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from agents.controlplane import binaries
 from tests.charts.rendering import MISSING, Helm, find_helm
-from tests.controlplane import binaries, fixtures
+from tests.controlplane import fixtures
 from tests.controlplane.fixtures import FIXTURE, control_plane
 
 __all__ = ["control_plane"]

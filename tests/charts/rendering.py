@@ -11,13 +11,13 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane import binaries
+from agents.controlplane import binaries
 
 Object = dict[str, Any]
 CHARTS = Path(__file__).parents[2] / "helm"
 NAMES = ("dispatcher", "agent")
 NAMESPACE = "global-dispatcher"
-MISSING = "no Helm: neither built by tests.controlplane.binaries nor on PATH"
+MISSING = "no Helm: neither built by agents.controlplane.binaries nor on PATH"
 ADMISSION = tuple(
     f"admissionregistration.k8s.io/v1/{kind}" for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 )

@@ -14,12 +14,12 @@ import httpx
 import pytest
 import yaml
 
+from agents.controlplane.components import PlaneSpec
+from agents.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_mounted
 from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
-from tests.controlplane.components import PlaneSpec
 from tests.controlplane.fixtures import ControlPlanes, selected_minor
-from tests.controlplane.plane import ControlPlane
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
 

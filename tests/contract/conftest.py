@@ -9,10 +9,10 @@ from contextlib import suppress
 import pytest
 import pytest_asyncio
 
+from agents.controlplane import binaries
 from tests.contract import servers
 from tests.contract.client import Api, Body
 from tests.contract.servers import EMBEDDED, REAL, Server
-from tests.controlplane import binaries
 from tests.controlplane.fixtures import selected_minor
 
 Kubectl = Callable[..., str]

@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import yaml
 
+from agents.controlplane import binaries
+from agents.controlplane.plane import control_plane
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
-from tests.controlplane import binaries
 from tests.controlplane.fixtures import selected_minor
-from tests.controlplane.plane import control_plane
 
 EMBEDDED, REAL = "embedded", "real"
 NODES = 3

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane import binaries
-from tests.controlplane.components import PlaneSpec
-from tests.controlplane.plane import ControlPlane
+from agents.controlplane import binaries
+from agents.controlplane.components import PlaneSpec
+from agents.controlplane.plane import ControlPlane
 
 FIXTURE = "control_plane"
 _SECTION = "control planes"

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane import binaries
-from tests.controlplane.credentials import Authority
-from tests.controlplane.plane import ControlPlane, takes_pods
-from tests.controlplane.process import Component
+from agents.controlplane import binaries
+from agents.controlplane.credentials import Authority
+from agents.controlplane.plane import ControlPlane, takes_pods
+from agents.controlplane.process import Component
 from tests.controlplane.realnode_config import (
     CONTAINERD,
     IMAGE,

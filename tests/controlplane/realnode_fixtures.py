@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane import binaries, realnode_host
+from agents.controlplane import binaries
+from agents.controlplane.plane import ControlPlane
+from tests.controlplane import realnode_host
 from tests.controlplane.fixtures import selected_minor
-from tests.controlplane.plane import ControlPlane
 from tests.controlplane.realnode import RealNode
 
 

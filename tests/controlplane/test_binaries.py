@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane import binaries
+from agents.controlplane import binaries
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo {version}; exit 0; fi

@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agents.controlplane.api import Object
+from agents.controlplane.components import PlaneSpec
+from agents.controlplane.nodes import NOT_READY, NodeSpec
+from agents.controlplane.plane import ControlPlane, KubectlError
 from agents.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
-from tests.controlplane.api import Object
-from tests.controlplane.components import PlaneSpec
 from tests.controlplane.fixtures import ControlPlanes, selected_minor
-from tests.controlplane.nodes import NOT_READY, NodeSpec
-from tests.controlplane.plane import ControlPlane, KubectlError
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane import ports
-from tests.controlplane.process import Component, ComponentFailedError
+from agents.controlplane import ports
+from agents.controlplane.process import Component, ComponentFailedError
 
 RUN = """
 import sys, time
 from pathlib import Path
-from tests.controlplane.process import Component
+from agents.controlplane.process import Component
 component = Component("sleeper", ["/bin/sh", "-c", "sleep 600 & wait"], Path(sys.argv[1]))
 component.start()
 print(component.pid, flush=True)

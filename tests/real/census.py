@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from agents.controlplane.plane import ControlPlane
 from dispatcher.model.names import PROXY_NODE_PREFIX
-from tests.controlplane.plane import ControlPlane
 from tests.real.fleet import SCHEDULER
 from tests.system.cluster_api import DELEGATE, SOURCE_UID
 
@@ -22,16 +22,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     deletion_timestamp: str = ""
 
 
-class _Resources(msgspec.Struct, frozen=True):
-    requests: dict[str, str] = {}
-
-
-class _Container(msgspec.Struct, frozen=True):
-    resources: _Resources = _Resources()
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    containers: tuple[_Container, ...]
     scheduler_name: str = ""
     node_name: str = ""
 
@@ -67,7 +58,6 @@ class Seen:
     ending: bool
     ours: bool
     source: str
-    cpu: str
 
     @property
     def on_proxy(self) -> bool:
@@ -134,5 +124,4 @@ def _seen(plane: str, pod: _Pod) -> Seen:
         ending=bool(meta.deletion_timestamp),
         ours=spec.scheduler_name == SCHEDULER,
         source=meta.annotations.get(SOURCE_UID, "") if DELEGATE in meta.labels else "",
-        cpu=spec.containers[0].resources.requests.get("cpu", "0"),
     )

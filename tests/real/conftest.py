@@ -1,13 +1,14 @@
 """Every test here needs real control planes: three as a fleet, its agents with the rights of the chart alone."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
+from agents.controlplane import binaries
 from tests.charts.rendering import MISSING, Helm, find_helm
-from tests.controlplane import binaries, fixtures
+from tests.controlplane import fixtures
 from tests.controlplane.fixtures import ControlPlanes, control_plane, pytest_runtest_makereport
 from tests.real.fleet import RealFleet, start
 from tests.system.harness import System
@@ -36,11 +37,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture
 def say(request: pytest.FixtureRequest) -> Say:
     """Prints a line that also a test that passes shows: a seed, a rate."""
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    capture = request.config.pluginmanager.get_plugin("capturemanager")
 
     def line(text: str) -> None:
-        if reporter is not None:
-            reporter.write_line(f"\n{request.node.name}: {text}")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(f"\n{request.node.name}: {text}", flush=True)
 
     return line
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from agents.controlplane.components import PlaneSpec
+from agents.controlplane.plane import ControlPlane
 from agents.embedded import kubeconfig
 from tests.charts.rendering import NAMESPACE, Helm, Object, of_kind
-from tests.controlplane.components import PlaneSpec
 from tests.controlplane.fixtures import ControlPlanes, selected_minor
-from tests.controlplane.plane import ControlPlane
 from tests.system.cluster_api import eventually
 from tests.system.harness import HOME
 

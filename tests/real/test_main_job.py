@@ -1,15 +1,25 @@
 """The main job of the embedded clusters' suite, case by case the same, and what only real planes can show."""
 
 import os
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 
-from tests.real.audit import ours
-from tests.real.fleet import RealFleet
+from agents.controlplane.audit import AuditEvent
+from agents.controlplane.plane import ControlPlane
+from dispatcher.model.names import CLUSTERS, STAY
+from tests.charts.rendering import Helm
+from tests.controlplane.fixtures import ControlPlanes
+from tests.real.audit import BINDING, CREATED, ours
+from tests.real.census import Census, Seen
+from tests.real.conftest import Say
+from tests.real.fleet import RealFleet, start
 from tests.real.processes import Tree
-from tests.system.cluster_api import eventually
-from tests.system.harness import System
+from tests.system.cluster_api import deployment, eventually
+from tests.system.harness import HOME, System
 from tests.system.test_main_job import (
+    DEPLOYMENTS,
     WEB,
     submit,
     test_a_deployment_of_one_cluster_runs_in_all_and_counts_as_ready_at_home,
@@ -18,12 +28,20 @@ from tests.system.test_main_job import (
     test_deleting_a_remote_pod_ends_its_delegate_and_its_controller_makes_another,
 )
 
+CPUS = 8  # of each node
+THEIRS, OURS = 600, 190  # pods of one CPU, on 100 nodes of eight
 __all__ = [
     "test_a_deployment_of_one_cluster_runs_in_all_and_counts_as_ready_at_home",
     "test_a_job_completes_with_pods_in_several_clusters",
     "test_deleting_a_delegate_where_it_runs_makes_the_controller_replace_its_source",
     "test_deleting_a_remote_pod_ends_its_delegate_and_its_controller_makes_another",
 ]
+
+
+@pytest.fixture(scope="module")
+def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
+    """In HOME a kube-scheduler runs beside us all the time."""
+    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda name: {"scheduler": name == HOME})
 
 
 def test_kubectl_shows_remote_pods_where_they_were_submitted(system: System, fleet: RealFleet) -> None:
@@ -40,6 +58,65 @@ def test_kubectl_shows_remote_pods_where_they_were_submitted(system: System, fle
     kubectl("scale", "deployment", "shop", "--replicas=0")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60, lambda: system.log)
     kubectl("delete", "deployment", "shop")
+
+
+def test_beside_a_kube_scheduler_on_the_same_nodes_nothing_is_over_committed_by_us(
+    system: System, fleet: RealFleet, say: Say
+) -> None:
+    """Both at once fill HOME to 790 of its 800 CPUs: our pods that must stay there want what the others leave."""
+    mark = fleet.home.audit.mark()
+    apps = {
+        "theirs": deployment("theirs", THEIRS, requests={"cpu": "1"}),
+        "stay": deployment("stay", OURS, requests={"cpu": "1"}, annotations={STAY: "true"}),
+        "away": deployment("away", 60, requests={"cpu": "1"}, annotations={CLUSTERS: "north,west"}),
+    }
+    del apps["theirs"]["spec"]["template"]["metadata"]["annotations"]
+    want = {name: body["spec"]["replicas"] for name, body in apps.items()}
+    for body in apps.values():
+        assert system.home.create(DEPLOYMENTS, body).status_code == 201
+
+    def ready() -> dict[str, int]:
+        found = system.home.get(DEPLOYMENTS)["items"]
+        return {one["metadata"]["name"]: one["status"].get("readyReplicas", 0) for one in found}
+
+    eventually(lambda: ready() == want, 180, lambda: f"{ready()}\n{system.log}")
+    census = Census(fleet.planes.values())
+    assert not census.astray()
+    binds = order_of_binds(fleet.home, census, mark)
+    assert Counter(pod.ours for pod in binds) == {True: OURS, False: THEIRS}
+    say(f"the two took turns {turns(binds)} times")
+    assert turns(binds) > 1
+    assert not over_committed(binds)
+    for name in apps:
+        system.home.delete(f"{DEPLOYMENTS}/{name}", propagationPolicy="Background")
+    eventually(lambda: not any(api.pods() for api in system.apis.values()), 90, lambda: system.log)
+
+
+def order_of_binds(plane: ControlPlane, census: Census, since: int) -> list[Seen]:
+    """The pods that run on a plane's own nodes, in the order in which they were bound, whoever did it."""
+    pods = {pod.name: pod for pod in census.pods if pod.plane == plane.name and pod.runs_here}
+    binds = [e for e in plane.audit.events(since) if e.action == BINDING and e.code == CREATED]
+    return [pods[e.object_ref.name] for e in sorted(binds, key=stamp) if e.object_ref.name in pods]
+
+
+def stamp(event: AuditEvent) -> str:
+    return event.stage_timestamp
+
+
+def over_committed(binds: list[Seen]) -> list[str]:
+    """Binds of ours after which a node holds more pods of one CPU than it has CPUs."""
+    held: Counter[str] = Counter()
+    wrong = []
+    for pod in binds:
+        held[pod.node] += 1
+        if pod.ours and held[pod.node] > CPUS:
+            wrong.append(f"{pod.name} is number {held[pod.node]} on {pod.node}")
+    return wrong
+
+
+def turns(binds: list[Seen]) -> int:
+    """How often the two schedulers took turns: none would mean that they did not work at the same time."""
+    return sum(before.ours != after.ours for before, after in pairwise(binds))
 
 
 def test_agents_run_at_the_priority_of_what_they_look_after(system: System) -> None:

@@ -19,15 +19,15 @@ from typing import Any
 import httpx
 import pytest
 
+from agents.controlplane.components import IDENTITIES
+from agents.controlplane.credentials import Authority
+from agents.controlplane.nodes import NodeSpec
+from agents.controlplane.plane import ControlPlane
 from agents.observer.loads import Sample
 from agents.observer.seen import NodeTarget
 from agents.telemetry.kubelet import Kubelets, SourceError
 from tests.charts.rendering import NAMESPACE, Helm
-from tests.controlplane.components import IDENTITIES
-from tests.controlplane.credentials import Authority
 from tests.controlplane.fixtures import ControlPlanes, selected_minor
-from tests.controlplane.nodes import NodeSpec
-from tests.controlplane.plane import ControlPlane
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node

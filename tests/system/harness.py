@@ -148,6 +148,17 @@ class System:
         self.dispatcher.wait(timeout=10)
         self.dispatcher = self._start()
 
+    def wait_ended(self, timeout_s: float = 30) -> int:
+        """The exit code of a dispatcher that ends by itself; AssertionError when it does not."""
+        try:
+            return self.dispatcher.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the dispatcher goes on:\n{self.log}") from None
+
+    def start_again(self) -> None:
+        """As a supervisor does when the dispatcher has ended."""
+        self.dispatcher = self._start()
+
     def explain(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """The explain record of one pod."""
         record: dict[str, Any] = self.get(f"/v1/explain/{namespace}/{name}")

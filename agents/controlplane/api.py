@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.controlplane.credentials import Pair
+from agents.controlplane.credentials import Pair
 
 Object = dict[str, Any]
 _IN_FLIGHT = 16

@@ -41,11 +41,11 @@ class Guard:
         with self._lock:
             if self._process is None:
                 # A session of its own: Ctrl-C and kills of the run's group do not reach it.
-                self._process = subprocess.Popen(
+                self._process = subprocess.Popen(  # noqa: S603 - this very file
                     [sys.executable, "-S", __file__], stdin=subprocess.PIPE, start_new_session=True
                 )
                 atexit.register(self.close)
-            assert self._process.stdin is not None
+            assert self._process.stdin is not None  # noqa: S101
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
 

@@ -1,6 +1,6 @@
 """The programs of a real control plane: taken from KUBEBUILDER_ASSETS, or built once from Go modules into a cache.
 
-`python -m tests.controlplane.binaries [--minor 1.35] [TOOL ...]` builds what is missing and prints where it is.
+`python -m agents.controlplane.binaries [--minor 1.35] [TOOL ...]` builds what is missing and prints where it is.
 The cache is `$GLOBAL_DISPATCHER_CACHE/controlplane`, else `~/.cache/global-dispatcher/controlplane`; one directory a
 module and key, where the key is the hash of all that the module's build depends on.
 """
@@ -162,7 +162,7 @@ def _serves(path: Path, tool: str, minor: str) -> bool:
 @cache
 def _version_line(path: Path, tool: str) -> str:
     command = [str(path), *(("version", "--client") if tool == "kubectl" else ("--version",))]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603 - ours
     return answer.stdout
 
 
@@ -190,7 +190,9 @@ def _go_version() -> tuple[int, ...]:
         return ()
     # Outside any module, so that no go.mod's toolchain line is followed.
     command = ["go", "env", "GOVERSION"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, cwd="/")
+    answer = subprocess.run(  # noqa: S603 - a fixed command
+        command, capture_output=True, text=True, check=False, timeout=30, cwd="/"
+    )
     found = re.match(r"go(\d+)\.(\d+)", answer.stdout)
     return tuple(int(part) for part in found.groups()) if found else ()
 
@@ -218,7 +220,7 @@ def _compile(one: Module, draft: Path) -> None:
     program = draft / one.folder
     command = ["go", "build", *one.go_arguments(), "-o", str(program), one.package]
     polite = ["nice", "-n", "19"] if shutil.which("nice") else []
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - a command of ours
         [*polite, *command],
         cwd=one.mod_path.parent,
         capture_output=True,
@@ -247,7 +249,7 @@ def _print_line(line: str) -> None:
 
 def main() -> int:
     """Build what is missing and print a line a tool; 1 with the reason when that is not possible."""
-    parser = argparse.ArgumentParser(prog="python -m tests.controlplane.binaries", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m agents.controlplane.binaries", description=main.__doc__)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all)")
     parser.add_argument("--minor", default=DEFAULT_MINOR, choices=MINORS, help="of Kubernetes (default %(default)s)")
     given = parser.parse_args()

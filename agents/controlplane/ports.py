@@ -24,6 +24,7 @@ class Port:
     lock: IO[bytes]
 
     def release(self) -> None:
+        """Give it back."""
         self.lock.close()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.controlplane.guard import GUARD
+from agents.controlplane.guard import GUARD
 
 TAIL_LINES = 30
 _STOP_S = 5.0
@@ -39,7 +39,7 @@ class Component:
         if self.pid:
             raise ComponentFailedError(f"{self.name} already runs as process {self.pid}")
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - a command of ours
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane import audit
-from tests.controlplane.binaries import DEFAULT_MINOR
-from tests.controlplane.credentials import Authority, Pair
-from tests.controlplane.nodes import MANAGED, NodeSpec, equal_nodes, stages
+from agents.controlplane import audit
+from agents.controlplane.binaries import DEFAULT_MINOR
+from agents.controlplane.credentials import Authority, Pair
+from agents.controlplane.nodes import MANAGED, NodeSpec, equal_nodes, stages
 
 Object = dict[str, Any]
 _RATE = 5000

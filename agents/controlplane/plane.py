@@ -19,12 +19,12 @@ from typing import Any
 
 import httpx
 
-from tests.controlplane import binaries, ports
-from tests.controlplane.api import Api
-from tests.controlplane.audit import AuditLog
-from tests.controlplane.components import IDENTITIES, Layout, PlaneSpec
-from tests.controlplane.credentials import Authority
-from tests.controlplane.process import Component
+from agents.controlplane import binaries, ports
+from agents.controlplane.api import Api
+from agents.controlplane.audit import AuditLog
+from agents.controlplane.components import IDENTITIES, Layout, PlaneSpec
+from agents.controlplane.credentials import Authority
+from agents.controlplane.process import Component
 
 Object = dict[str, Any]
 _READY_S = 60.0
@@ -108,7 +108,7 @@ class ControlPlane:
         """What real kubectl prints, as admin or by another kubeconfig; KubectlError with its words when it fails."""
         command = [str(self.programs["kubectl"]), f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments]
         environment = {"HOME": str(self.directory), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - our own kubectl
             command, input=stdin, env=environment, capture_output=True, text=True, timeout=_KUBECTL_S, check=False
         )
         if done.returncode != 0:
@@ -179,7 +179,7 @@ class ControlPlane:
 
     def _component_healthy(self, component: str) -> bool:
         # These two make a serving certificate of their own at their start.
-        context = ssl._create_unverified_context()
+        context = ssl._create_unverified_context()  # noqa: S323
         return _healthy(f"https://127.0.0.1:{self.layout.ports[component]}/healthz", context)
 
     def _wait_usable(self, nodes: int) -> None:
