@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import AnyObject, ObjectRef
 from dispatcher.model.pod import Pod, Record, SourceRef
 
 VERSION = 1
@@ -62,6 +63,8 @@ class Changes(Record, frozen=True):
     pods_gone: tuple[str, ...] = ()
     readings: tuple[Reading, ...] = ()
     version: int = VERSION
+    objects: tuple[AnyObject, ...] = ()
+    objects_gone: tuple[ObjectRef, ...] = ()
 
 
 # --- dispatcher -> agent: intents ------------------------------------------------------------------------------------

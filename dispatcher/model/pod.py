@@ -43,6 +43,53 @@ class SpreadConstraint(Record, frozen=True):
     hard: bool = True
     selector: LabelSelector | None = None
     min_domains: int = 1
+    honor_affinity: bool = True  # nodeAffinityPolicy: Honor
+    honor_taints: bool = False  # nodeTaintsPolicy: Honor
+
+
+class PodAffinityTerm(Record, frozen=True):
+    """core/v1 PodAffinityTerm: domains of `topology_key` that hold a pod which `selector` matches.
+
+    Pods of `namespaces` and of those that `namespace_selector` matches (an empty one: of all). Whoever reads the
+    object has put the pod's own namespace into `namespaces` if neither was given, and merged matchLabelKeys and
+    mismatchLabelKeys into `selector`. A `selector` of None matches no pod.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedPodAffinityTerm(Record, frozen=True):
+    """A term that is worth `weight` (1-100) for every matching pod in the node's domain."""
+
+    weight: int
+    term: PodAffinityTerm
+
+
+class PodAffinity(Record, frozen=True):
+    """Inter-pod affinity or anti-affinity: all `required` terms must hold, `preferred` ones count by weight."""
+
+    required: tuple[PodAffinityTerm, ...] = ()
+    preferred: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+CLAIM, ISCSI, RBD = "claim", "iscsi", "rbd"
+GCE_DISK, EBS_VOLUME, AZURE_DISK = "gcePersistentDisk", "awsElasticBlockStore", "azureDisk"
+
+
+class Volume(Record, frozen=True):
+    """A volume that has a say in where its pod may run: a claim (also a generic ephemeral one's), or an inline disk.
+
+    `name` is the claim's name, or what identifies the disk (for iscsi the iqn; for rbd pool/image and `monitors`).
+    """
+
+    kind: str
+    name: str
+    read_only: bool = False
+    ephemeral: bool = False  # the claim is made for, and must be owned by, this very pod
+    monitors: tuple[str, ...] = ()
 
 
 class Affinity(Record, frozen=True):
@@ -77,6 +124,8 @@ class Pod(Record, frozen=True):
     `requests` is the effective request (containers, init containers, overhead) in internal units, without the
     implicit one pod. `annotations` holds our prefix only. `problems` names fields that could not be read or are not
     supported: a pod with problems is never placed, and says so. `status` is the raw JSON of a delegate's status.
+    `preempts` is False for preemptionPolicy Never. `started` is status.startTime (unix seconds, 0 unknown).
+    `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
     uid: str
@@ -106,6 +155,15 @@ class Pod(Record, frozen=True):
     problems: tuple[str, ...] = ()
     status: bytes = b""
     has_finalizer: bool = False
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
+    preempts: bool = True
+    nominated_node: str = ""
+    started: float = 0.0
+    expected: tuple[int, int] | None = None
 
     @property
     def key(self) -> str:

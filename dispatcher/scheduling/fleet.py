@@ -15,6 +15,7 @@ from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet_counts import MatchCounts, Observed
 from dispatcher.scheduling.fleet_journal import Journal
 from dispatcher.scheduling.fleet_nodes import NodeTable
+from dispatcher.scheduling.fleet_objects import ClusterObjects
 from dispatcher.scheduling.fleet_occupants import (
     Occupant,
     PodId,
@@ -25,7 +26,7 @@ from dispatcher.scheduling.fleet_occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet_readings import take_reading
-from dispatcher.scheduling.framework import Ints, Placed, Rows
+from dispatcher.scheduling.framework import Ints, K, Placed, Rows
 
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
 
@@ -40,6 +41,7 @@ class FleetState(NodeTable):
         self.observed = Observed()
         self._now = now
         self._counts = MatchCounts()
+        self.kept = ClusterObjects()
         self._ports = Ports()
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
@@ -257,6 +259,11 @@ class FleetState(NodeTable):
         count = self._counts.find(pod, selector, level, self._placed_in)
         self.observed.counts[id(count)] = count
         return count.window(self._domain_size(level))
+
+    def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster."""
+        self.observed.kinds.add(kind.__name__)
+        return self.kept.of(cluster, kind)
 
     def _placed_in(self, namespace: str, level: str) -> Iterator[tuple[Pod, int]]:
         for occupant in self._occupants.values():

@@ -56,10 +56,11 @@ class MatchCount:
 
 @dataclass
 class Observed:
-    """What somebody looked at besides the rows: the clock, and counts of matching pods."""
+    """What somebody looked at besides the rows: the clock, counts of matching pods, kinds of objects."""
 
     now: bool = False
     counts: dict[int, MatchCount] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
 
 
 class MatchCounts:

@@ -10,7 +10,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import Resources
 from dispatcher.scheduling.columns import NodeColumns
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Ints, SmallInts
+from dispatcher.scheduling.framework import Ints, K, SmallInts
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,10 @@ class OneRow(NodeColumns):
     def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
         """[domains of key] matching pods in the whole fleet now."""
         return self._fleet.count_matching(pod, selector, key)
+
+    def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster now."""
+        return self._fleet.objects(cluster, kind)
 
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate now."""

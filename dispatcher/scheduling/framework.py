@@ -10,7 +10,7 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 import enum
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ Codes = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
+
+K = TypeVar("K")
 
 MAX_SCORE = 100.0
 
@@ -120,6 +122,10 @@ class Fleet(Protocol):
         """
         ...
 
+    def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
+        """key -> object of a kind (`model.objects`) in a cluster. Whoever asks is judged anew when the kind changes."""
+        ...
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -163,6 +169,13 @@ class Plugin:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
         return None
 
+    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+        """The same when no node and no object has changed since `state` was made, but pods or counts have.
+
+        What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this is cheap.
+        """
+        return self.pre_filter(placed, fleet)
+
 
 class QueueSort(Protocol):
     """Orders the queue."""
@@ -191,6 +204,49 @@ class Score(Plugin):
 
     def normalize(self, raw: Floats) -> Floats:
         """Raw scores of the feasible rows to 0..100 (only when `normalizes`)."""
+        return raw
+
+
+@dataclass(frozen=True)
+class Part:
+    """One term of a policy that looks at nothing of a node but its fault domain of one topology key.
+
+    `domain`: [n] the row's domain code, -1 unknown (`fleet.domain(key)`). `answers`: [domains + 1] by code; the last
+    entry is what code -1 gets. For a filter: uint16, 0 or a code of `fleet.reasons`. For a score: float64 raw score.
+    """
+
+    domain: SmallInts
+    answers: NDArray[Any]
+
+
+class DomainPlugin(Filter, Score):
+    """A policy by fault domains: the first failing part is a row's reason, and its raw score the sum of its parts.
+
+    The cycle asks for parts, not for rows: one placement moves the answers of a few domains, not of all their rows.
+    """
+
+    depends: ClassVar[Depends] = Depends.DOMAIN
+
+    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+        """Reason codes, in the order in which reasons are told."""
+        return ()
+
+    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+        """Raw scores, which add up."""
+        return ()
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """[len(rows)] the first part that refuses."""
+        codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+        for part in self.filter_parts(state, fleet):
+            np.copyto(codes, part.answers[part.domain[rows]], where=codes == 0)
+        return codes
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        """[len(rows)] the sum of the parts."""
+        raw = np.zeros(len(fleet.live[rows]))
+        for part in self.score_parts(state, fleet):
+            raw += part.answers[part.domain[rows]]
         return raw
 
 

@@ -36,6 +36,7 @@ class Judge:
     state: object = None
     observed: Observed = field(default_factory=Observed)
     versions: list[tuple[MatchCount, int]] = field(default_factory=list)
+    kinds: dict[str, int] = field(default_factory=dict)
     asked_at: float = float("nan")
     everything: bool = True  # all rows are due
 
@@ -48,7 +49,7 @@ class Judge:
 
     def begin_anew(self) -> None:
         """Forget the class it was part of."""
-        self.state, self.observed, self.versions = None, Observed(), []
+        self.state, self.observed, self.versions, self.kinds = None, Observed(), [], {}
         self.everything = True
 
     @property
@@ -67,6 +68,8 @@ class Judge:
             return True
         if any(count.version != version for count, version in self.versions):
             return True
+        if any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items()):
+            return True
         depends = self.plugin.depends
         if depends is Depends.FLEET:
             return changed or touched
@@ -82,6 +85,7 @@ class Judge:
         """All asked: remember what the answers rest on."""
         self.asked_at = fleet.clock
         self.versions = [(count, count.version) for count in self.observed.counts.values()]
+        self.kinds = {kind: fleet.kept.versions[kind] for kind in self.observed.kinds}
         self.everything = False
 
     # --- asking ------------------------------------------------------------------------------------------------------
