@@ -8,6 +8,7 @@ SCHEDULE = PREFIX + "schedule"  # "true": this pod is ours (admission turns it i
 CLUSTERS = PREFIX + "clusters"  # "a,b": the allowed set of clusters
 STAY = PREFIX + "stay"  # "true": only the cluster of submission
 SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
+DOMAIN_SCOPE = PREFIX + "domain-scope"  # "cluster": no fault domain of its spread and affinity spans clusters
 
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"

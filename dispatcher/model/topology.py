@@ -4,6 +4,7 @@ from dispatcher.model import names
 
 CLUSTER_LEVEL = "cluster"
 HOST_LEVEL = "host"
+_SCOPED = "@cluster"  # ends a topology key whose domains lie each within one cluster; no label key holds an @
 
 # level -> node label; `cluster` and `host` are known without a label.
 LEVELS: dict[str, str] = {
@@ -18,8 +19,22 @@ LEVELS: dict[str, str] = {
 
 def level_of(key: str) -> str:
     """The level a topology key stands for: 'zone' and 'topology.kubernetes.io/zone' are one; else the key itself."""
+    if key.endswith(_SCOPED):
+        return within_cluster(key[: -len(_SCOPED)])
     if key in LEVELS:
         return key
     if key == names.HOSTNAME:
         return HOST_LEVEL
     return next((level for level, label in LEVELS.items() if label == key), key)
+
+
+def within_cluster(key: str) -> str:
+    """The topology key whose domains are those of `key`, each within one cluster: zone x of two clusters is two."""
+    level = level_of(key)
+    return level if level in (CLUSTER_LEVEL, HOST_LEVEL) or level.endswith(_SCOPED) else level + _SCOPED
+
+
+def label_of(level: str) -> tuple[str, bool]:
+    """The node label behind a level other than cluster and host, and whether its domains lie within one cluster."""
+    base = level.removesuffix(_SCOPED)
+    return LEVELS.get(base, base), base != level

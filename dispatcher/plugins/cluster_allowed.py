@@ -3,6 +3,7 @@
 `global-dispatcher.io/clusters: "a,b"` is the allowed set, `global-dispatcher.io/stay: "true"` allows only the cluster
 of submission. Names of clusters that do not exist are passed over as long as one does; a set without any known cluster,
 or an annotation that cannot be read, refuses the pod with the name of the annotation and the known clusters.
+So does a `global-dispatcher.io/domain-scope` that is neither "cluster" nor "fleet".
 """
 
 from collections.abc import Hashable

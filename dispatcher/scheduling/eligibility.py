@@ -10,9 +10,11 @@ import numpy as np
 from dispatcher.model import names
 from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
 from dispatcher.model.pod import Pod
+from dispatcher.model.topology import level_of, within_cluster
 from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows
 
 _MEMO_LIMIT = 4096
+_ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
 
 
 class LabelMasks:
@@ -100,9 +102,18 @@ def clusters_key(placed: Placed) -> Hashable:
     """Everything that `allowed_clusters` looks at; None for a pod that may go anywhere."""
     annotations = placed.pod.annotations
     stay = annotations.get(names.STAY)
-    if stay is None and names.CLUSTERS not in annotations:
+    if stay is None and names.CLUSTERS not in annotations and names.DOMAIN_SCOPE not in annotations:
         return None
-    return annotations.get(names.CLUSTERS), stay, placed.home if stay == "true" else ""
+    home = placed.home if stay == "true" else ""
+    return annotations.get(names.CLUSTERS), stay, home, annotations.get(names.DOMAIN_SCOPE)
+
+
+def topology_key(key: str, pod: Pod) -> str:
+    """The key of the fault domains that a spread or affinity rule of `pod` means: its domains may span clusters or not.
+
+    The annotation `global-dispatcher.io/domain-scope: cluster` keeps every domain within one cluster.
+    """
+    return within_cluster(key) if pod.annotations.get(names.DOMAIN_SCOPE) == _ONE_CLUSTER else level_of(key)
 
 
 class ClusterChoiceError(ValueError):
@@ -115,6 +126,7 @@ def allowed_clusters(placed: Placed, fleet: Fleet) -> Bools | None:
     ClusterChoiceError for an annotation that cannot be read or that names no cluster of this fleet.
     """
     annotations = placed.pod.annotations
+    _check_scope(annotations)
     wanted = _wanted(annotations)
     if _stays(annotations):
         wanted = {placed.home} if wanted is None else wanted & {placed.home}
@@ -140,6 +152,14 @@ def _wanted(annotations: Mapping[str, str]) -> set[str] | None:
     if not wanted:
         raise ClusterChoiceError(f"annotation {names.CLUSTERS} is empty: name clusters as 'a,b' or remove it")
     return wanted
+
+
+def _check_scope(annotations: Mapping[str, str]) -> None:
+    text = annotations.get(names.DOMAIN_SCOPE, _WHOLE_FLEET)
+    if text not in (_ONE_CLUSTER, _WHOLE_FLEET):
+        raise ClusterChoiceError(
+            f"annotation {names.DOMAIN_SCOPE} must be '{_ONE_CLUSTER}' or '{_WHOLE_FLEET}', not {text[:40]!r}"
+        )
 
 
 def _stays(annotations: Mapping[str, str]) -> bool:

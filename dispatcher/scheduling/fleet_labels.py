@@ -1,7 +1,7 @@
 """Node labels as columns of small integers, one a label key, made when somebody first asks and kept up to date."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from dispatcher.scheduling.columns import grown, read_only
 from dispatcher.scheduling.framework import SmallInts
 
 ABSENT = -1
+ClusterOf = Callable[[int], str]  # row -> name of its cluster
 
 
 @dataclass
@@ -32,36 +33,41 @@ class _Column:
 class LabelColumns:
     """key -> [rows] code of the label's value, -1 where absent. Codes of a key never change their meaning.
 
+    `scoped` columns tell equal values of two clusters apart: their texts are 'cluster/value'.
     Keys that no node has cost nothing, so pods cannot make the fleet grow by asking for odd labels.
     """
 
-    def __init__(self) -> None:
-        self._columns: dict[str, _Column] = {}
+    def __init__(self, cluster_of: ClusterOf) -> None:
+        self._cluster_of = cluster_of
+        self._columns: dict[tuple[str, bool], _Column] = {}
         self._nodes_with: Counter[str] = Counter()
         self._absent: SmallInts = np.full(0, ABSENT, dtype=np.int32)
 
-    def codes(self, key: str, nodes: Sequence[Node | None]) -> SmallInts:
+    def codes(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> SmallInts:
         """[len(nodes)] codes of `key`, read-only; `nodes` are the rows, None where a row is dead."""
-        column = self._column(key, nodes)
+        column = self._column(key, nodes, scoped)
         if column is None:
             self._absent = grown(self._absent, len(nodes), ABSENT)
         window: SmallInts = read_only((self._absent if column is None else column.codes)[: len(nodes)])
         return window
 
-    def values(self, key: str, nodes: Sequence[Node | None]) -> Sequence[str]:
+    def values(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> Sequence[str]:
         """The texts behind the codes of `key`."""
-        column = self._column(key, nodes)
+        column = self._column(key, nodes, scoped)
         return () if column is None else column.values
 
-    def _column(self, key: str, nodes: Sequence[Node | None]) -> _Column | None:
-        found = self._columns.get(key)
+    def _column(self, key: str, nodes: Sequence[Node | None], scoped: bool) -> _Column | None:
+        found = self._columns.get((key, scoped))
         if found is not None or not self._nodes_with[key]:
             return found
-        made = self._columns[key] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
+        made = self._columns[key, scoped] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
         for row, node in enumerate(nodes):
             if node is not None:
-                made.codes[row] = made.code(node.labels.get(key))
+                made.codes[row] = made.code(self._text(row, node.labels.get(key), scoped))
         return made
+
+    def _text(self, row: int, value: str | None, scoped: bool) -> str | None:
+        return f"{self._cluster_of(row)}/{value}" if scoped and value is not None else value
 
     def replace(self, row: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """The labels of a row were `before` (empty: no node) and are now `after`."""
@@ -70,6 +76,6 @@ class LabelColumns:
             if not self._nodes_with[key]:
                 del self._nodes_with[key]
         self._nodes_with.update(after.keys())
-        for key, column in self._columns.items():
+        for (key, scoped), column in self._columns.items():
             column.codes = grown(column.codes, row + 1, ABSENT)
-            column.codes[row] = column.code(after.get(key))
+            column.codes[row] = column.code(self._text(row, after.get(key), scoped))

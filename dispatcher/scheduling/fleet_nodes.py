@@ -8,7 +8,7 @@ import numpy as np
 
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import ResourceAxis, Resources
-from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, LEVELS, level_of
+from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.columns import NodeColumns, RowStore, exact_sums
 from dispatcher.scheduling.fleet_journal import Journal
 from dispatcher.scheduling.fleet_labels import LabelColumns
@@ -37,7 +37,7 @@ class NodeTable(NodeColumns):
         self._free: list[int] = []
         self._clusters: dict[str, _Cluster] = {}
         self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
-        self._labels = LabelColumns()
+        self._labels = LabelColumns(self._cluster_name)
         self._total: Resources | None = None
         self._show()
 
@@ -165,6 +165,9 @@ class NodeTable(NodeColumns):
         found = self._clusters.get(cluster)
         return found.rows.get(node) if found else None
 
+    def _cluster_name(self, row: int) -> str:
+        return self.clusters[self.cluster[row]].name
+
     def label(self, key: str) -> SmallInts:
         """[n] code of a node label, -1 where absent."""
         return self._labels.codes(key, self._nodes)
@@ -174,13 +177,14 @@ class NodeTable(NodeColumns):
         return self._labels.values(key, self._nodes)
 
     def domain(self, key: str) -> SmallInts:
-        """[n] fault-domain code of a level or label key; -1 where the node does not say."""
+        """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""
         level = level_of(key)
         if level == CLUSTER_LEVEL:
             return self.cluster
         if level == HOST_LEVEL:
             return np.where(self.live, np.arange(self.n, dtype=np.int32), np.int32(-1))
-        return self.label(LEVELS.get(level, level))
+        label, scoped = label_of(level)
+        return self._labels.codes(label, self._nodes, scoped=scoped)
 
     def _domain_of(self, level: str, row: int) -> int:
         return row if level == HOST_LEVEL else int(self.domain(level)[row])
@@ -195,7 +199,8 @@ class NodeTable(NodeColumns):
             return [info.name for info in self.clusters]
         if level == HOST_LEVEL:
             return ["/".join(self.name_of(row)) if self._nodes[row] else "" for row in range(self.n)]
-        return self.label_values(LEVELS.get(level, level))
+        label, scoped = label_of(level)
+        return self._labels.values(label, self._nodes, scoped=scoped)
 
 
 def rank_of(cluster: str, node: str) -> int:

@@ -96,7 +96,11 @@ class Fleet(Protocol):
         ...
 
     def domain(self, key: str) -> SmallInts:
-        """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where unknown."""
+        """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where unknown.
+
+        `model.topology.within_cluster(key)` is a key as well, here and in `domain_values` and `count_matching`: its
+        domains lie each within one cluster. `eligibility.topology_key(key, pod)` says which of the two a pod wants.
+        """
         ...
 
     def domain_values(self, key: str) -> Sequence[str]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
-from dispatcher.model.topology import HOST_LEVEL, level_of
+from dispatcher.model.topology import HOST_LEVEL
+from dispatcher.scheduling.eligibility import topology_key
 from dispatcher.scheduling.fleet_counts import selector_key
 from dispatcher.scheduling.framework import Bools, Fleet, Ints, SmallInts
 
@@ -55,13 +56,14 @@ class Spread:
         # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
         if self.level == HOST_LEVEL:
             return "/".join(fleet.name_of(code))
-        return fleet.domain_values(self.constraint.key)[code]
+        return fleet.domain_values(self.level)[code]
 
 
 def spread_of(one: SpreadConstraint, pod: Pod, fleet: Fleet, eligible: Bools) -> Spread:
     """A constraint of `pod` as things stand; `eligible`: [n] the rows whose domains have a part in the least count."""
-    domain, counts = fleet.domain(one.key), fleet.count_matching(pod, one.selector, one.key)
-    if level_of(one.key) == HOST_LEVEL:  # every row is a domain of its own
+    key = topology_key(one.key, pod)
+    domain, counts = fleet.domain(key), fleet.count_matching(pod, one.selector, key)
+    if key == HOST_LEVEL:  # every row is a domain of its own
         present = eligible
     else:
         present = np.zeros(len(counts) + 1, dtype=np.bool_)  # the last entry takes what has no domain
@@ -69,7 +71,7 @@ def spread_of(one: SpreadConstraint, pod: Pod, fleet: Fleet, eligible: Bools) ->
         present = present[:-1]
     found = counts[present]
     least = int(found.min()) if len(found) >= max(one.min_domains, 1) else 0
-    return Spread(one, level_of(one.key), domain, counts, present, least, int(counts_itself(one, pod)))
+    return Spread(one, key, domain, counts, present, least, int(counts_itself(one, pod)))
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
@@ -80,4 +82,4 @@ def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
 def spread_key(one: SpreadConstraint, pod: Pod) -> Hashable:
     """Everything of a constraint and of its pod that `spread_of` looks at, but the namespace."""
     counted = selector_key(pod, one.selector)
-    return level_of(one.key), one.max_skew, one.hard, one.min_domains, counted, counts_itself(one, pod)
+    return topology_key(one.key, pod), one.max_skew, one.hard, one.min_domains, counted, counts_itself(one, pod)

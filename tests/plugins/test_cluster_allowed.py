@@ -1,6 +1,6 @@
 import pytest
 
-from dispatcher.model.names import CLUSTERS, STAY
+from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
 
@@ -32,8 +32,9 @@ def test_cluster_allowed_follows_the_annotations(asking: PodBuilder, want: list[
         (pod().annotation(CLUSTERS, " ,"), f"annotation {CLUSTERS} is empty: name clusters as 'a,b' or remove it"),
         (pod().annotation(STAY, "yes"), f"annotation {STAY} must be 'true' or 'false', not 'yes'"),
         (pod().annotation(STAY, "true").annotation(CLUSTERS, "b"), f"which {CLUSTERS} does not allow; remove one"),
+        (pod().annotation(DOMAIN_SCOPE, "zone"), f"annotation {DOMAIN_SCOPE} must be 'cluster' or 'fleet', not 'zone'"),
     ],
-    ids=["unknown clusters", "empty", "neither true nor false", "contradiction"],
+    ids=["unknown clusters", "empty", "neither true nor false", "contradiction", "no such scope"],
 )
 def test_cluster_allowed_names_an_annotation_that_cannot_be_followed(asking: PodBuilder, want: str) -> None:
     text = refused(make("ClusterAllowed"), asking, fleet(a=["n"], b=["n"]))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model.names import CLUSTERS
+from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
 from dispatcher.scheduling.fleet import FleetState
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
@@ -127,6 +127,16 @@ def test_hard_spread_over_several_levels_needs_all_of_them() -> None:
     assert found == {"a/a1": FULL.format("zone"), "a/a2": FULL.format("zone"), "b/b2": LACKS.format("zone")}
     by_host = reasons(make("FaultDomainSpread"), web().spread("cluster", 9).spread("host"), state)
     assert by_host == {"a/a1": FULL.format("host")}
+
+
+def test_hard_spread_may_keep_every_domain_within_one_cluster() -> None:
+    state = fleet(a=[node("n").labels(zone="x")], b=[node("n").labels(zone="x"), node("m").labels(zone="y")])
+    put(state, web("t"), "a", "n")
+    whole, scoped = web().spread("zone"), web().spread("zone").annotation(DOMAIN_SCOPE, "cluster")
+    plugin = make("FaultDomainSpread")
+    assert set(reasons(plugin, whole, state)) == {"a/n", "b/n"}
+    assert set(reasons(plugin, scoped, state)) == {"a/n"}
+    assert plugin.class_key(whole.placed()) != plugin.class_key(scoped.placed())
 
 
 def test_soft_spread_prefers_emptier_domains_and_nodes_that_have_the_label() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from dispatcher.model.node import Reading
 from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Fleet
 from tests.builders import fleet, node, pod, put, reading, selector
@@ -150,6 +151,23 @@ def test_domains_of_cluster_and_host_need_no_label() -> None:
     state = fleet(a=["n1"], b=["n1"])
     assert [state.domain_values("cluster")[code] for code in state.domain("cluster")] == ["a", "b"]
     assert [state.domain_values("host")[code] for code in state.domain("kubernetes.io/hostname")] == ["a/n1", "b/n1"]
+
+
+def test_domains_may_lie_each_within_one_cluster() -> None:
+    state = fleet(a=[node("n1").labels(zone="x")], b=[node("n1").labels(zone="x"), node("n2")])
+    scoped = within_cluster("topology.kubernetes.io/zone")
+    assert len(set(state.domain("zone")[:2].tolist())) == 1
+    assert state.domain(scoped).tolist() == [0, 1, -1]
+    put(state, pod("p1").labels(app="web"), "b", "n1")
+    asked = pod("q").labels(app="web").build()
+    assert state.count_matching(asked, None, scoped).tolist() == [0, 1]
+    state.put_node("b", node("n2").labels(zone="y").build())
+    state.put_node("b", node("n1").labels(zone="y").build())
+    assert [state.domain_values(scoped)[code] for code in state.domain(scoped)] == ["a/x", "b/y", "b/y"]
+    assert state.count_matching(asked, None, scoped).tolist() == [0, 0, 1]
+    state.remove_node("b", "n1")
+    assert state.domain(scoped).tolist() == [0, -1, 2]
+    assert [within_cluster(key) for key in ("cluster", "host", scoped)] == ["cluster", "host", scoped]
 
 
 def test_equal_taints_share_a_set() -> None:
