@@ -166,7 +166,7 @@ class NodeTable(NodeColumns):
         return found.rows.get(node) if found else None
 
     def _cluster_name(self, row: int) -> str:
-        return self.clusters[self.cluster[row]].name
+        return self._infos[int(self.cluster[row])].name
 
     def label(self, key: str) -> SmallInts:
         """[n] code of a node label, -1 where absent."""
