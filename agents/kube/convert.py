@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from agents.kube import effective, marks, rules, wire
+from agents.kube.selectors import labels_size
 from agents.observer.seen import Misplaced, PodSeen
 from dispatcher.model import names
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
@@ -21,8 +22,11 @@ MAX_STATUS_BYTES = 512 * 1024
 MAX_POOL = 65536
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
+_ONES: dict[bytes, Any] = {}
+_NEVER = "Never"
 _NO_STATUS = wire.PodStatus()
 V = TypeVar("V", str, int)
+T = TypeVar("T")
 
 
 def pods_seen(items: Iterable[bytes | msgspec.Raw]) -> tuple[PodSeen, ...]:
@@ -64,19 +68,30 @@ def _judge(pod: wire.PodObject) -> PodSeen:
 
 
 def _foreign(pod: wire.PodObject, status: wire.PodStatus) -> Pod:
+    """A pod that others placed: what it takes of its node, and what it means to pods beside it."""
     meta, spec = pod.metadata, pod.spec
-    labels = meta.labels or {}
     ignored: list[str] = []
+    labels = _labels(meta, ignored)
+    needs = effective.read_needs(spec, ignored)
+    ties = rules.ties(pod, labels)
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        labels=_shared(labels if rules.labels_size(labels) <= MAX_LABEL_BYTES else {}),
-        requests=_shared(effective.effective_request(spec, ignored)),
+        labels=_shared(labels),
+        requests=_shared(effective.effective_request(needs)),
         priority=spec.priority or 0,
         node=spec.node_name,
         phase=_PHASES.get(status.phase, PENDING),
+        terminating=meta.deletion_timestamp is not None,
         ports=effective.host_ports(spec, ignored),
+        owner=_owner(meta),
+        pod_affinity=_one_of(ties.pod_affinity),
+        pod_anti_affinity=_one_of(ties.pod_anti_affinity),
+        volumes=ties.volumes,
+        preempts=spec.preemption_policy != _NEVER,
+        started=_seconds(status.start_time),
+        expected=_one_of(effective.expected_request(needs)),
     )
 
 
@@ -86,10 +101,9 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
     labels = _labels(meta, problems)
     own = marks.own_annotations(meta.annotations or {}, problems)
     status = _status(pod.status, problems)
-    owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
-    placement = rules.placement(spec, labels, problems)
+    placement = rules.placement(pod, labels, problems)
     spread = (*placement.spread, *marks.spread_of(own, problems))
-    requests = _shared(effective.effective_request(spec, problems))
+    needs = effective.read_needs(spec, problems)
     # A delegate's epoch is its source's; it is never itself claimed.
     claim = None if delegate else marks.claim_of(own, problems)
     source = marks.source_of(own, problems) if delegate else None
@@ -99,7 +113,7 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         name=meta.name,
         labels=_shared(labels),
         annotations=own,
-        requests=requests,
+        requests=_shared(effective.effective_request(needs)),
         priority=spec.priority or 0,
         scheduler_name=spec.scheduler_name,
         node=spec.node_name,
@@ -116,17 +130,35 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         spread=spread,
         claim=claim,
         source=source,
-        owner=f"{owner.kind}/{owner.name}/{owner.uid}" if owner is not None else "",
+        owner=_owner(meta),
         images=tuple(container.image for container in (spec.containers or ())[: rules.MAX_CONTAINERS]),
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
         status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
+        pod_affinity=_one_of(placement.ties.pod_affinity),
+        pod_anti_affinity=_one_of(placement.ties.pod_anti_affinity),
+        volumes=placement.ties.volumes,
+        resource_claims=_names(spec.resource_claims),
+        gates=_names(spec.scheduling_gates),
+        preempts=spec.preemption_policy != _NEVER,
+        nominated_node=status.nominated_node_name or "",
+        started=_seconds(status.start_time),
+        expected=_one_of(effective.expected_request(needs)),
     )
+
+
+def _owner(meta: wire.Meta) -> str:
+    owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
+    return f"{owner.kind}/{owner.name}/{owner.uid}" if owner is not None else ""
+
+
+def _names(items: list[wire.Named] | None) -> tuple[str, ...]:
+    return tuple(one.name for one in (items or ())[: rules.MAX_RULES])
 
 
 def _labels(meta: wire.Meta, problems: list[str]) -> dict[str, str]:
     labels = meta.labels or {}
-    if rules.labels_size(labels) > MAX_LABEL_BYTES:
+    if labels_size(labels) > MAX_LABEL_BYTES:
         problems.append(f"metadata.labels: more than {MAX_LABEL_BYTES // 1024} KiB")
         return {key: labels[key] for key in (names.DELEGATE_LABEL,) if key in labels}
     return labels
@@ -176,3 +208,13 @@ def _shared(items: dict[str, V]) -> dict[str, V]:
     if len(_POOL) > MAX_POOL:
         _POOL.clear()
     return _POOL.setdefault(frozenset(items.items()), items)
+
+
+def _one_of(found: T) -> T:
+    """One object for all equal ones, as above, of what cannot be hashed: replicas have the same terms and amounts."""
+    if found is None:
+        return found
+    if len(_ONES) > MAX_POOL:
+        _ONES.clear()
+    one: T = _ONES.setdefault(msgspec.msgpack.encode(found), found)
+    return one

@@ -5,55 +5,114 @@ together and add up; an ordinary init container runs alone beside the sidecars b
 the two, or what `spec.resources` says for the whole pod, plus the overhead of its runtime.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
-from agents.kube.wire import Container, PodSpec, Port, ResourceList
+from agents.kube.wire import PodSpec, Port, ResourceList
 from dispatcher.model.pod import HostPort
-from dispatcher.model.resources import QuantityError, Resources, add, maximum, parse_quantity, unit_scale
+from dispatcher.model.resources import CPU, MEMORY, QuantityError, Resources, add, maximum, parse_quantity, unit_scale
 
 MAX_RESOURCE_NAMES = 64
+DEFAULT_CPU = 100  # milli: what kube-scheduler takes a container without a request to use
+DEFAULT_MEMORY = 200 * 2**20
+_POD_LEVEL = (CPU, MEMORY)  # what spec.resources may say for the whole pod, beside huge pages
+_HUGE_PAGES = "hugepages-"
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
-def effective_request(spec: PodSpec, problems: list[str]) -> Resources:
-    """What the pod needs of a node, in internal units, rounded up; unreadable quantities are named in `problems`."""
-    running: Resources = {}
-    for index, container in enumerate(spec.containers or ()):
-        add(running, _needs(container.resources, f"spec.containers[{index}].resources", problems))
-    starting = _starting(spec.init_containers or (), running, problems)
-    total = maximum(running, starting)
+class Needs(NamedTuple):
+    """What a spec asks for, read once. `starting`: each init container's needs and whether it is a sidecar."""
+
+    running: list[Resources]
+    starting: list[tuple[Resources, bool]]
+    pod_level: bool  # spec.resources says something
+    whole: Resources  # of spec.resources
+    overhead: Resources
+
+
+def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
+    """The quantities of a spec in internal units, rounded up; unreadable ones are named in `problems`."""
+    running = [
+        _needs(one.resources, f"spec.containers[{index}].resources", problems)
+        for index, one in enumerate(spec.containers or ())
+    ]
+    starting = [
+        (_needs(one.resources, f"spec.initContainers[{index}].resources", problems), one.restart_policy == "Always")
+        for index, one in enumerate(spec.init_containers or ())
+    ]
+    pod_level, whole = False, dict[str, int]()
     if spec.resources is not None:
-        total.update(_needs(spec.resources, "spec.resources", problems, known=total))
-    if spec.overhead:
-        add(total, read_quantities(spec.overhead, "spec.overhead", problems))
+        pod_level = bool(spec.resources.requests or spec.resources.limits)
+        known = {name for needs in (*running, *(needs for needs, _ in starting)) for name in needs}
+        whole = {
+            name: value
+            for name, value in _needs(spec.resources, "spec.resources", problems, known=known).items()
+            if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
+        }
+    overhead = read_quantities(spec.overhead, "spec.overhead", problems) if spec.overhead else {}
+    return Needs(running, starting, pod_level, whole, overhead)
+
+
+def effective_request(needs: Needs) -> Resources:
+    """What the pod needs of a node."""
+    running: Resources = {}
+    for one in needs.running:
+        add(running, one)
+    total = maximum(running, _starting(needs.starting, running))
+    total.update(needs.whole)
+    add(total, needs.overhead)
     return {name: value for name, value in total.items() if value}
 
 
-def _starting(init: list[Container] | tuple[()], running: Resources, problems: list[str]) -> Resources:
+def expected_request(needs: Needs) -> tuple[int, int]:
+    """(milli-CPU, bytes) the pod is reckoned to use: as above, a container that says nothing with kube's default.
+
+    Source: kube-scheduler's PodInfo.CalculateResource (NonMissingContainerRequests). A request of zero is one.
+    """
+    return _expected(needs, CPU, DEFAULT_CPU), _expected(needs, MEMORY, DEFAULT_MEMORY)
+
+
+def _expected(needs: Needs, resource: str, default: int) -> int:
+    if needs.pod_level and _is_named(needs, resource):
+        default = 0
+    running = sum(one.get(resource, default) for one in needs.running)
+    sidecars = most = 0
+    for one, restarts in needs.starting:
+        amount = one.get(resource, default)
+        most = max(most, amount + sidecars)
+        if restarts:
+            running += amount
+            sidecars += amount
+    return needs.whole.get(resource, max(running, most)) + needs.overhead.get(resource, 0)
+
+
+def _is_named(needs: Needs, resource: str) -> bool:
+    asked = (*needs.running, *(one for one, _ in needs.starting), needs.whole, needs.overhead)
+    return any(resource in one for one in asked)
+
+
+def _starting(init: list[tuple[Resources, bool]], running: Resources) -> Resources:
     """The most that is needed at once while init containers run; sidecars are added to `running` in place."""
     most: Resources = {}
     sidecars: Resources = {}
-    for index, container in enumerate(init):
-        needs = _needs(container.resources, f"spec.initContainers[{index}].resources", problems)
-        if container.restart_policy == "Always":
+    for needs, restarts in init:
+        if restarts:
             add(running, needs)
             add(sidecars, needs)
             maximum(most, sidecars)
         else:
-            maximum(most, add(needs, sidecars))
+            maximum(most, add(dict(needs), sidecars))
     return most
 
 
-def _needs(
-    resources: ResourceList | None, where: str, problems: list[str], known: Mapping[str, int] | None = None
-) -> Resources:
+def _needs(resources: ResourceList | None, where: str, problems: list[str], known: Collection[str] = ()) -> Resources:
     """Requests, and limits where no request is given (the API server's defaulting)."""
     if resources is None:
         return {}
     needs = read_quantities(resources.requests, f"{where}.requests", problems)
     for name, value in read_quantities(resources.limits, f"{where}.limits", problems).items():
-        if name not in needs and name not in (known or ()):
+        if name not in needs and name not in known:
             needs[name] = value
     return needs
 

@@ -5,7 +5,7 @@ import msgspec
 from agents.kube import wire
 from agents.kube.convert import version_of
 from agents.kube.effective import read_quantities
-from agents.kube.rules import labels_size
+from agents.kube.selectors import labels_size
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
 from dispatcher.model.node import Node, Taint

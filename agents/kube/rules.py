@@ -1,19 +1,41 @@
-"""Where a pod may go by its own spec: selectors, node affinity, tolerations, spread. Bounded in size before use."""
+"""Where a pod may go by its own spec: selectors, affinity, tolerations, spread, volumes. Bounded in size before use."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from agents.kube import wire
 from agents.kube.effective import host_ports
-from dispatcher.model.labels import IN, OPERATORS, LabelSelector, NodeSelectorTerm, PreferredTerm, Requirement
-from dispatcher.model.pod import Affinity, HostPort, SpreadConstraint, Toleration
+from agents.kube.pod_affinity import pod_affinity, term_size, terms_of
+from agents.kube.selectors import (
+    NOTHING,
+    expressions_size,
+    label_selector,
+    labels_size,
+    requirements,
+    selector_size,
+    with_own_labels,
+)
+from agents.kube.volumes import volumes_of
+from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm
+from dispatcher.model.pod import Affinity, HostPort, PodAffinity, SpreadConstraint, Toleration, Volume
 from dispatcher.model.topology import level_of
 
 MAX_SELECTOR_BYTES = 64 * 1024
 MAX_RULES = 256
 MAX_CONTAINERS = 64
-_NOTHING = LabelSelector(match_expressions=(Requirement("", IN, ()),))  # a null labelSelector selects no pod
 _HARD = {"DoNotSchedule": True, "ScheduleAnyway": False}
+_HONOR, _IGNORE = "Honor", "Ignore"  # nodeAffinityPolicy is Honor unless said, nodeTaintsPolicy is Ignore
+
+
+class Ties(NamedTuple):
+    """What binds a pod to other pods and to disks, and therefore matters of every pod on a node."""
+
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+    volumes: tuple[Volume, ...] = ()
+
+
+_NO_TIES = Ties()
 
 
 class Placement(NamedTuple):
@@ -24,22 +46,41 @@ class Placement(NamedTuple):
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    ties: Ties = _NO_TIES
 
 
-def placement(spec: wire.PodSpec, labels: dict[str, str], problems: list[str]) -> Placement:
+def placement(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) -> Placement:
     """Read the placement rules; a pod with too much of them gets a problem and none, so that it costs nobody time."""
+    spec = pod.spec
     too_much = _too_much(spec)
     problems.extend(too_much)
     if too_much:
         return Placement()
-    hard_pod_affinity(spec.affinity, problems)
-    storage(spec, problems)
+    _devices(spec, problems)
     return Placement(
         spec.node_selector or {},
         node_affinity(spec.affinity, problems),
         tolerations(spec.tolerations),
         host_ports(spec, problems),
         spread_constraints(spec.topology_spread_constraints, labels, problems),
+        _ties(pod, labels, problems),
+    )
+
+
+def ties(pod: wire.PodObject, labels: dict[str, str]) -> Ties:
+    """What a pod that is not ours to place still means to others; none where it is too much to read."""
+    return _NO_TIES if _too_much(pod.spec) else _ties(pod, labels, [])
+
+
+def _ties(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) -> Ties:
+    meta, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
+    if affinity is None:
+        return Ties(volumes=volumes_of(spec, meta.name)) if spec.volumes else _NO_TIES
+    where = "spec.affinity"
+    return Ties(
+        pod_affinity(affinity.pod_affinity, meta, labels, f"{where}.podAffinity", problems),
+        pod_affinity(affinity.pod_anti_affinity, meta, labels, f"{where}.podAntiAffinity", problems),
+        volumes_of(spec, meta.name),
     )
 
 
@@ -50,6 +91,9 @@ def _too_much(spec: wire.PodSpec) -> list[str]:
         ("tolerations", len(spec.tolerations or ()), MAX_RULES, "entries"),
         ("topologySpreadConstraints", len(spec.topology_spread_constraints or ()), MAX_RULES, "entries"),
         ("volumes", len(spec.volumes or ()), MAX_RULES, "entries"),
+        ("resourceClaims", len(spec.resource_claims or ()), MAX_RULES, "entries"),
+        ("schedulingGates", len(spec.scheduling_gates or ()), MAX_RULES, "entries"),
+        ("affinity.podAffinity and podAntiAffinity", sum(1 for _ in terms_of(spec.affinity)), MAX_RULES, "terms"),
         ("nodeSelector, affinity and topologySpreadConstraints", size, MAX_SELECTOR_BYTES, "characters of selectors"),
     )
     return [f"spec.{field}: {count} {what}, more than {most}" for field, count, most, what in bounds if count > most]
@@ -59,14 +103,10 @@ def selector_bytes(spec: wire.PodSpec) -> int:
     """How much text the pod's selectors hold together, in characters."""
     return (
         labels_size(spec.node_selector)
-        + sum(_expressions_size(clauses) for clauses in _node_clauses(spec.affinity))
-        + sum(_selector_size(rule.label_selector) for rule in spec.topology_spread_constraints or ())
+        + sum(expressions_size(clauses) for clauses in _node_clauses(spec.affinity))
+        + sum(selector_size(rule.label_selector) for rule in spec.topology_spread_constraints or ())
+        + sum(term_size(term) for term in terms_of(spec.affinity))
     )
-
-
-def labels_size(labels: dict[str, str] | None) -> int:
-    """Characters of all keys and values."""
-    return sum(len(key) + len(value) for key, value in labels.items()) if labels else 0
 
 
 def _node_clauses(affinity: wire.Affinity | None) -> Iterable[list[wire.Expression] | None]:
@@ -78,19 +118,6 @@ def _node_clauses(affinity: wire.Affinity | None) -> Iterable[list[wire.Expressi
         if term is not None:
             yield term.match_expressions
             yield term.match_fields
-
-
-def _selector_size(selector: wire.Selector | None) -> int:
-    if selector is None:
-        return 0
-    return labels_size(selector.match_labels) + _expressions_size(selector.match_expressions)
-
-
-def _expressions_size(clauses: list[wire.Expression] | None) -> int:
-    return sum(
-        len(clause.key) + len(clause.operator) + sum(len(value) + 1 for value in clause.values or ())
-        for clause in clauses or ()
-    )
 
 
 def node_affinity(affinity: wire.Affinity | None, problems: list[str]) -> Affinity | None:
@@ -113,38 +140,13 @@ def node_affinity(affinity: wire.Affinity | None, problems: list[str]) -> Affini
 
 def _term(term: wire.NodeTerm, where: str, problems: list[str]) -> NodeSelectorTerm:
     return NodeSelectorTerm(
-        _requirements(term.match_expressions, f"{where}.matchExpressions", problems),
-        _requirements(term.match_fields, f"{where}.matchFields", problems),
+        requirements(term.match_expressions, f"{where}.matchExpressions", problems),
+        requirements(term.match_fields, f"{where}.matchFields", problems),
     )
 
 
-def _requirements(clauses: list[wire.Expression] | None, where: str, problems: list[str]) -> tuple[Requirement, ...]:
-    problems.extend(
-        f"{where}: operator {clause.operator[:20]!r} is not one of {', '.join(OPERATORS)}"
-        for clause in clauses or ()
-        if clause.operator not in OPERATORS
-    )
-    return tuple(Requirement(clause.key, clause.operator, tuple(clause.values or ())) for clause in clauses or ())
-
-
-def hard_pod_affinity(affinity: wire.Affinity | None, problems: list[str]) -> None:
-    """Required inter-pod rules would be broken by leaving them out, so they are a problem; preferred ones are not."""
-    if affinity is None:
-        return
-    for field, terms in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
-        if terms is not None and terms.required:
-            problems.append(
-                f"spec.affinity.{field}.requiredDuringSchedulingIgnoredDuringExecution: not supported; "
-                f"use topologySpreadConstraints or the preferred form"
-            )
-
-
-def storage(spec: wire.PodSpec, problems: list[str]) -> None:
-    """Volumes and devices that bind a pod to a cluster or node are not supported yet: a problem, never a guess."""
-    for index, volume in enumerate(spec.volumes or ()):
-        for kind, claim in (("persistentVolumeClaim", volume.persistent_volume_claim), ("ephemeral", volume.ephemeral)):
-            if claim is not None:
-                problems.append(f"spec.volumes[{index}].{kind}: not supported; claims bind a pod to one cluster")
+def _devices(spec: wire.PodSpec, problems: list[str]) -> None:
+    """Devices that are claimed bind a pod to a node in ways that are not reckoned with: a problem, never a guess."""
     if spec.resource_claims:
         problems.append("spec.resourceClaims: not supported; request an extended resource instead")
 
@@ -167,18 +169,16 @@ def spread_constraints(
         if hard is None or rule.max_skew < 1 or not rule.topology_key:
             problems.append(f"{where}: needs topologyKey, maxSkew >= 1 and whenUnsatisfiable of {', '.join(_HARD)}")
             continue
-        selector = _spread_selector(rule, labels, f"{where}.labelSelector", problems)
+        selector = label_selector(rule.label_selector, f"{where}.labelSelector", problems)
         found.append(
-            SpreadConstraint(level_of(rule.topology_key), rule.max_skew, hard, selector, max(1, rule.min_domains or 1))
+            SpreadConstraint(
+                level_of(rule.topology_key),
+                rule.max_skew,
+                hard,
+                NOTHING if selector is None else with_own_labels(selector, labels, rule.match_label_keys),
+                max(1, rule.min_domains or 1),
+                honor_affinity=rule.node_affinity_policy != _IGNORE,
+                honor_taints=rule.node_taints_policy == _HONOR,
+            )
         )
     return tuple(found)
-
-
-def _spread_selector(
-    rule: wire.TopologySpread, labels: dict[str, str], where: str, problems: list[str]
-) -> LabelSelector:
-    raw = rule.label_selector
-    if raw is None:
-        return _NOTHING
-    own = tuple(Requirement(key, IN, (labels[key],)) for key in rule.match_label_keys or () if key in labels)
-    return LabelSelector(raw.match_labels or {}, _requirements(raw.match_expressions, where, problems) + own)

@@ -112,11 +112,30 @@ class NodeAffinity(Wire):
     )
 
 
-class PodTerms(Wire):
-    """core/v1 PodAffinity or PodAntiAffinity: only whether it has a hard rule matters."""
+class PodTerm(Wire):
+    """core/v1 PodAffinityTerm."""
 
-    required: list[msgspec.Raw] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
+    label_selector: Selector | None = None
+    namespaces: list[str] | None = None
+    topology_key: str = ""
+    namespace_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodTerm(Wire):
+    """core/v1 WeightedPodAffinityTerm."""
+
+    weight: Int = 1
+    pod_affinity_term: PodTerm | None = None
+
+
+class PodTerms(Wire):
+    """core/v1 PodAffinity or PodAntiAffinity."""
+
+    required: list[PodTerm] | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: list[WeightedPodTerm] | None = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
 
@@ -147,17 +166,57 @@ class TopologySpread(Wire):
     label_selector: Selector | None = None
     min_domains: Int | None = None
     match_label_keys: list[str] | None = None
+    node_affinity_policy: Text = None
+    node_taints_policy: Text = None
 
 
 class Present(Wire):
     """An object of which only its being there matters."""
 
 
+class Named(Wire):
+    """An object of which only its name matters."""
+
+    name: str = ""
+
+
+class ClaimVolume(Wire):
+    """core/v1 PersistentVolumeClaimVolumeSource."""
+
+    claim_name: str = ""
+    read_only: bool | None = None
+
+
+class Disk(Wire):
+    """The in-tree disks that name one device: gcePersistentDisk, awsElasticBlockStore, azureDisk, iscsi."""
+
+    pd_name: str = ""
+    volume_id: str = msgspec.field(name="volumeID", default="")
+    disk_uri: str = msgspec.field(name="diskURI", default="")
+    iqn: str = ""
+    read_only: bool | None = None
+
+
+class RbdVolume(Wire):
+    """core/v1 RBDVolumeSource."""
+
+    monitors: list[str] | None = None
+    image: str = ""
+    pool: str = ""
+    read_only: bool | None = None
+
+
 class Volume(Wire):
     """core/v1 Volume: only the kinds that bind a pod to storage."""
 
-    persistent_volume_claim: Present | None = None
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
     ephemeral: Present | None = None
+    gce_persistent_disk: Disk | None = None
+    aws_elastic_block_store: Disk | None = None
+    azure_disk: Disk | None = None
+    iscsi: Disk | None = None
+    rbd: RbdVolume | None = None
 
 
 class PodSpec(Wire):
@@ -174,10 +233,11 @@ class PodSpec(Wire):
     init_containers: list[Container] | None = None
     overhead: dict[str, Any] | None = None
     resources: ResourceList | None = None
-    scheduling_gates: list[msgspec.Raw] | None = None
+    scheduling_gates: list[Named] | None = None
     volumes: list[Volume] | None = None
-    resource_claims: list[msgspec.Raw] | None = None
+    resource_claims: list[Named] | None = None
     host_network: bool | None = None
+    preemption_policy: Text = None
 
 
 class Condition(Wire):
@@ -193,6 +253,8 @@ class PodStatus(Wire):
     phase: str = ""
     reason: str = ""
     conditions: list[Condition] | None = None
+    nominated_node_name: Text = None
+    start_time: Text = None
 
 
 class PodObject(Wire):

@@ -22,6 +22,7 @@ class Reason(enum.Enum):
     SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label {})"
     NOT_READY = "node(s) were not ready"
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
+    VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
     CLUSTER_NOT_ALLOWED = "node(s) were in a cluster that the pod does not allow"
     REFUSED = "node(s) were refused by their agent ({})"
     PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"

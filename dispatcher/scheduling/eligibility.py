@@ -101,11 +101,16 @@ def selection_key(pod: Pod) -> Hashable:
 def clusters_key(placed: Placed) -> Hashable:
     """Everything that `allowed_clusters` looks at; None for a pod that may go anywhere."""
     annotations = placed.pod.annotations
-    stay = annotations.get(names.STAY)
-    if stay is None and names.CLUSTERS not in annotations and names.DOMAIN_SCOPE not in annotations:
+    stay, scope, tied = annotations.get(names.STAY), annotations.get(names.DOMAIN_SCOPE), has_volumes(placed.pod)
+    if stay is None and names.CLUSTERS not in annotations and scope is None and not tied:
         return None
-    home = placed.home if stay == "true" else ""
-    return annotations.get(names.CLUSTERS), stay, home, annotations.get(names.DOMAIN_SCOPE)
+    home = placed.home if stay == "true" or tied else ""
+    return annotations.get(names.CLUSTERS), stay, tied, home, scope
+
+
+def has_volumes(pod: Pod) -> bool:
+    """Whether the pod has claims or inline disks: they are the home cluster's, and so the pod can run only there."""
+    return bool(pod.volumes)
 
 
 def topology_key(key: str, pod: Pod) -> str:
@@ -121,18 +126,20 @@ class ClusterChoiceError(ValueError):
 
 
 def allowed_clusters(placed: Placed, fleet: Fleet) -> Bools | None:
-    """[clusters] which ones the pod's annotations allow, None for all.
+    """[clusters] which ones the pod's annotations and volumes allow, None for all.
 
     ClusterChoiceError for an annotation that cannot be read or that names no cluster of this fleet.
     """
     annotations = placed.pod.annotations
     _check_scope(annotations)
     wanted = _wanted(annotations)
-    if _stays(annotations):
+    stays = _stays(annotations)
+    if stays or has_volumes(placed.pod):
         wanted = {placed.home} if wanted is None else wanted & {placed.home}
         if not wanted:
+            keeps = f"{names.STAY} keeps" if stays else "its volumes keep"
             raise ClusterChoiceError(
-                f"{names.STAY} keeps it in cluster {placed.home}, which {names.CLUSTERS} does not allow; remove one"
+                f"{keeps} it in cluster {placed.home}, which {names.CLUSTERS} does not allow; remove one"
             )
     if wanted is None:
         return None

@@ -33,7 +33,9 @@ class Occupant:
 
 
 def nonzero_request(pod: Pod) -> tuple[int, int]:
-    """(milli-CPU, bytes) the pod is expected to use: its requests, or kube-scheduler's defaults without."""
+    """(milli-CPU, bytes) the pod is expected to use: as its reader reckoned, else its requests or the defaults."""
+    if pod.expected is not None:
+        return pod.expected
     return pod.requests.get(CPU) or DEFAULT_CPU, pod.requests.get(MEMORY) or DEFAULT_MEMORY
 
 
@@ -49,6 +51,7 @@ def weighs_the_same(one: Pod, other: Pod) -> bool:
     """Whether two versions of a pod take and count the same, so that nothing has to be rewritten."""
     return one is other or (
         one.requests == other.requests
+        and one.expected == other.expected
         and one.ports == other.ports
         and one.labels == other.labels
         and one.namespace == other.namespace

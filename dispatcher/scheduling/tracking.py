@@ -127,9 +127,16 @@ def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> 
     )
 
 
-def _with_labels_of(source: Pod | None, delegate: Pod) -> Pod:
-    # Selectors mean the pod as it was submitted; labels that controllers read do not travel with a delegate.
-    return delegate if source is None else msgspec.structs.replace(delegate, labels=source.labels)
+def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
+    # Selectors mean the pod as it was submitted; labels that controllers read and pod affinity do not travel with it.
+    if source is None:
+        return delegate
+    return msgspec.structs.replace(
+        delegate,
+        labels=source.labels,
+        pod_affinity=source.pod_affinity,
+        pod_anti_affinity=source.pod_anti_affinity,
+    )
 
 
 def place_of(tracked: Tracked) -> tuple[Pod, str, str] | None:
@@ -140,7 +147,7 @@ def place_of(tracked: Tracked) -> tuple[Pod, str, str] | None:
     for cluster in sorted(tracked.delegates):
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
-            return _with_labels_of(tracked.source, pod), cluster, pod.node
+            return _as_submitted(tracked.source, pod), cluster, pod.node
     source = tracked.source
     if source is None or source.terminal:
         return None

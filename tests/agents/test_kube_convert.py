@@ -11,11 +11,21 @@ from hypothesis import strategies as st
 from agents.kube.convert import pod_seen
 from agents.kube.rules import MAX_CONTAINERS
 from dispatcher.model import names
-from dispatcher.model.labels import NodeSelectorTerm, Requirement
+from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.messages import Changes, decode, encode
-from dispatcher.model.pod import Claim, HostPort, SourceRef, SpreadConstraint
+from dispatcher.model.pod import (
+    Claim,
+    HostPort,
+    PodAffinity,
+    PodAffinityTerm,
+    SourceRef,
+    SpreadConstraint,
+    Volume,
+    WeightedPodAffinityTerm,
+)
 from tests.agents.kube_objects import needs, pod_object, raw, read_pod
 
+REQUIRED, PREFERRED = (f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("required", "preferred"))
 SIDECAR = {**needs(cpu="300m"), "restartPolicy": "Always"}
 
 
@@ -50,6 +60,180 @@ def test_effective_request_is_what_the_kubelet_reckons(spec: dict[str, Any], cpu
     assert read_pod(pod_object(**spec)).requests == {"cpu": cpu}
 
 
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"containers": [{}]}, (100, 200 * MIB), id="a silent container"),
+        pytest.param({"containers": [{}, {}]}, (200, 400 * MIB), id="two of them"),
+        pytest.param({"containers": [needs(cpu="1"), {}]}, (1100, 400 * MIB), id="one silent beside one that asks"),
+        pytest.param({"containers": [needs(cpu="0", memory="0")]}, (0, 0), id="zero is said"),
+        pytest.param({"containers": [needs(memory="10Mi")]}, (100, 10 * MIB), id="one resource of two"),
+        pytest.param(
+            {"containers": [needs(cpu="1m", memory="1Mi")], "initContainers": [{}]}, (100, 200 * MIB), id="silent init"
+        ),
+        pytest.param(
+            {"containers": [needs(cpu="1", memory="1Mi")], "initContainers": [{"restartPolicy": "Always"}]},
+            (1100, 201 * MIB),
+            id="silent sidecar",
+        ),
+        pytest.param(
+            {"containers": [{}], "initContainers": [{"restartPolicy": "Always"}, needs(cpu="1", memory="1Gi")]},
+            (1100, 1224 * MIB),
+            id="init beside a silent sidecar",
+        ),
+        pytest.param(
+            {"containers": [{}], "overhead": {"cpu": "50m", "memory": "1Mi"}}, (150, 201 * MIB), id="overhead"
+        ),
+        pytest.param(
+            {"containers": [{}, {}], "resources": {"requests": {"cpu": "1"}}}, (1000, 400 * MIB), id="pod level cpu"
+        ),
+        pytest.param(
+            {"containers": [needs(memory="5Mi"), {}], "resources": {"requests": {"cpu": "1"}}},
+            (1000, 5 * MIB),
+            id="pod level given, memory named by one",
+        ),
+    ],
+)
+def test_expected_use_is_what_kube_scheduler_reckons(spec: dict[str, Any], want: tuple[int, int]) -> None:
+    assert read_pod(pod_object(**spec)).expected == want
+
+
+def _term(**fields: Any) -> dict[str, Any]:
+    return {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "db"}}, **fields}
+
+
+DB = LabelSelector({"app": "db"})
+MERGED = LabelSelector({"app": "db"}, (Requirement("rev", "In", ("7",)), Requirement("tier", "NotIn", ("web",))))
+
+
+@pytest.mark.parametrize(
+    ("term", "want"),
+    [
+        pytest.param(_term(), PodAffinityTerm("zone", DB, ("default",)), id="own namespace"),
+        pytest.param(_term(namespaces=["b", "a", "b"]), PodAffinityTerm("zone", DB, ("a", "b")), id="named namespaces"),
+        pytest.param(
+            _term(namespaceSelector={}), PodAffinityTerm("zone", DB, (), LabelSelector()), id="every namespace"
+        ),
+        pytest.param(
+            _term(namespaces=["x"], namespaceSelector={"matchLabels": {"team": "a"}}),
+            PodAffinityTerm("zone", DB, ("x",), LabelSelector({"team": "a"})),
+            id="names and a selector",
+        ),
+        pytest.param(
+            {"topologyKey": "kubernetes.io/hostname"}, PodAffinityTerm("host", None, ("default",)), id="no selector"
+        ),
+        pytest.param(
+            _term(matchLabelKeys=["rev", "absent"], mismatchLabelKeys=["tier"]),
+            PodAffinityTerm("zone", MERGED, ("default",)),
+            id="keys of the pod's own labels",
+        ),
+        pytest.param(
+            {
+                "topologyKey": "topology.kubernetes.io/zone",
+                "labelSelector": {
+                    "matchLabels": {"app": "db"},
+                    "matchExpressions": [
+                        {"key": "rev", "operator": "In", "values": ["7"]},
+                        {"key": "tier", "operator": "NotIn", "values": ["web"]},
+                    ],
+                },
+                "matchLabelKeys": ["rev"],
+                "mismatchLabelKeys": ["tier"],
+            },
+            PodAffinityTerm("zone", MERGED, ("default",)),
+            id="keys that the API server has merged",
+        ),
+    ],
+)
+@pytest.mark.parametrize("scheduler", [names.SCHEDULER_NAME, "default-scheduler"], ids=["ours", "foreign"])
+def test_inter_pod_terms_are_read_of_every_pod(term: dict[str, Any], want: PodAffinityTerm, scheduler: str) -> None:
+    pod = read_pod(
+        pod_object(
+            schedulerName=scheduler,
+            nodeName="n1",
+            metadata={"labels": {"rev": "7", "tier": "web"}},
+            affinity={
+                "podAffinity": {REQUIRED: [term], PREFERRED: [{"weight": 30, "podAffinityTerm": term}]},
+                "podAntiAffinity": {REQUIRED: [term, term]},
+            },
+        )
+    )
+    assert pod.pod_affinity == PodAffinity((want,), (WeightedPodAffinityTerm(30, want),))
+    assert pod.pod_anti_affinity == PodAffinity((want, want))
+
+
+@pytest.mark.parametrize(
+    ("volume", "want"),
+    [
+        pytest.param({"persistentVolumeClaim": {"claimName": "d"}}, Volume("claim", "d"), id="claim"),
+        pytest.param(
+            {"persistentVolumeClaim": {"claimName": "d", "readOnly": True}}, Volume("claim", "d", True), id="read only"
+        ),
+        pytest.param(
+            {"ephemeral": {"volumeClaimTemplate": {}}}, Volume("claim", "web-1-v", ephemeral=True), id="ephemeral"
+        ),
+        pytest.param({"gcePersistentDisk": {"pdName": "p"}}, Volume("gcePersistentDisk", "p"), id="gce"),
+        pytest.param({"awsElasticBlockStore": {"volumeID": "v"}}, Volume("awsElasticBlockStore", "v"), id="ebs"),
+        pytest.param({"azureDisk": {"diskName": "x", "diskURI": "u"}}, Volume("azureDisk", "u"), id="azure"),
+        pytest.param({"iscsi": {"iqn": "i", "readOnly": True}}, Volume("iscsi", "i", True), id="iscsi"),
+        pytest.param(
+            {"rbd": {"monitors": ["m"], "image": "i"}}, Volume("rbd", "rbd/i", monitors=("m",)), id="rbd, default pool"
+        ),
+    ],
+)
+@pytest.mark.parametrize("scheduler", [names.SCHEDULER_NAME, "default-scheduler"], ids=["ours", "foreign"])
+def test_volumes_that_bind_are_read_of_every_pod(volume: dict[str, Any], want: Volume, scheduler: str) -> None:
+    volumes = [{"name": "t", "emptyDir": {}}, {"name": "v", **volume}]
+    pod = read_pod(pod_object(schedulerName=scheduler, nodeName="n1", volumes=volumes))
+    assert (pod.volumes, pod.problems) == ((want,), ())
+
+
+def test_what_preemption_ranks_by_is_read_of_every_pod() -> None:
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    thing = pod_object(
+        schedulerName="default-scheduler",
+        nodeName="n1",
+        priority=7,
+        preemptionPolicy="Never",
+        metadata={"deletionTimestamp": "2024-01-01T00:00:00Z", "ownerReferences": [owner]},
+        status={"phase": "Running", "startTime": "2024-01-01T00:00:00Z"},
+    )
+    pod = read_pod(thing)
+    assert (pod.priority, pod.preempts, pod.started, pod.terminating) == (7, False, 1704067200.0, True)
+    assert pod.owner == "ReplicaSet/web/u"
+
+
+def test_a_gated_or_nominated_pod_and_one_with_devices_name_them() -> None:
+    pod = read_pod(
+        pod_object(
+            schedulingGates=[{"name": "a.io/x"}, {"name": "y"}],
+            resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}],
+            status={"nominatedNodeName": "n7"},
+        )
+    )
+    assert (pod.gates, pod.resource_claims, pod.nominated_node) == (("a.io/x", "y"), ("gpu",), "n7")
+
+
+def test_spread_rules_carry_their_policies() -> None:
+    rule = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    said = {**rule, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    silent, spoken = read_pod(pod_object(topologySpreadConstraints=[rule, said])).spread
+    assert (silent.honor_affinity, silent.honor_taints) == (True, False)
+    assert (spoken.honor_affinity, spoken.honor_taints) == (False, True)
+
+
+def test_equal_terms_of_many_pods_are_one_object() -> None:
+    one, other = (
+        read_pod(pod_object(name, affinity={"podAntiAffinity": {REQUIRED: [_term()]}}, containers=[{}]))
+        for name in ("web-1", "web-2")
+    )
+    assert one.pod_anti_affinity is other.pod_anti_affinity
+    assert one.expected is other.expected
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
@@ -68,14 +252,25 @@ def test_effective_request_is_what_the_kubelet_reckons(spec: dict[str, Any], cpu
         pytest.param({"priority": 10**30}, "the object cannot be read", id="priority beyond all integers"),
         pytest.param({"status": {"phase": 7}}, "status: ", id="status of a wrong type"),
         pytest.param(
-            {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
-            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution: not supported",
-            id="hard anti-affinity",
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}},
+            "spec.affinity.podAntiAffinity.required[0].topologyKey: empty",
+            id="anti-affinity over nothing",
         ),
         pytest.param(
-            {"volumes": [{"name": "x"}, {"persistentVolumeClaim": {"claimName": "d"}}]},
-            "spec.volumes[1].persistentVolumeClaim: not supported",
-            id="volume claim",
+            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}] * 300}}},
+            "spec.affinity.podAffinity and podAntiAffinity: 300 terms, more than 256",
+            id="300 terms",
+        ),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAffinity": {
+                        REQUIRED: [{"topologyKey": "zone", "namespaceSelector": {"matchLabels": {"a": "x" * 70_000}}}]
+                    }
+                }
+            },
+            "70001 characters of selectors, more than 65536",
+            id="70 KB namespace selector",
         ),
         pytest.param({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims: not supported", id="resource claim"),
         pytest.param(
@@ -101,15 +296,13 @@ def test_a_pod_that_cannot_be_placed_says_which_field(spec: dict[str, Any], says
     "spec",
     [
         pytest.param({"nodeSelector": None, "containers": None, "tolerations": None}, id="nulls"),
-        pytest.param(
-            {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
-            id="soft inter-pod affinity",
-        ),
+        pytest.param({"affinity": {"podAffinity": {PREFERRED: [{"weight": 1}]}}}, id="preference for nothing"),
         pytest.param({"volumes": [{"name": "t", "emptyDir": {}}]}, id="scratch volume"),
     ],
 )
 def test_what_may_be_left_out_is_no_problem(spec: dict[str, Any]) -> None:
-    assert read_pod(pod_object(**spec)).problems == ()
+    pod = read_pod(pod_object(**spec))
+    assert (pod.problems, pod.pod_affinity, pod.pod_anti_affinity, pod.volumes) == ((), None, None, ())
 
 
 def test_placement_rules_are_read() -> None:
@@ -212,7 +405,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 PLACING = ("affinity", "tolerations", "nodeSelector", "topologySpreadConstraints", "schedulingGates", "nodeName")
-NEEDING = ("containers", "initContainers", "overhead", "priority", "resources", "volumes")
+NEEDING = ("containers", "initContainers", "overhead", "priority", "resources", "volumes", "resourceClaims")
 KEYS = st.sampled_from((*PLACING, *NEEDING, "metadata", "status", "schedulerName"))
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
+from dispatcher.model.pod import Volume
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
 
@@ -26,6 +27,16 @@ def test_cluster_allowed_follows_the_annotations(asking: PodBuilder, want: list[
 
 
 @pytest.mark.parametrize(
+    "volume", [Volume("claim", "data"), Volume("gcePersistentDisk", "d")], ids=["claim", "inline disk"]
+)
+def test_cluster_allowed_keeps_a_pod_with_volumes_where_they_are(volume: Volume) -> None:
+    plugin, asking = make("ClusterAllowed"), pod().set(volumes=(volume,))
+    found = reasons(plugin, asking, fleet(a=["n"], b=["n"], c=["n"]))
+    assert found == dict.fromkeys(("b/n", "c/n"), "node(s) were in another cluster than the pod's volumes")
+    assert plugin.class_key(asking.placed("a")) != plugin.class_key(asking.placed("b"))
+
+
+@pytest.mark.parametrize(
     ("asking", "want"),
     [
         (pod().annotation(CLUSTERS, "x,y"), "names no cluster of this fleet: x, y; known: a, b"),
@@ -33,8 +44,12 @@ def test_cluster_allowed_follows_the_annotations(asking: PodBuilder, want: list[
         (pod().annotation(STAY, "yes"), f"annotation {STAY} must be 'true' or 'false', not 'yes'"),
         (pod().annotation(STAY, "true").annotation(CLUSTERS, "b"), f"which {CLUSTERS} does not allow; remove one"),
         (pod().annotation(DOMAIN_SCOPE, "zone"), f"annotation {DOMAIN_SCOPE} must be 'cluster' or 'fleet', not 'zone'"),
+        (
+            pod().set(volumes=(Volume("claim", "d"),)).annotation(CLUSTERS, "b"),
+            "its volumes keep it in cluster a",
+        ),
     ],
-    ids=["unknown clusters", "empty", "neither true nor false", "contradiction", "no such scope"],
+    ids=["unknown clusters", "empty", "no boolean", "contradiction", "no such scope", "volumes elsewhere"],
 )
 def test_cluster_allowed_names_an_annotation_that_cannot_be_followed(asking: PodBuilder, want: str) -> None:
     text = refused(make("ClusterAllowed"), asking, fleet(a=["n"], b=["n"]))
