@@ -25,6 +25,7 @@ class Reason(enum.Enum):
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
     CLUSTER_NOT_ALLOWED = "node(s) were in a cluster that the pod does not allow"
     REFUSED = "node(s) were refused by their agent ({})"
+    POLICY = "node(s) didn't satisfy plugin {}"
     PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"
 
     # Reasons about the pod itself: no node is looked at.

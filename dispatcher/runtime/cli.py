@@ -48,6 +48,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(cls=Commands, help="Look at configuration files.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
+plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(plugin_app, name="plugin")
 
 Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 Server = Annotated[
@@ -164,6 +166,35 @@ def config_check(
     from dispatcher.runtime.config_check import check
 
     raise typer.Exit(check(file, output))
+
+
+@plugin_app.command("new")
+def plugin_new(
+    name: Annotated[str, typer.Argument(help="Its name in profiles, like NodeAffinity.")],
+    directory: Annotated[Path | None, typer.Option(help="Where to; default: a new folder of that name here.")] = None,
+) -> None:
+    """Write a plugin with its test from a template."""
+    from dispatcher.runtime.plugin_files import write_new
+
+    write_new(name, directory)
+
+
+@plugin_app.command("check")
+def plugin_check(
+    file: Annotated[Path, typer.Argument(help="A Python file that holds PLUGIN.")], output: Out = Output.TABLE
+) -> None:
+    """Hold a plugin file to the laws of plugins."""
+    from dispatcher.runtime.plugin_files import check
+
+    raise typer.Exit(check(file, output))
+
+
+@plugin_app.command("list")
+def plugin_list(output: Out = Output.TABLE) -> None:
+    """List all plugins: extension points and arguments."""
+    from dispatcher.runtime.plugin_files import print_plugins
+
+    print_plugins(output)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The columns of the tables that commands print: clusters, nodes, pods."""
+"""The columns of the tables that commands print: clusters, nodes, pods, plugins."""
 
 from dispatcher.runtime.output import Column, Row
 
@@ -93,4 +93,11 @@ PODS = (
     _field("node"),
     Column("PHASE", lambda row: row["phase"], lambda row: PHASE_STYLES.get(row["phase"], "")),
     Column("WHY", lambda row: row["reason"] or "-", lambda row: "dim"),
+)
+
+PLUGINS = (
+    _field("name"),
+    Column("POINTS", lambda row: ",".join(row["points"])),
+    Column("ARGUMENTS", lambda row: ",".join(row["arguments"]) or "-"),
+    Column("ABOUT", lambda row: row["about"] or "-", lambda row: "dim"),
 )

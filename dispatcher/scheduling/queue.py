@@ -47,6 +47,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.REFUSED: _NODES | WakeEvent.POD_REMOVED,
+    Reason.POLICY: ~_NEVER,
     Reason.PLUGIN_ERROR: _NODES,
     Reason.QUOTA: WakeEvent.QUOTA_FREED | _NODES,
     Reason.GATED: _NEVER,

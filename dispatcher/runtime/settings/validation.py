@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsError
 
 from dispatcher.runtime.settings.document import Document
@@ -87,12 +88,18 @@ def keys_at(model: type[BaseModel], path: Path) -> list[str]:
     for part in path:
         if isinstance(part, int):
             continue
-        field = current.model_fields.get(part) if isinstance(current, type) and issubclass(current, BaseModel) else None
+        field = _fields(current).get(part)
         if field is None:
             return []
         current = _inner_model(field.annotation)
-    is_model = isinstance(current, type) and issubclass(current, BaseModel)
-    return list(current.model_fields) if is_model else []
+    return list(_fields(current))
+
+
+def _fields(model: Any) -> dict[str, FieldInfo]:
+    """Key in the file -> field; empty for what is no model."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return {}
+    return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
 def _inner_model(annotation: Any) -> Any:

@@ -1,0 +1,11 @@
+"""For authors of plugins: nodes and pods to ask about, questions to ask, the laws of every plugin, a template.
+
+`global-dispatcher plugin new NAME` writes a plugin with its test from the template; `plugin check FILE` holds a file
+to the laws. The dispatcher does the same before it takes over a plugin file that has changed.
+"""
+
+from dispatcher.kit.asking import reasons, scores
+from dispatcher.kit.laws import broken_laws
+from dispatcher.kit.samples import a_fleet, a_node, a_pod
+
+__all__ = ["a_fleet", "a_node", "a_pod", "broken_laws", "reasons", "scores"]
