@@ -39,7 +39,7 @@ class PlaneSpec:
     `node_grace_s`: how long a node may be silent before it is Unknown (kube-controller-manager's own default: 50).
     `toleration_s`: how long pods stay on a node that is lost (Kubernetes' default: 300).
     `scheduler_config` is laid over kube-scheduler's configuration, `scheduler_verbosity` its log level (10 for scores).
-    `api_flags` are further flags of kube-apiserver.
+    `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler.
     """
 
     name: str
@@ -51,6 +51,7 @@ class PlaneSpec:
     scheduler_config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_verbosity: int = 2
     api_flags: Sequence[str] = ()
+    scheduler_flags: Sequence[str] = ()
 
     def node_specs(self) -> list[NodeSpec]:
         """The nodes one by one."""
@@ -186,6 +187,7 @@ def _kube_scheduler(at: Layout) -> list[str]:
         f"--secure-port={at.ports['kube-scheduler']}",
         f"--cert-dir={at.directory / 'kube-scheduler'}",
         f"--v={at.spec.scheduler_verbosity}",
+        *at.spec.scheduler_flags,
     ]
 
 

@@ -1,0 +1,47 @@
+"""What both sides are given, and what each says of a pod: plain manifests in, verdicts out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = dict[str, Any]
+PLUGIN_SCORES = dict[str, dict[str, float]]
+
+
+@dataclass
+class Case:
+    """One fleet as manifests: `objects` beside nodes and pods, `bound` pods (with nodeName), `pending` ones in order."""
+
+    name: str = "case"
+    objects: list[Object] = field(default_factory=list)
+    nodes: list[Object] = field(default_factory=list)
+    bound: list[Object] = field(default_factory=list)
+    pending: list[Object] = field(default_factory=list)
+
+    def all_objects(self) -> Iterator[Object]:
+        """In the order in which an API server takes them."""
+        yield from (*self.objects, *self.nodes, *self.bound, *self.pending)
+
+
+@dataclass
+class Verdict:
+    """What one side says of one pod.
+
+    `feasible`: the nodes it may go to, None where a side does not tell. `scores`: plugin -> node -> normalised score
+    (a plugin that has nothing to say is absent, and counts 0 everywhere); `totals`: node -> weighted sum; both None
+    where a side gives no scores (a single feasible node is taken unscored). `node`: the chosen one; "" for none, and
+    then `message` says why.
+    """
+
+    pod: str
+    node: str = ""
+    feasible: frozenset[str] | None = None
+    scores: PLUGIN_SCORES | None = None
+    totals: dict[str, float] | None = None
+    message: str = ""
+
+
+def key_of(obj: Object) -> str:
+    """namespace/name, the namespace of an object without one being `default`."""
+    meta = obj["metadata"]
+    return f"{meta.get('namespace') or 'default'}/{meta['name']}"

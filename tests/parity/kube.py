@@ -1,0 +1,195 @@
+"""The real side: a kube-scheduler on a control plane of its own, given cases and asked pod by pod.
+
+What a case holds beside its nodes and pending pods is created before kube-scheduler starts, so that it knows it all;
+nodes come and go between cases, and each coming is waited for in its log. No controller manager runs: nodes stay as
+they are made, pods stay where they are bound.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agents.controlplane.api import Api
+from agents.controlplane.plane import ControlPlane, control_plane
+from dispatcher.model.names import SCHEDULER_NAME
+from tests.parity.case import Case, Object, Verdict, key_of
+from tests.parity.log import SchedulerLog
+from tests.parity.profile import WEIGHTS
+
+_IN_FLIGHT = 8
+_COLLECTIONS = {
+    "Namespace": "/api/v1/namespaces",
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
+    "CSIStorageCapacity": "/apis/storage.k8s.io/v1/namespaces/{}/csistoragecapacities",
+    "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+}
+KINDS = frozenset(_COLLECTIONS)
+# Nodes are taken as they are written, pods without ServiceAccounts and with any overhead.
+_API_FLAGS = (
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass,DefaultStorageClass,"
+    "StorageObjectInUseProtection,PersistentVolumeClaimResize",
+)
+_SCHEDULER_FLAGS = (
+    "--vmodule=schedule_one=10,eventhandlers=3",
+    # Its batches take over a former pod's node without scoring the others: nothing to compare.
+    "--feature-gates=OpportunisticBatching=false",
+)
+# Preemption would add its words and its deletions; the decision before it is what is compared.
+_PROFILE = {
+    "schedulerName": SCHEDULER_NAME,
+    "percentageOfNodesToScore": 100,
+    "plugins": {"postFilter": {"disabled": [{"name": "*"}]}},
+    "pluginConfig": [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 1}}],
+}
+
+
+@dataclass
+class Played:
+    """A case as the API server made it, and the verdict on each pending pod, in order."""
+
+    case: Case
+    verdicts: list[tuple[Object, Verdict]] = field(default_factory=list)
+
+
+class KubeScheduler:
+    """Made by `kube_scheduler`. `refused`: kind -> objects that the API server did not take."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._api: Api = plane.admin
+        self._plane = plane
+        self._created: dict[str, Case] = {}
+        self._shared: dict[tuple[str, str], Object | None] = {}
+        self._log = SchedulerLog(plane.directory / "kube-scheduler.log", WEIGHTS)
+        self.refused: Counter[str] = Counter()
+        self.refusals: list[str] = []
+
+    def prepare(self, cases: Sequence[Case]) -> None:
+        """Create what stands before kube-scheduler starts, then start it."""
+        for case in cases:
+            objects = [found for obj in case.objects if (found := self._create_shared(obj)) is not None]
+            self._created[case.name] = Case(case.name, objects)
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            for case, made in zip(cases, pool.map(lambda case: [*map(self._create, case.bound)], cases), strict=True):
+                self._created[case.name].bound = [pod for pod in made if pod is not None]
+        self._plane.begin("kube-scheduler")
+
+    def play(self, case: Case) -> Played:
+        """Give the case's nodes, then its pending pods one after the other; each stays where it is bound."""
+        made = self._created[case.name]
+        made.nodes = [found for node in case.nodes if (found := self._create(node)) is not None]
+        names = {node["metadata"]["name"] for node in made.nodes}
+        played = Played(made)
+        try:
+            self._log.follow(lambda: names <= self._log.nodes, f"nodes {sorted(names)} came")
+            for pod in case.pending:
+                found = self._create(pod)
+                if found is not None:
+                    made.pending.append(found)
+                    played.verdicts.append((found, self._verdict(found)))
+        finally:
+            for name in names:
+                self._api.delete(f"/api/v1/nodes/{name}")
+            self._log.follow(lambda: not names & self._log.nodes, f"nodes {sorted(names)} went")
+        return played
+
+    def _verdict(self, pod: Object) -> Verdict:
+        key = key_of(pod)
+        if pod["spec"].get("schedulingGates"):
+            verdict = Verdict(key, message=_gated(pod))
+        else:
+            self._log.follow(lambda: key in self._log.verdicts, f"an answer about pod {key}")
+            verdict = self._log.verdicts.pop(key)
+        if not verdict.node:
+            # Out of the way, so that it is not tried again among later pods.
+            self._delete(pod, 0)
+        return verdict
+
+    # --- creating ----------------------------------------------------------------------------------------------------
+
+    def _create_shared(self, obj: Object) -> Object | None:
+        """Objects of cases may have the same name if they are the same."""
+        name = (obj["kind"], key_of(obj))
+        if name not in self._shared:
+            self._shared[name] = self._create(self._linked(obj))
+        return self._shared[name]
+
+    def _linked(self, obj: Object) -> Object:
+        """A volume that names its claim is given the claim's uid."""
+        reference = obj["spec"].get("claimRef") if obj["kind"] == "PersistentVolume" else None
+        claim = reference and self._shared.get(("PersistentVolumeClaim", f"{reference['namespace']}/{reference['name']}"))
+        if not claim:
+            return obj
+        return {**obj, "spec": {**obj["spec"], "claimRef": {**reference, "uid": claim["metadata"]["uid"]}}}
+
+    def _create(self, obj: Object) -> Object | None:
+        """As the API server made it, with the status and the deletion that the manifest has; None if refused."""
+        path = _COLLECTIONS[obj["kind"]].format(obj["metadata"].get("namespace", "default"))
+        try:
+            made = self._api.create(path, _clean(obj))
+            status = obj.get("status")
+            if status and obj["kind"] != "Node":
+                made = self._api.patch(f"{path}/{made['metadata']['name']}/status", {"status": status})
+            if "deletionTimestamp" in obj["metadata"]:
+                made = self._delete(made, 3600)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code not in {400, 403, 409, 422}:
+                raise
+            self.refused[obj["kind"]] += 1
+            self.refusals.append(str(error))
+            return None
+        return made | {"kind": obj["kind"], "apiVersion": obj["apiVersion"]}
+
+    def _delete(self, pod: Object, grace_s: int) -> Object:
+        meta = pod["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        answer = self._api.http.request("DELETE", path, params={"gracePeriodSeconds": str(grace_s)})
+        answer.raise_for_status()
+        gone: Object = answer.json()
+        return gone
+
+
+def _clean(obj: Object) -> Object:
+    """A manifest as it can be created: without what a server has written into it."""
+    servers = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation"}
+    meta = {key: value for key, value in obj["metadata"].items() if key not in servers | {"deletionGracePeriodSeconds"}}
+    kept = {key: value for key, value in obj.items() if key != "status" or obj["kind"] == "Node"}
+    if obj["kind"] == "Pod" and not obj["spec"].get("nodeName"):
+        kept["spec"] = {**obj["spec"], "schedulerName": SCHEDULER_NAME}
+    return {**kept, "metadata": meta}
+
+
+def _gated(pod: Object) -> str:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+@contextmanager
+def kube_scheduler(cases: Sequence[Case], directory: Path | None = None, **more: Any) -> Iterator[KubeScheduler]:
+    """A kube-scheduler that knows the cases. Its processes end with the block."""
+    config = {"profiles": [_PROFILE]}
+    options: dict[str, Any] = {
+        "scheduler": True,
+        "scheduler_config": config,
+        "api_flags": _API_FLAGS,
+        "scheduler_flags": _SCHEDULER_FLAGS,
+    }
+    with control_plane("parity", **options, **more) as plane:
+        plane.kill("kube-controller-manager")
+        plane.kill("kube-scheduler")
+        scheduler = KubeScheduler(plane)
+        scheduler.prepare(cases)
+        yield scheduler

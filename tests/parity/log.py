@@ -1,0 +1,103 @@
+"""kube-scheduler's log as a stream of facts: nodes come and gone, and a verdict for each attempt to place a pod.
+
+Needs text format with schedule_one at level 10 and eventhandlers at level 3. In its log a score is already normalised
+and multiplied by the plugin's weight (framework/runtime RunScorePlugins; schedule_one prioritizeNodes).
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.parity.case import Verdict
+
+_LINE = re.compile(rb'^[IWE]\d{4} [\d:.]+ +\d+ ([\w.]+):\d+\] "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
+_VALUE = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+_POLL_S = 0.001
+
+
+@dataclass
+class _Attempt:
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+
+
+class SchedulerLog:
+    """Follows the log file; `weights` divide the logged scores back to 0..100."""
+
+    def __init__(self, path: Path, weights: dict[str, float]) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+        self._weights = weights
+        self._attempt = _Attempt()
+        self.nodes: set[str] = set()
+        self.verdicts: dict[str, Verdict] = {}
+
+    def follow(self, done: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+        """Read on until `done`; TimeoutError that names what did not come."""
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if not self._read():
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"kube-scheduler did not say within {timeout_s:.0f} s: {what}")
+                time.sleep(_POLL_S)
+
+    def _read(self) -> bool:
+        with self._path.open("rb") as log:
+            log.seek(self._offset)
+            fresh = log.read()
+        self._offset += len(fresh)
+        whole, newline, self._rest = (self._rest + fresh).rpartition(b"\n")
+        for _, text, values in _LINE.findall(whole + newline):
+            handler = _HANDLERS.get(text)
+            if handler is not None:
+                handler(self, _values(values.decode()))
+        return bool(fresh)
+
+    def _node_came(self, values: dict[str, str]) -> None:
+        self.nodes.add(values["node"])
+
+    def _node_went(self, values: dict[str, str]) -> None:
+        self.nodes.discard(values["node"])
+
+    def _began(self, values: dict[str, str]) -> None:
+        self._attempt = _Attempt()
+
+    def _scored(self, values: dict[str, str]) -> None:
+        plugin = values["plugin"]
+        score = int(values["score"]) / self._weights.get(plugin, 1.0)
+        self._attempt.scores.setdefault(plugin, {})[values["node"]] = score
+
+    def _totalled(self, values: dict[str, str]) -> None:
+        self._attempt.totals[values["node"]] = int(values["score"])
+
+    def _bound(self, values: dict[str, str]) -> None:
+        pod, node, found = values["pod"], values["node"], self._attempt
+        alone = int(values["feasibleNodes"]) == 1
+        feasible = frozenset((node,)) if alone else frozenset(found.totals)
+        scores, totals = (None, None) if alone else (found.scores, found.totals)
+        self.verdicts[pod] = Verdict(pod, node, feasible, scores, totals)
+
+    def _refused(self, values: dict[str, str]) -> None:
+        pod = values["pod"]
+        self.verdicts[pod] = Verdict(pod, feasible=frozenset(), message=values.get("err", ""))
+
+
+def _values(text: str) -> dict[str, str]:
+    return {key: json.loads(value) if value[0] == '"' else value for key, value in _VALUE.findall(text)}
+
+
+_HANDLERS: dict[bytes, Callable[[SchedulerLog, dict[str, str]], None]] = {
+    b"Add event for node": SchedulerLog._node_came,
+    b"Delete event for node": SchedulerLog._node_went,
+    b"Attempting to schedule pod": SchedulerLog._began,
+    b"Plugin scored node for pod": SchedulerLog._scored,
+    b"Calculated node's final score for pod": SchedulerLog._totalled,
+    b"Successfully bound pod to node": SchedulerLog._bound,
+    b"Unable to schedule pod; no fit; waiting": SchedulerLog._refused,
+    b"Unable to schedule pod; no nodes are registered to the cluster; waiting": SchedulerLog._refused,
+    b"Error scheduling pod; retrying": SchedulerLog._refused,
+}

@@ -1,0 +1,112 @@
+"""Our side: the same manifests through the agents' decoding into a fleet of one cluster, judged by our core.
+
+The tables are asked of the plugins one by one, as the framework's contract says; the decision and the message are the
+scheduler's own, and must agree with the tables.
+"""
+
+import json
+
+import numpy as np
+
+from agents.kube.convert import pod_seen
+from agents.kube.nodes import node_seen
+from dispatcher.model.pod import Pod
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle import Scheduler, Unschedulable
+from dispatcher.scheduling.explain import Decision
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Bools, Placed, Refuse, Score, Skip
+from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
+from tests.parity.objects import record_of
+from tests.parity.profile import ALIASES, kube_profile
+
+CLUSTER = "parity"
+
+
+class OurSide:
+    """One case in our core: nodes, objects and bound pods are in the fleet, pods are judged and booked one by one."""
+
+    def __init__(self, case: Case) -> None:
+        self.fleet = FleetState()
+        self.fleet.set_cluster(CLUSTER, ready=True, synced=True)
+        profile = kube_profile()
+        self.scheduler = Scheduler(profile, build(profile, PluginContext()), self.fleet)
+        for obj in case.objects:
+            record = record_of(obj)
+            if record is not None:
+                self.fleet.kept.put(CLUSTER, record)
+        for node in case.nodes:
+            seen = node_seen(_raw(node))
+            assert seen is not None
+            self.fleet.put_node(CLUSTER, seen.node)
+        for pod in case.bound:
+            self.book(pod, pod["spec"]["nodeName"])
+
+    def book(self, pod: Object, node: str) -> None:
+        """Enter a pod where it is; one that has ended takes nothing."""
+        found = _pod({**pod, "spec": {**pod["spec"], "nodeName": node}})
+        if found is not None and not found.terminal:
+            self.scheduler.restore((CLUSTER, found.uid), Placed(found, CLUSTER), CLUSTER, node)
+
+    def judge(self, pod: Object) -> Verdict:
+        """What our core says of a pending pod; nothing is booked."""
+        found = _pod(pod)
+        assert found is not None, f"pod {key_of(pod)} is not read as ours"
+        placed, pod_id = Placed(found, CLUSTER), (CLUSTER, found.uid)
+        verdict = self._tables(placed, key_of(pod))
+        result = self.scheduler.schedule(placed, pod_id)
+        self.scheduler.forget(pod_id)
+        if isinstance(result, Unschedulable):
+            verdict.message = result.message
+            unfit = found.problems or found.gated
+            assert unfit or not verdict.feasible, f"{verdict.pod}: fits {verdict.feasible}, yet: {result.message}"
+            verdict.feasible, verdict.scores, verdict.totals = frozenset(), None, None
+        else:
+            self._agrees(verdict, result)
+        return verdict
+
+    def _agrees(self, verdict: Verdict, decision: Decision) -> None:
+        verdict.node = decision.node
+        assert verdict.totals is not None, f"{verdict.pod}: placed on {decision.node}, refused by the tables"
+        assert decision.ground.feasible == len(verdict.totals)
+        best = max(verdict.totals.values())
+        assert abs(decision.score - best) < 1e-6, f"{verdict.pod}: placed at {decision.score}, the best is {best}"
+        assert abs(verdict.totals[decision.node] - best) < 1e-6
+
+    def _tables(self, placed: Placed, name: str) -> Verdict:
+        plan, fleet = self.scheduler.plan, self.fleet
+        states: dict[str, object] = {}
+        for plugin in plan.judges:
+            states[plugin.name] = state = plugin.pre_filter(placed, fleet)
+            if isinstance(state, Refuse):
+                return Verdict(name, feasible=frozenset())
+        fits: Bools = fleet.live.copy()
+        for one in plan.filters:
+            if not isinstance(states[one.name], Skip):
+                fits &= one.filter(states[one.name], fleet, slice(0, fleet.n)) == 0
+        rows = np.flatnonzero(fits)
+        nodes = [fleet.name_of(int(row))[1] for row in rows]
+        scores: PLUGIN_SCORES = {}
+        totals = np.zeros(len(rows))
+        for scored in plan.scores if len(rows) else ():
+            if isinstance(states[scored.plugin.name], Skip):
+                continue
+            values = _normalised(scored.plugin, scored.plugin.score(states[scored.plugin.name], fleet, rows))
+            totals += scored.weight * values
+            kube_name = ALIASES.get(scored.plugin.name, scored.plugin.name)
+            scores[kube_name] = dict(zip(nodes, values.tolist(), strict=True))
+        return Verdict(name, "", frozenset(nodes), scores, dict(zip(nodes, totals.tolist(), strict=True)))
+
+
+def _normalised(plugin: Score, raw: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return plugin.normalize(raw) if plugin.normalizes else raw
+
+
+def _pod(pod: Object) -> Pod | None:
+    seen = pod_seen(_raw(pod))
+    assert seen is not None
+    return seen.pod
+
+
+def _raw(obj: Object) -> bytes:
+    return json.dumps(obj).encode()
