@@ -10,7 +10,7 @@ PLUGIN_SCORES = dict[str, dict[str, float]]
 
 @dataclass
 class Case:
-    """One fleet as manifests: `objects` beside nodes and pods, `bound` pods (with nodeName), `pending` ones in order."""
+    """One fleet as manifests: `objects` beside nodes and pods, `bound` pods (with nodeName), `pending` pods in order."""
 
     name: str = "case"
     objects: list[Object] = field(default_factory=list)
@@ -39,6 +39,12 @@ class Verdict:
     scores: PLUGIN_SCORES | None = None
     totals: dict[str, float] | None = None
     message: str = ""
+
+    def record(self) -> Object:
+        """Plain JSON values."""
+        feasible = None if self.feasible is None else sorted(self.feasible)
+        told = {"node": self.node, "feasible": feasible, "message": self.message}
+        return {**told, "scores": self.scores, "totals": self.totals}
 
 
 def key_of(obj: Object) -> str:

@@ -46,7 +46,7 @@ def cases(draw: st.DrawFn, size: Size = SMALL) -> Case:
 
 
 def _namespaces(names: tuple[str, ...]) -> list[Object]:
-    labels = ({"team": "x"}, {"team": "y"}, {})
+    labels: tuple[dict[str, str], ...] = ({"team": "x"}, {"team": "y"}, {})
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(found)}}
         for name, found in zip(names, labels, strict=True)

@@ -11,7 +11,7 @@ _MEMORY = ("1.5Gi", "129M", "1e9", "128974848", "1", "1500m", "209715200", "2Gi"
 _STORAGE = ("1Gi", "0", "200Gi", "1")
 _GPUS = ("1", "2", "0", "9")
 _PORTS = (80, 8080, 443)
-_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1")  # noqa: S104 - values to compare
+_ADDRESSES = ("", "0.0.0.0", "127.0.0.1", "10.0.0.1")
 
 
 def containers(dice: Dice) -> list[Object]:
@@ -46,7 +46,9 @@ def _resources(dice: Dice) -> Object:
         # A limit without a request is a request.
         (limits if chance(dice, 10) else requests)["cpu"] = pick(dice, _CPU if chance(dice, 25) else _USUAL_CPU)
     if not chance(dice, 25):
-        (limits if chance(dice, 10) else requests)["memory"] = pick(dice, _MEMORY if chance(dice, 25) else _USUAL_MEMORY)
+        (limits if chance(dice, 10) else requests)["memory"] = pick(
+            dice, _MEMORY if chance(dice, 25) else _USUAL_MEMORY
+        )
     if chance(dice, 6):
         requests["ephemeral-storage"] = pick(dice, _STORAGE)
     if chance(dice, 8):

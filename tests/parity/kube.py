@@ -19,25 +19,11 @@ from agents.controlplane.api import Api
 from agents.controlplane.plane import ControlPlane, control_plane
 from dispatcher.model.names import SCHEDULER_NAME
 from tests.parity.case import Case, Object, Verdict, key_of
+from tests.parity.kinds import KINDS
 from tests.parity.log import SchedulerLog
 from tests.parity.profile import WEIGHTS
 
 _IN_FLIGHT = 8
-_COLLECTIONS = {
-    "Namespace": "/api/v1/namespaces",
-    "Node": "/api/v1/nodes",
-    "Pod": "/api/v1/namespaces/{}/pods",
-    "PersistentVolume": "/api/v1/persistentvolumes",
-    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
-    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
-    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
-    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
-    "CSIStorageCapacity": "/apis/storage.k8s.io/v1/namespaces/{}/csistoragecapacities",
-    "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
-    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
-}
-KINDS = frozenset(_COLLECTIONS)
 # Nodes are taken as they are written, pods without ServiceAccounts and with any overhead.
 _API_FLAGS = (
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,RuntimeClass,DefaultStorageClass,"
@@ -130,14 +116,15 @@ class KubeScheduler:
     def _linked(self, obj: Object) -> Object:
         """A volume that names its claim is given the claim's uid."""
         reference = obj["spec"].get("claimRef") if obj["kind"] == "PersistentVolume" else None
-        claim = reference and self._shared.get(("PersistentVolumeClaim", f"{reference['namespace']}/{reference['name']}"))
-        if not claim:
+        if not reference:
             return obj
-        return {**obj, "spec": {**obj["spec"], "claimRef": {**reference, "uid": claim["metadata"]["uid"]}}}
+        claim = self._shared.get(("PersistentVolumeClaim", f"{reference['namespace']}/{reference['name']}"))
+        uid = claim["metadata"]["uid"] if claim else reference.get("uid", "")
+        return {**obj, "spec": {**obj["spec"], "claimRef": {**reference, "uid": uid}}}
 
     def _create(self, obj: Object) -> Object | None:
         """As the API server made it, with the status and the deletion that the manifest has; None if refused."""
-        path = _COLLECTIONS[obj["kind"]].format(obj["metadata"].get("namespace", "default"))
+        path = KINDS[obj["kind"]].path.format(obj["metadata"].get("namespace", "default"))
         try:
             made = self._api.create(path, _clean(obj))
             status = obj.get("status")
@@ -146,6 +133,9 @@ class KubeScheduler:
             if "deletionTimestamp" in obj["metadata"]:
                 made = self._delete(made, 3600)
         except httpx.HTTPStatusError as error:
+            if error.response.status_code == 409 and obj["kind"] in {"Namespace", "PriorityClass"}:
+                # One that every API server has.
+                return self._api.patch(f"{path}/{obj['metadata']['name']}", {"metadata": _clean(obj)["metadata"]})
             if error.response.status_code not in {400, 403, 409, 422}:
                 raise
             self.refused[obj["kind"]] += 1

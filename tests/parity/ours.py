@@ -98,7 +98,9 @@ class OurSide:
         return Verdict(name, "", frozenset(nodes), scores, dict(zip(nodes, totals.tolist(), strict=True)))
 
 
-def _normalised(plugin: Score, raw: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _normalised(
+    plugin: Score, raw: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return plugin.normalize(raw) if plugin.normalizes else raw
 
 
