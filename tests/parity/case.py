@@ -10,7 +10,7 @@ PLUGIN_SCORES = dict[str, dict[str, float]]
 
 @dataclass
 class Case:
-    """One fleet as manifests: `objects` beside nodes and pods, `bound` pods (with nodeName), `pending` pods in order."""
+    """One fleet as manifests: `objects` beside nodes and pods, `bound` pods (with nodeName), `pending` ones in order."""
 
     name: str = "case"
     objects: list[Object] = field(default_factory=list)
