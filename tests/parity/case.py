@@ -10,7 +10,10 @@ PLUGIN_SCORES = dict[str, dict[str, float]]
 
 @dataclass
 class Case:
-    """One fleet as manifests: `objects` beside nodes and pods, `bound` pods (with nodeName), `pending` ones in order."""
+    """One fleet as manifests.
+
+    `objects`: those beside nodes and pods. `bound`: pods with a nodeName. `pending`: pods to place, in their order.
+    """
 
     name: str = "case"
     objects: list[Object] = field(default_factory=list)
