@@ -9,7 +9,7 @@ from collections.abc import Callable
 from agents.executor.local import Local, Moment
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import HostPort, Pod
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.resources import PODS
 
 _ANY_IP = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - compared, never bound
@@ -38,7 +38,7 @@ def _cordoned(pod: Pod, node: Node) -> str:
 def _tainted(pod: Pod, node: Node) -> str:
     for taint in node.taints:
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not _tolerates(pod, taint):
-            return Reason.TAINT.text(f"{{{taint.key}: {taint.value}}}")
+            return Why(Reason.TAINT, str(taint)).detail
     return ""
 
 

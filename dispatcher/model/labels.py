@@ -1,10 +1,13 @@
 """Label selectors and node selector terms, as Kubernetes defines them (apimachinery labels, core/v1 NodeSelector)."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
 IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
+_DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST = 64  # characters; a label value has 63 at most
 OPERATORS = (IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT)
 
 
@@ -41,12 +44,11 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def _integer(text: str | None) -> int | None:
-    if text is None or len(text) > 20:
+    """A decimal number that fits 64 bits, as Go's ParseInt reads it."""
+    if text is None or len(text) > _LONGEST or not _DECIMAL.fullmatch(text):
         return None
-    try:
-        return int(text)
-    except ValueError:
-        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 class LabelSelector(msgspec.Struct, frozen=True, array_like=True, gc=False):

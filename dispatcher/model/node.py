@@ -12,6 +12,10 @@ class Taint(Record, frozen=True):
     value: str = ""
     effect: str = NO_SCHEDULE
 
+    def __str__(self) -> str:
+        """As kubectl writes it: key=value:effect."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
     def tolerated_by(self, toleration: Toleration) -> bool:
         """Kubernetes' rule: effect, key and (unless Exists) value must agree; empties widen."""
         if toleration.effect and toleration.effect != self.effect:

@@ -1,10 +1,12 @@
 """The closed list of reasons why a node or a pod is refused; texts are kube-scheduler's where it has one.
 
 A reason may carry one argument (a resource, a taint, a tenant). `ReasonTable` interns (reason, argument) to a
-small integer once, so that the hot path handles integers and only a message to a person makes text.
+small integer once, so that the hot path handles integers and only a message to a person makes text. One code may
+stand for several reasons that a node is refused for at once.
 """
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -16,10 +18,11 @@ class Reason(enum.Enum):
     NODE_NAME = "node(s) didn't match the requested node name"
     UNSCHEDULABLE = "node(s) were unschedulable"
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
-    TAINT = "node(s) had untolerated taint {}"
+    ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
+    TAINT = "node(s) had untolerated taint(s)"
     PORTS = "node(s) didn't have free ports for the requested pod ports"
-    SPREAD = "node(s) didn't match pod topology spread constraints ({})"
-    SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label {})"
+    SPREAD = "node(s) didn't match pod topology spread constraints"
+    SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
     NOT_READY = "node(s) were not ready"
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
@@ -29,70 +32,76 @@ class Reason(enum.Enum):
     PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"
 
     # Reasons about the pod itself: no node is looked at.
+    AFFINITY_CONFLICT = "pod affinity terms conflict"
     QUOTA = "tenant quota exceeded: {}"
-    GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
+    GATED = "pod has scheduling gates"
     INVALID = "pod cannot be scheduled: {}"
-    NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
-    PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
-    PRE_BIND = "node(s) could not be prepared for the pod: {}"
 
     def text(self, argument: str = "") -> str:
         """The reason in words."""
         return self.value.format(argument)
 
 
-# No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's UnschedulableAndUnresolvable).
-UNRESOLVABLE: frozenset[Reason] = frozenset(
-    (
-        Reason.NODE_NAME,
-        Reason.UNSCHEDULABLE,
-        Reason.AFFINITY,
-        Reason.TAINT,
-        Reason.SPREAD_LABEL,
-        Reason.NOT_READY,
-        Reason.CLUSTER_NOT_READY,
-        Reason.CLUSTER_NOT_ALLOWED,
-        Reason.VOLUMES_ELSEWHERE,
-        Reason.PLUGIN_ERROR,
-        Reason.QUOTA,
-        Reason.GATED,
-        Reason.INVALID,
-        Reason.NO_PROFILE,
-    )
-)
-
-
 class Why(NamedTuple):
-    """One concrete reason: the entry of the closed list and its argument."""
+    """One concrete reason: the entry of the closed list and its argument.
+
+    `lasting`: the node could not take the pod even if it were empty, so nothing is gained by evicting pods from it.
+    """
 
     reason: Reason
     argument: str = ""
+    lasting: bool = False
 
     @property
     def text(self) -> str:
-        """In words, as shown to users."""
+        """In words, as the pod is told; equal texts are counted together."""
         return self.reason.text(self.argument)
+
+    @property
+    def detail(self) -> str:
+        """The same with the argument (which taint, which domains) where the text leaves it out."""
+        told = not self.argument or "{}" in self.reason.value
+        return self.text if told else f"{self.text} ({self.argument})"
 
 
 class ReasonTable:
-    """Interns reasons to codes 1, 2, ...; code 0 means 'fits'. Codes never change while the process lives."""
+    """Interns reasons to codes 1, 2, ...; code 0 means 'fits'. Codes never change while the process lives.
 
-    def __init__(self) -> None:
-        self._code: dict[Why, int] = {}
-        self._why: list[Why | None] = [None]
+    Above `limit` codes, new arguments are left out: whatever pods ask for, codes stay 16 bit wide.
+    """
 
-    def code(self, reason: Reason, argument: str = "") -> int:
+    def __init__(self, limit: int = 60_000) -> None:
+        self._limit = limit
+        self._code: dict[tuple[Why, ...], int] = {}
+        self._whys: list[tuple[Why, ...]] = [()]
+
+    def code(self, reason: Reason, argument: str = "", *, lasting: bool = False) -> int:
         """The code of this reason (1 or more)."""
-        why = Why(reason, argument)
-        found = self._code.get(why)
+        whys = (Why(reason, argument, lasting),)
+        if len(self._whys) >= self._limit and whys not in self._code:
+            whys = (Why(reason, "others" if argument else "", lasting),)
+        return self._intern(whys)
+
+    def joint(self, codes: Sequence[int]) -> int:
+        """One code for several reasons told together, in that order; each must be a code of this table."""
+        whys = tuple(why for code in codes for why in self.whys(code))
+        if len(self._whys) >= self._limit and whys not in self._code:
+            whys = whys[:1]
+        return self._intern(whys)
+
+    def _intern(self, whys: tuple[Why, ...]) -> int:
+        found = self._code.get(whys)
         if found is None:
-            found = self._code[why] = len(self._why)
-            self._why.append(why)
+            found = self._code[whys] = len(self._whys)
+            self._whys.append(whys)
         return found
+
+    def whys(self, code: int) -> tuple[Why, ...]:
+        """The reasons behind a code; KeyError for 0 and unknown codes."""
+        if not 0 < code < len(self._whys):
+            raise KeyError(code)
+        return self._whys[code]
 
     def why(self, code: int) -> Why:
-        """The reason behind a code; KeyError for 0 and unknown codes."""
-        found = self._why[code] if 0 < code < len(self._why) else None
-        if found is None:
-            raise KeyError(code)
-        return found
+        """The first of them."""
+        return self.whys(code)[0]

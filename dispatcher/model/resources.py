@@ -15,6 +15,7 @@ PODS = "pods"
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 MAX_QUANTITY = 2**62  # half of int64, so that a free-minus-request never wraps
+_SCALAR_PREFIXES = ("hugepages-", "attachable-volumes-")
 _MAX_TEXT = 40
 _MAX_EXPONENT = 24
 
@@ -42,6 +43,16 @@ Resources = dict[str, int]
 
 class QuantityError(ValueError):
     """A quantity that cannot be read; the text says which and why, shortened to be safe to show."""
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource is an extended one: its name has a prefix that is not Kubernetes' own."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def is_scalar(resource: str) -> bool:
+    """Whether kube-scheduler counts a resource besides CPU, memory and storage: extended, huge pages, attachments."""
+    return is_extended(resource) or "kubernetes.io/" in resource or resource.startswith(_SCALAR_PREFIXES)
 
 
 def unit_scale(resource: str) -> int:

@@ -1,18 +1,20 @@
 """Nodes must match nodeSelector and required node affinity, and are better the more preferred affinity they match.
 
-raw = sum of the weights (1-100) of the preferred terms that the node matches; score = 100 * raw / largest raw.
-`added_affinity` holds further required terms for all pods of the profile. Source: kube-scheduler's NodeAffinity.
+raw = sum of the weights (1-100) of the preferred terms that the node matches; score = 100 * raw / largest raw, a whole
+number, rounded down. `added_affinity` holds required and preferred terms for all pods of the profile, besides their
+own. Source: kube-scheduler's NodeAffinity.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import ClassVar, cast
 
 import numpy as np
 
-from dispatcher.model.labels import OPERATORS, NodeSelectorTerm, Requirement
-from dispatcher.model.pod import Pod
+from dispatcher.model.labels import IN, NodeSelectorTerm
+from dispatcher.model.pod import Affinity, Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.eligibility import LabelMasks, selection_key
+from dispatcher.scheduling.affinity_args import added_affinity
+from dispatcher.scheduling.eligibility import NAME_FIELD, LabelMasks, selection_key
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -24,29 +26,9 @@ from dispatcher.scheduling.framework import (
     Placed,
     Rows,
     Score,
+    refuse,
 )
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, shown
-
-
-def _terms(raw: object) -> tuple[NodeSelectorTerm, ...]:
-    """[{key, operator, values}, ...]: clauses of which all must hold."""
-    if not isinstance(raw, list | tuple):
-        raise ValueError(f"must be a list of {{key, operator, values}}, not {shown(raw)}")
-    clauses = tuple(_clause(item) for item in raw)
-    return (NodeSelectorTerm(clauses),) if clauses else ()
-
-
-def _clause(raw: object) -> Requirement:
-    if not isinstance(raw, Mapping) or not set(raw) <= {"key", "operator", "values"}:
-        raise ValueError(f"must hold {{key, operator, values}}, not {shown(raw)}")
-    key, operator, values = raw.get("key"), raw.get("operator", "In"), raw.get("values", [])
-    if not isinstance(key, str) or not key:
-        raise ValueError(f"a clause needs a label key, not {shown(key)}")
-    if operator not in OPERATORS:
-        raise ValueError(f"operator of {key} must be one of {', '.join(OPERATORS)}, not {shown(operator)}")
-    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"values of {key} must be a list of texts (quote true, numbers), not {shown(values)}")
-    return Requirement(key, operator, tuple(values))
+from dispatcher.scheduling.plugin_args import Arg, ArgTable
 
 
 class NodeAffinity(Filter, Score):
@@ -56,10 +38,10 @@ class NodeAffinity(Filter, Score):
     depends: ClassVar[Depends] = Depends.STATIC
     normalizes: ClassVar[bool] = True
     ARGS: ClassVar[ArgTable] = {
-        "added_affinity": Arg((), "clauses {key, operator, values} that every pod's node must satisfy", _terms)
+        "added_affinity": Arg(Affinity(), "terms for every pod, as in a pod's nodeAffinity", added_affinity)
     }
 
-    def __init__(self, added_affinity: tuple[NodeSelectorTerm, ...]) -> None:
+    def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
         self._masks = LabelMasks()
 
@@ -70,26 +52,48 @@ class NodeAffinity(Filter, Score):
         return (selection, preferred) if preferred else selection
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
-        """The pod; SKIP if nothing is asked for."""
-        return SKIP if self.class_key(placed) is None and not self._added else placed.pod
+        """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
+        names = named_nodes(placed.pod)
+        if names is not None and not names:
+            return refuse(Reason.AFFINITY_CONFLICT)
+        asks = self.class_key(placed) is not None or self._added != Affinity()
+        return placed.pod if asks else SKIP
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
-        """AFFINITY where a required term or the selector does not match."""
+        """ADDED_AFFINITY where the profile's terms do not match, AFFINITY where its own or its selector do not."""
         mask = self._masks.selected(cast(Pod, state), fleet, rows)
-        if self._added:
-            mask &= self._masks.any_term(self._added, fleet, rows)
         codes: Codes = ~mask * np.uint16(fleet.reasons.code(Reason.AFFINITY))
+        if self._added.required is not None:
+            enforced = self._masks.any_term(self._added.required, fleet, rows)
+            codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
         return codes
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""
         pod = cast(Pod, state)
         scores = np.zeros(len(fleet.live[rows]))
-        for preferred in pod.affinity.preferred if pod.affinity else ():
+        own = pod.affinity.preferred if pod.affinity else ()
+        for preferred in (*self._added.preferred, *own):
             scores += preferred.weight * self._masks.term(preferred.term, fleet, rows)
         return scores
 
     def normalize(self, raw: Floats) -> Floats:
         """The best node gets 100; all 0 if no term matches anywhere."""
         most = raw.max(initial=0.0)
-        return raw * (MAX_SCORE / most) if most > 0 else raw
+        scores: Floats = np.floor(raw * MAX_SCORE / most) if most > 0 else raw
+        return scores
+
+
+def named_nodes(pod: Pod) -> frozenset[str] | None:
+    """The only node names that the required terms allow; None if a term leaves the name open or there are none."""
+    terms = pod.affinity.required if pod.affinity else None
+    found = [_names_of(term) for term in terms or ()]
+    known = [names for names in found if names is not None]
+    return frozenset[str]().union(*known) if found and len(known) == len(found) else None
+
+
+def _names_of(term: NodeSelectorTerm) -> frozenset[str] | None:
+    fields = [
+        frozenset(clause.values) for clause in term.match_fields if clause.key == NAME_FIELD and clause.operator == IN
+    ]
+    return frozenset.intersection(*fields) if fields else None

@@ -1,6 +1,8 @@
-"""Better are nodes whose resources fill up evenly, so that none is used up while another lies idle.
+"""Better are nodes that the pod makes fill up more evenly, so that none of a resource is used up while another idles.
 
-f = requested with this pod / allocatable of each resource (at most 1); score = 100 * (1 - standard deviation of f).
+f = requested / allocatable of each of `resources` (at most 1; what a node lacks has no part), d the standard deviation
+of f, and balance = 100 * (1 - d), a whole number, rounded down: once with this pod, once without.
+score = 50 + (50 + balance with the pod - balance without) / 2, dropping fractions: 75 where nothing changes.
 Pods that request none of `resources` are not judged. Source: kube-scheduler's NodeResourcesBalancedAllocation.
 """
 
@@ -10,13 +12,17 @@ from typing import ClassVar, cast
 import numpy as np
 
 from dispatcher.model.pod import Pod
-from dispatcher.model.resources import CPU, MEMORY
+from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows, Score
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, names_of_resources
+from dispatcher.scheduling.whole import plus
+
+_ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_HALF = MAX_SCORE / 2
 
 
 class NodeResourcesBalancedAllocation(Score):
-    """Prefers nodes that stay in balance."""
+    """Prefers nodes that come into balance."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     depends: ClassVar[Depends] = Depends.NODE
@@ -35,30 +41,54 @@ class NodeResourcesBalancedAllocation(Score):
         return placed.pod if any(map(placed.pod.requests.get, self._resources)) else SKIP
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        """100 * (1 - standard deviation); resources that a node lacks have no part in it."""
-        requests = cast(Pod, state).requests
-        columns = [(fleet.axis.column(name), requests.get(name, 0)) for name in self._resources]
-        known = [(column, asked) for column, asked in columns if column is not None]
-        shares = np.zeros((len(known), len(fleet.live[rows])))
-        for at, (column, asked) in enumerate(known):
-            np.divide(
-                fleet.requested[column, rows] + float(asked),
-                np.maximum(fleet.allocatable[column, rows], 1),
-                out=shares[at],
-            )
+        """The gain in balance."""
+        asked = self._asked(cast(Pod, state), fleet)
+        allocatable = fleet.allocatable[[column for column, _ in asked]][:, rows]
+        has = allocatable > 0
+        whole = np.maximum(allocatable, 1)
+        shares = np.empty((2, len(asked), len(fleet.live[rows])))
+        for at, (column, amount) in enumerate(asked):
+            requested = fleet.requested[column, rows]
+            np.divide(plus(requested, amount), whole[at], out=shares[0, at])
+            np.divide(requested, whole[at], out=shares[1, at])
         np.minimum(shares, 1.0, out=shares)
-        lacks = [fleet.allocatable[column, rows] == 0 for column, _ in known]
-        if any(one.any() for one in lacks):
-            return MAX_SCORE * (1.0 - _deviation(shares, ~np.asarray(lacks)))
-        if len(known) == 2:  # the usual case: half of the distance
-            scores: Floats = MAX_SCORE * (1.0 - np.abs(shares[0] - shares[1]) / 2.0)
-            return scores
-        return MAX_SCORE * (1.0 - _deviation(shares, np.ones(shares.shape, dtype=np.bool_)))
+        after, before = (np.floor((1.0 - _deviation(one, has)) * MAX_SCORE) for one in shares)
+        gain = _HALF + after - before  # -50..150, and its half drops the fraction toward zero
+        scores: Floats = _HALF + np.trunc(gain / 2)
+        return scores
+
+    def _asked(self, pod: Pod, fleet: Fleet) -> list[tuple[int, int]]:
+        """(column, amount) of the resources that have a part; an extended one only if it is requested."""
+        amounts = ((name, fleet.axis.column(name), pod.requests.get(name, 0)) for name in self._resources)
+        return [
+            (column, asked)
+            for name, column, asked in amounts
+            if column is not None and (name in _ALWAYS or (asked and is_scalar(name)))
+        ]
 
 
 def _deviation(shares: Floats, has: Bools) -> Floats:
     """[rows] standard deviation of [resources, rows] shares over the resources that the row has."""
-    count = np.maximum(has.sum(axis=0), 1)
-    mean = (shares * has).sum(axis=0) / count
-    deviation: Floats = np.sqrt((np.square(shares - mean) * has).sum(axis=0) / count)
+    if len(shares) == 2:  # the usual case: half of the distance, nothing where one is missing
+        both: Floats = np.abs((shares[0] - shares[1]) / 2.0) * (has[0] & has[1])
+        return both
+    count = has.sum(axis=0)
+    total, squares = np.zeros(shares.shape[1]), np.zeros(shares.shape[1])
+    for share, there in zip(shares, has, strict=True):  # one after the other, as the sums of the source are rounded
+        total += share * there
+    mean = total / np.maximum(count, 1)
+    for share, there in zip(shares, has, strict=True):
+        squares += (share - mean) * (share - mean) * there
+    deviation: Floats = np.sqrt(squares / np.maximum(count, 1))
+    pair = count == 2
+    if pair.any():
+        deviation[pair] = _of_two(shares[:, pair], has[:, pair])
+    deviation[count < 2] = 0.0
     return deviation
+
+
+def _of_two(shares: Floats, has: Bools) -> Floats:
+    """[rows] half of the distance of the two resources that each row has."""
+    two = shares.T[has.T].reshape(-1, 2)
+    half: Floats = np.abs((two[:, 0] - two[:, 1]) / 2.0)
+    return half

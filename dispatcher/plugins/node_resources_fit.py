@@ -1,15 +1,18 @@
 """A node must have room for all the pod requests; how full it may get is a matter of strategy.
 
-Filter: request <= allocatable - requested, for each resource and for the number of pods.
+Filter: request <= allocatable - requested, for each resource and for the number of pods; all that lacks is told.
 Score: the mean over `resources`, by weight, of (allocatable a, requested r with this pod, both in internal units):
-    LeastAllocated            100 * (a - r) / a                 spread: the emptier the better
-    MostAllocated             100 * r / a                       pack: the fuller the better
-    RequestedToCapacityRatio  `shape` at utilisation 100 * r / a, linear between its points, 0..10 stretched to 0..100
-CPU and memory count 100m and 200 MiB for pods without requests; a resource that the node lacks, or that is neither CPU,
-memory nor storage and not requested, has no part in the mean. Source: kube-scheduler's NodeResourcesFit (no rounding).
+    LeastAllocated            100 * (a - r) / a, 0 if r > a     spread: the emptier the better
+    MostAllocated             100 * min(r, a) / a               pack: the fuller the better
+    RequestedToCapacityRatio  `shape` at utilisation 100 * r / a, linear between its points, 0..10 stretched to 0..100;
+                              resources whose value is 0 have no part in the mean
+All whole numbers, rounded down (the mean of the last one to the nearest).
+CPU and memory count 100m and 200 MiB for containers without requests; a resource that the node lacks, or that is
+neither CPU, memory nor storage and not requested, has no part in the mean. Source: kube-scheduler's NodeResourcesFit.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, cast
 
@@ -17,17 +20,19 @@ import numpy as np
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.fleet_occupants import nonzero_request
-from dispatcher.scheduling.framework import MAX_SCORE, Bools, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, number, one_of, resource_weights, shown
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, Fleet, Floats, Ints, Placed, Rows, Score
+from dispatcher.scheduling.plugin_args import Arg, ArgTable, one_of, resource_weights, shown, texts, whole_number
+from dispatcher.scheduling.whole import percent, plus
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nonzero
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_MOST_TOLD = 62  # resources; each is one bit
 
 
-def _shape(raw: object) -> tuple[tuple[float, float], ...]:
+def _shape(raw: object) -> tuple[tuple[int, int], ...]:
     """[{utilization: 0..100, score: 0..10}, ...] with rising utilization."""
     if not isinstance(raw, list | tuple) or not raw:
         raise ValueError(f"must be a list of {{utilization, score}}, not {shown(raw)}")
@@ -37,10 +42,26 @@ def _shape(raw: object) -> tuple[tuple[float, float], ...]:
     return points
 
 
-def _point(raw: object) -> tuple[float, float]:
+def _point(raw: object) -> tuple[int, int]:
     if not isinstance(raw, Mapping) or set(raw) != {"utilization", "score"}:
         raise ValueError(f"each point must hold utilization and score, not {shown(raw)}")
-    return number(0, 100)(raw["utilization"]), number(0, 10)(raw["score"])
+    return whole_number(0, 100)(raw["utilization"]), whole_number(0, 10)(raw["score"])
+
+
+def _groups(raw: object) -> tuple[str, ...]:
+    groups = texts(raw)
+    slashed = next((group for group in groups if "/" in group), None)
+    if slashed is not None:
+        raise ValueError(f"a group is what stands before the slash: {shown(slashed)} holds one")
+    return groups
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What one pod class asks for: (resource, amount) to have room for, and the pod."""
+
+    pod: Pod
+    wanted: tuple[tuple[str, int], ...]
 
 
 class NodeResourcesFit(Filter, Score):
@@ -50,79 +71,143 @@ class NodeResourcesFit(Filter, Score):
     depends: ClassVar[Depends] = Depends.NODE
     ARGS: ClassVar[ArgTable] = {
         "strategy": Arg(LEAST, f"{LEAST}, {MOST} or {RATIO}", one_of(LEAST, MOST, RATIO)),
-        "resources": Arg(((CPU, 1.0), (MEMORY, 1.0)), "weight (1-100) of each resource in the mean", resource_weights),
-        "shape": Arg(((0.0, 0.0), (100.0, 10.0)), f"points {{utilization %, score 0-10}} for {RATIO}", _shape),
+        "resources": Arg(((CPU, 1), (MEMORY, 1)), "weight (1-100) of each resource in the mean", resource_weights),
+        "shape": Arg(((0, 0), (100, 10)), f"points {{utilization %, score 0-10}} for {RATIO}", _shape),
+        "ignored_resources": Arg((), "extended resources that need no room", texts),
+        "ignored_resource_groups": Arg((), "the same for all of a group: what stands before the slash", _groups),
     }
 
     def __init__(
-        self, strategy: str, resources: tuple[tuple[str, float], ...], shape: tuple[tuple[float, float], ...]
+        self,
+        strategy: str,
+        resources: tuple[tuple[str, int], ...],
+        shape: tuple[tuple[int, int], ...],
+        ignored_resources: tuple[str, ...] = (),
+        ignored_resource_groups: tuple[str, ...] = (),
     ) -> None:
         self._strategy, self._resources = strategy, resources
-        self._utilization = np.asarray([point[0] / 100.0 for point in shape])
-        self._points = np.asarray([point[1] * 10.0 for point in shape])
+        self._values = np.asarray([_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64)
+        self._ignored, self._groups = frozenset(ignored_resources), frozenset(ignored_resource_groups)
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The requests that are not zero."""
-        return frozenset(item for item in placed.pod.requests.items() if item[1])
+        """The requests that are not zero, and what the pod is expected to use."""
+        asked = frozenset(item for item in placed.pod.requests.items() if item[1])
+        return asked, nonzero_request(placed.pod)
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
-        """The pod."""
-        return placed.pod
+        """What must have room: one pod, and what is requested and not ignored."""
+        requests = placed.pod.requests.items()
+        wanted = tuple((name, amount) for name, amount in requests if amount and name != PODS and self._counts(name))
+        return _Asked(placed.pod, ((PODS, 1), *wanted))
+
+    def _counts(self, resource: str) -> bool:
+        if not self._ignored and not self._groups:
+            return True
+        ignored = resource in self._ignored or resource.partition("/")[0] in self._groups
+        return not (ignored and is_extended(resource))
+
+    # --- room --------------------------------------------------------------------------------------------------------
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
-        """TOO_MANY_PODS, else INSUFFICIENT with the first resource that lacks."""
-        pod = cast(Pod, state)
-        wanted = [(PODS, 1), *((name, amount) for name, amount in pod.requests.items() if amount and name != PODS)]
+        """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
+        wanted = cast(_Asked, state).wanted[:_MOST_TOLD]
+        lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
         codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
-        for name, amount in wanted:
-            code = fleet.reasons.code(Reason.TOO_MANY_PODS) if name == PODS else _insufficient(fleet, name)
-            column = fleet.axis.column(name)
-            if column is None:
-                lacks = np.ones(len(codes), dtype=np.bool_)
-            else:
-                lacks = amount > fleet.allocatable[column, rows] - fleet.requested[column, rows]
-            np.copyto(codes, np.uint16(code), where=lacks & (codes == 0))
+        short = np.flatnonzero(np.logical_or.reduce(lacks))
+        if len(short):
+            where = np.arange(fleet.n)[rows][short]
+            codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
         return codes
 
+    # --- strategies --------------------------------------------------------------------------------------------------
+
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        """The strategy's mean, 0..100."""
-        pod = cast(Pod, state)
+        """The strategy's mean, a whole number 0..100."""
+        pod = cast(_Asked, state).pod
         total = np.zeros(len(fleet.live[rows]))
         weights: Floats = np.zeros(1)
         for name, weight in self._resources:
-            found = _requested_share(pod, name, fleet, rows)
-            if found is not None:
-                share, lacks = found
-                total += self._value(share) * (weight if lacks is None else weight * ~lacks)
-                weights = weights + (weight if lacks is None else weight * ~lacks)
-        return np.divide(total, weights, out=np.zeros_like(total), where=weights > 0)
+            column, asked = fleet.axis.column(name), _expected(pod, name)
+            if column is None or not _has_part(name, asked):
+                continue
+            allocatable = fleet.allocatable[column, rows]
+            value = self._value(_with_pod(fleet, rows, column, name, asked), allocatable)
+            share = np.full(1, float(weight))
+            if self._strategy == RATIO or not allocatable.all():
+                share = weight * ((allocatable > 0) & ((value > 0) | (self._strategy != RATIO))).astype(np.float64)
+            total += value * share
+            weights = weights + share
+        mean = np.divide(total, weights, out=np.zeros_like(total), where=weights > 0)
+        whole: Floats = np.floor(mean + 0.5 if self._strategy == RATIO else mean)
+        return whole
 
-    def _value(self, share: Floats) -> Floats:
+    def _value(self, requested: Ints, allocatable: Ints) -> Floats:
+        full = requested > allocatable
         if self._strategy == LEAST:
-            return MAX_SCORE * (1.0 - share)
-        if self._strategy == MOST:
-            return MAX_SCORE * share
-        scores: Floats = np.interp(share, self._utilization, self._points)
-        return scores
+            return np.where(full, 0.0, percent(allocatable - requested, allocatable))
+        used = np.where(full, 100.0, percent(requested, allocatable))
+        return used if self._strategy == MOST else self._values[used.astype(np.intp)]
 
 
-def _insufficient(fleet: Fleet, resource: str) -> int:
-    return fleet.reasons.code(Reason.INSUFFICIENT, resource)
+def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:
+    """The value 0..100 of a shape at a whole percentage; divisions drop the fraction, toward zero."""
+    low = shape[0]
+    for high in shape:
+        if utilisation <= high[0]:
+            if high is low:
+                return high[1] * 10
+            rise = (high[1] - low[1]) * 10 * (utilisation - low[0])
+            step = abs(rise) // (high[0] - low[0])
+            return low[1] * 10 + (step if rise >= 0 else -step)
+        low = high
+    return low[1] * 10
 
 
-def _requested_share(pod: Pod, resource: str, fleet: Fleet, rows: Rows) -> tuple[Floats, Bools | None] | None:
-    """[rows] requested with this pod over allocatable, at most 1, and where the node has none of it (None: nowhere).
+def _lacks(name: str, amount: int, fleet: Fleet, rows: Rows) -> Bools:
+    column = fleet.axis.column(name)
+    if column is None:
+        return np.ones(len(fleet.live[rows]), dtype=np.bool_)
+    lacks: Bools = amount > fleet.allocatable[column, rows] - fleet.requested[column, rows]
+    return lacks
 
-    None for a resource that has no part in the mean.
-    """
-    column, asked = fleet.axis.column(resource), pod.requests.get(resource, 0)
-    if column is None or (not asked and resource not in _ALWAYS):
-        return None
-    allocatable = fleet.allocatable[column, rows]
+
+def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: Fleet, rows: Rows) -> Codes:
+    """[rows] the code of everything that lacks there; each kind of row makes its code once."""
+    patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
+    for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):
+        column = fleet.axis.column(name)
+        beyond = one if column is None else one & (amount > fleet.allocatable[column, rows])
+        patterns[0] |= one.astype(np.int64) << bit
+        patterns[1] |= (beyond & (name != PODS)).astype(np.int64) << bit
+    kinds, kind_of = np.unique(patterns, axis=1, return_inverse=True)
+    codes = [_code(wanted, short, beyond, fleet) for short, beyond in kinds.T.tolist()]
+    return np.asarray(codes, dtype=np.uint16)[kind_of.reshape(-1)]
+
+
+def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: Fleet) -> int:
+    table = fleet.reasons
+    codes = [
+        table.code(Reason.TOO_MANY_PODS)
+        if name == PODS
+        else table.code(Reason.INSUFFICIENT, name, lasting=bool(beyond >> bit & 1))
+        for bit, (name, _) in enumerate(wanted)
+        if short >> bit & 1
+    ]
+    return codes[0] if len(codes) == 1 else table.joint(codes)
+
+
+def _expected(pod: Pod, resource: str) -> int:
     if resource in _NONZERO:
-        at = _NONZERO.index(resource)
-        wanted = fleet.nonzero[at, rows] + float(nonzero_request(pod)[at])  # floats: two 2^62 would wrap
-    else:
-        wanted = fleet.requested[column, rows] + float(asked)
-    share = np.minimum(wanted / np.maximum(allocatable, 1), 1.0)
-    return share, None if allocatable.all() else allocatable == 0
+        return nonzero_request(pod)[_NONZERO.index(resource)]
+    return pod.requests.get(resource, 0)
+
+
+def _has_part(resource: str, asked: int) -> bool:
+    """Whether a resource counts in the mean, where the node has it."""
+    return resource in _ALWAYS or (asked > 0 and is_scalar(resource))
+
+
+def _with_pod(fleet: Fleet, rows: Rows, column: int, resource: str, asked: int) -> Ints:
+    if resource in _NONZERO:
+        return plus(fleet.nonzero[_NONZERO.index(resource), rows], asked)
+    return plus(fleet.requested[column, rows], asked)

@@ -1,7 +1,7 @@
 """Nodes whose NoSchedule or NoExecute taints the pod does not tolerate are out; fewer PreferNoSchedule ones are better.
 
-raw = -(number of PreferNoSchedule taints not tolerated); score = 100 * (1 - count / largest count).
-Source: kube-scheduler's TaintToleration.
+raw = -(number of PreferNoSchedule taints not tolerated); score = 100 - 100 * count / largest count, the quotient a
+whole number, rounded down; 100 everywhere if no node has such a taint. Source: kube-scheduler's TaintToleration.
 """
 
 from collections.abc import Hashable
@@ -30,8 +30,7 @@ class _Verdicts:
         """Judge the taint sets that are new; a set never changes once it has its number."""
         for taints in fleet.taint_sets[len(self.codes) :]:
             hard = next((one for one in taints if one.effect in _HARD and not self._tolerates(one)), None)
-            argument = f"{{{hard.key}: {hard.value}}}" if hard else ""
-            self.codes.append(fleet.reasons.code(Reason.TAINT, argument) if hard else 0)
+            self.codes.append(fleet.reasons.code(Reason.TAINT, str(hard)) if hard else 0)
             self.soft.append(sum(one.effect == PREFER_NO_SCHEDULE and not self._tolerates(one) for one in taints))
 
     def _tolerates(self, taint: Taint) -> bool:
@@ -68,4 +67,5 @@ class TaintToleration(Filter, Score):
     def normalize(self, raw: Floats) -> Floats:
         """100 without soft taints, 0 for the most; 100 everywhere if there are none."""
         worst = -raw.min(initial=0.0)
-        return MAX_SCORE + raw * (MAX_SCORE / worst) if worst > 0 else np.full_like(raw, MAX_SCORE)
+        scores: Floats = MAX_SCORE - np.floor(-raw * MAX_SCORE / worst) if worst > 0 else np.full_like(raw, MAX_SCORE)
+        return scores

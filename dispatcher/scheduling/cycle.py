@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.classes import PodClass
-from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place
+from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place, refusal_message
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.fleet_row import RowFacts
@@ -223,10 +223,6 @@ class Scheduler:
             self._unreserve(self.plan.reserves, *reserved)
         self.fleet.remove(pod_id)
 
-    def holds(self, pod_id: PodId) -> bool:
-        """Whether this profile has booked the pod."""
-        return pod_id in self._reserved
-
     def ended(self, pod_id: PodId) -> None:
         """A pod has ended or is gone: its room and charges are free."""
         self.forget(pod_id)
@@ -259,7 +255,8 @@ class Scheduler:
 
     def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
         ground = Ground(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
-        return Unschedulable(pod_id, placed, why.text, frozenset((why.reason,)), self.fleet.clock, ground)
+        message = refusal_message(sum(self.fleet.node_counts().values()), why)
+        return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.clock, ground)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
@@ -309,4 +306,4 @@ def _unfit(placed: Placed) -> Why | None:
     pod = placed.pod
     if pod.problems:
         return Why(Reason.INVALID, "; ".join(pod.problems))
-    return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None
+    return Why(Reason.GATED) if pod.gated else None

@@ -13,6 +13,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.topology import level_of, within_cluster
 from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows
 
+NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096
 _ONE_CLUSTER, _WHOLE_FLEET = "cluster", "fleet"  # what annotation domain-scope may say
 
@@ -79,7 +80,7 @@ def _value_test(clause: Requirement) -> Callable[[str], bool]:
 
 def _name_mask(clause: Requirement, fleet: Fleet) -> Bools:
     """[n] node names against a metadata.name clause; Kubernetes allows In and NotIn there, the rest matches nothing."""
-    if clause.key != "metadata.name" or clause.operator not in (IN, NOT_IN):
+    if clause.key != NAME_FIELD or clause.operator not in (IN, NOT_IN):
         return np.zeros(fleet.n, dtype=np.bool_)
     named = np.zeros(fleet.n, dtype=np.bool_)
     for info in fleet.clusters:

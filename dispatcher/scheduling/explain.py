@@ -28,6 +28,8 @@ from dispatcher.scheduling.points import ExplainingPlugin
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Notes = tuple[tuple[ExplainingPlugin, object], ...]
+# Reasons about a pod that are told as they are.
+_OURS = frozenset((Reason.QUOTA, Reason.GATED, Reason.INVALID, Reason.PLUGIN_ERROR))
 _SIGNALS = ("cpu", "memory", "network")
 
 
@@ -43,12 +45,19 @@ class Ground:
     evaluated: int
 
     def counts(self) -> dict[tuple[str, Why], int]:
-        """(cluster, reason) -> nodes refused for it."""
-        return {(self.clusters[cluster], self.reasons.why(code)): n for (code, cluster), n in self.rejected.items()}
+        """(cluster, reason) -> nodes refused for it; a node that is refused for several counts in each."""
+        counts: Counter[tuple[str, Why]] = Counter()
+        for (code, cluster), nodes in self.rejected.items():
+            for why in self.reasons.whys(code):
+                counts[self.clusters[cluster], why] += nodes
+        return counts
 
     def rejected_record(self) -> list[dict[str, Any]]:
         """Rows of {reason, cluster, count}, most nodes first."""
-        rows = [{"reason": why.text, "cluster": name, "count": n} for (name, why), n in self.counts().items()]
+        counts: Counter[tuple[str, str]] = Counter()
+        for (name, why), nodes in self.counts().items():
+            counts[why.detail, name] += nodes
+        rows = [{"reason": text, "cluster": name, "count": nodes} for (text, name), nodes in counts.items()]
         return sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["reason"]), str(row["cluster"])))
 
 
@@ -193,9 +202,19 @@ def _reading(seen: tuple[float, float], now: float) -> dict[str, float] | str:
 
 
 def no_place_message(nodes: int, texts: Counter[str]) -> str:
-    """kube-scheduler's sentence: '0/30 nodes are available: 12 Insufficient cpu, 18 Too many pods.'"""
+    """kube-scheduler's sentence: '0/30 nodes are available: 12 Insufficient cpu, 18 Too many pods.'
+
+    A node may be refused for several reasons; the parts are sorted as texts, as kube-scheduler does.
+    """
+    if not nodes:
+        return "no nodes available to schedule pods"
     parts = sorted(f"{count} {text}" for text, count in texts.items())
     return f"0/{nodes} nodes are available: {', '.join(parts)}." if parts else f"0/{nodes} nodes are available."
+
+
+def refusal_message(nodes: int, why: Why) -> str:
+    """The sentence for a pod that is refused as a whole: kube-scheduler's where the reason is one of its own."""
+    return why.text if why.reason in _OURS else f"0/{nodes} nodes are available: {why.text}."
 
 
 def no_place(pod_id: PodId, placed: Placed, time: float, ground: Ground, nodes: Mapping[str, int]) -> Unschedulable:

@@ -75,6 +75,25 @@ def number(low: float, high: float) -> Check:
     return check
 
 
+def whole_number(low: int, high: int) -> Callable[[object], int]:
+    """A whole number within [low, high]."""
+
+    def check(raw: object) -> int:
+        value = number(low, high)(raw)
+        if value != int(value):
+            raise ValueError(f"must be a whole number, not {shown(raw)}")
+        return int(value)
+
+    return check
+
+
+def texts(raw: object) -> tuple[str, ...]:
+    """A list of texts, each once; may be empty."""
+    if not isinstance(raw, list | tuple) or not all(isinstance(one, str) and one for one in raw):
+        raise ValueError(f"must be a list of texts, not {shown(raw)}")
+    return tuple(dict.fromkeys(raw))
+
+
 def one_of(*choices: str) -> Check:
     """One of a few words."""
 
@@ -86,17 +105,17 @@ def one_of(*choices: str) -> Check:
     return check
 
 
-def resource_weights(raw: object) -> tuple[tuple[str, float], ...]:
+def resource_weights(raw: object) -> tuple[tuple[str, int], ...]:
     """{resource: weight} with at least one resource and weights 1 to 100, as kube-scheduler's `resources`."""
     if not isinstance(raw, Mapping) or not raw:
         raise ValueError(f"must map resources to weights, for example {{cpu: 1, memory: 1}}, not {shown(raw)}")
-    weight = number(1, 100)
+    weight = whole_number(1, 100)
     pairs = []
     for name, value in raw.items():
         if not isinstance(name, str):
             raise ValueError(f"resource {shown(name)} must be text")
         try:
-            pairs.append((name, float(weight(value))))
+            pairs.append((name, weight(value)))
         except ValueError as error:
             raise ValueError(f"weight of {name} {error}") from None
     return tuple(pairs)

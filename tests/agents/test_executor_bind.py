@@ -42,7 +42,7 @@ NODE_REFUSALS = {
     "tainted": (
         node_object(taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),
         pod_object(),
-        "untolerated taint {k: v}",
+        "untolerated taint(s) (k=v:NoSchedule)",
     ),
     "no cpu": (node_object(cpu="50m"), pod_object(), "Insufficient cpu"),
     "no place": (node_object(pods="0"), pod_object(), "Too many pods"),

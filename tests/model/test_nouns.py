@@ -56,3 +56,23 @@ def test_reason_codes_are_small_stable_and_turn_back_into_words() -> None:
     assert table.why(cpu).text == "Insufficient cpu"
     with pytest.raises(KeyError):
         table.why(0)
+
+
+def test_reasons_that_stand_together_share_a_code_and_keep_their_texts() -> None:
+    table = ReasonTable()
+    cpu, taint = table.code(Reason.INSUFFICIENT, "cpu", lasting=True), table.code(Reason.TAINT, "a=b:NoSchedule")
+    both = table.joint((cpu, taint))
+    assert both == table.joint((cpu, taint)) not in (cpu, taint)
+    assert [why.text for why in table.whys(both)] == ["Insufficient cpu", "node(s) had untolerated taint(s)"]
+    assert [why.detail for why in table.whys(both)][1] == "node(s) had untolerated taint(s) (a=b:NoSchedule)"
+    assert [why.lasting for why in table.whys(both)] == [True, False]
+    assert cpu != table.code(Reason.INSUFFICIENT, "cpu")
+
+
+def test_reason_codes_stay_few_whatever_pods_ask_for() -> None:
+    table = ReasonTable(limit=3)
+    codes = [table.code(Reason.INSUFFICIENT, f"example.com/{at}") for at in range(20)]
+    assert max(codes) <= 4
+    assert table.why(codes[0]).argument == "example.com/0"
+    assert {table.why(code).text for code in codes[2:]} == {"Insufficient others"}
+    assert table.joint(codes[:3]) == codes[0]

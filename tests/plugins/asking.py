@@ -30,7 +30,7 @@ def refused(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> str:
     return state.why.text if isinstance(state, Refuse) else ""
 
 
-def reasons(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, str]:
+def whys(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, tuple[Why, ...]]:
     """node -> why not, for the nodes that the filter refuses; asked for all rows and row by row, with one answer."""
     state = state_of(plugin, pod, fleet)
     assert not isinstance(state, Refuse)
@@ -40,10 +40,14 @@ def reasons(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[st
     one_by_one = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     assert codes.dtype == np.uint16
     assert codes.tolist() == one_by_one
-    whys: dict[str, Why] = {
-        _node(fleet, row): fleet.reasons.why(int(code)) for row, code in enumerate(codes) if code and fleet.live[row]
+    return {
+        _node(fleet, row): fleet.reasons.whys(int(code)) for row, code in enumerate(codes) if code and fleet.live[row]
     }
-    return {node: why.text for node, why in whys.items()}
+
+
+def reasons(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, str]:
+    """The same in words, as the pod is told."""
+    return {node: ", ".join(why.text for why in refused) for node, refused in whys(plugin, pod, fleet).items()}
 
 
 def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, float]:

@@ -78,13 +78,13 @@ def test_no_place_is_told_as_kube_scheduler_tells_it_for_the_fleet_and_each_clus
 
 
 def test_a_fleet_without_nodes_refuses_in_words() -> None:
-    assert refused_by(scheduler(fleet(a=[])), pod()).message == "0/0 nodes are available."
+    assert refused_by(scheduler(fleet(a=[])), pod()).message == "no nodes available to schedule pods"
 
 
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (pod().gated(), "Scheduling is blocked due to non-empty scheduling gates: "),
+        (pod().gated(), "pod has scheduling gates"),
         (pod().set(problems=("requests[cpu]: no number",)), "pod cannot be scheduled: requests[cpu]: no number"),
     ],
     ids=["gated", "unreadable"],
