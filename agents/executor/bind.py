@@ -8,7 +8,7 @@ from agents.executor.ledger import HOLD_S, Booking
 from agents.executor.local import Local, Moment
 from agents.executor.recheck import refusal
 from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
-from dispatcher.model.names import CLAIM_NODE, SCHEDULER_NAME
+from dispatcher.model.names import CLAIM_NODE, SCHEDULER_NAME, is_ours
 from dispatcher.model.pod import Pod
 
 
@@ -51,7 +51,7 @@ def unfit(pod: Pod | None, ref: PodRef, node: str) -> Answer | None:
         return Answer(BOUND) if pod.node == node else Answer(STALE, f'{name} is bound to node "{pod.node}"')
     if pod.terminating or pod.terminal:
         return Answer(STALE, f"{name} {'is being deleted' if pod.terminating else 'has ended'}")
-    if pod.scheduler_name != SCHEDULER_NAME:
+    if not is_ours(pod.scheduler_name):
         return Answer(REFUSED, f'{name} belongs to scheduler "{pod.scheduler_name}", not to "{SCHEDULER_NAME}"')
     return None
 

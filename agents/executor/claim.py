@@ -69,7 +69,7 @@ def unfit(pod: Truth | None, ref: PodRef) -> Answer | None:
         return Answer(STALE, f'{name} is bound to node "{pod.node}"')
     if pod.terminating or pod.terminal:
         return Answer(STALE, f"{name} {'is being deleted' if pod.terminating else 'has ended'}")
-    if pod.spec.scheduler_name != names.SCHEDULER_NAME:
+    if not names.is_ours(pod.spec.scheduler_name):
         return Answer(REFUSED, f'{name} belongs to scheduler "{pod.spec.scheduler_name}"')
     return None
 

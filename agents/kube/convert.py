@@ -56,7 +56,7 @@ def _judge(pod: wire.PodObject) -> PodSeen:
     labels = meta.labels or {}
     version = version_of(meta.resource_version)
     delegate = labels.get(names.DELEGATE_LABEL) == "true"
-    if delegate or spec.scheduler_name == names.SCHEDULER_NAME:
+    if delegate or names.is_ours(spec.scheduler_name):
         return PodSeen(meta.uid, version, _ours(pod, delegate))
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
@@ -185,11 +185,11 @@ def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:
     except wire.BROKEN:
         spec = wire.BareSpec()
     version = version_of(meta.resource_version)
-    ours = spec.scheduler_name == names.SCHEDULER_NAME
+    ours = isinstance(spec.scheduler_name, str) and names.is_ours(spec.scheduler_name)
     node = spec.node_name if isinstance(spec.node_name, str) else ""
     if not ours and not node:
         return PodSeen(meta.uid, version)
-    scheduler = names.SCHEDULER_NAME if ours else ""
+    scheduler = spec.scheduler_name if ours else ""
     line = f"the object cannot be read: {problem}"[:300]
     pod = Pod(meta.uid, meta.namespace, meta.name, scheduler_name=scheduler, node=node, problems=(line,))
     return PodSeen(meta.uid, version, pod)

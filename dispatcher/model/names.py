@@ -56,6 +56,11 @@ GENERATED_LABELS = frozenset(
 )
 
 
+def is_ours(scheduler_name: str) -> bool:
+    """Whether a spec.schedulerName asks for us: our name, or our name and a profile's suffix, 'global-dispatcher-x'."""
+    return scheduler_name == SCHEDULER_NAME or scheduler_name.startswith(f"{SCHEDULER_NAME}-")
+
+
 def is_reserved(key: str) -> bool:
     """Whether a label or annotation key is Kubernetes' or ours to write: *.kubernetes.io, *.k8s.io, our prefix."""
     domain, slash, _ = key.partition("/")

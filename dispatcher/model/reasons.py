@@ -34,12 +34,38 @@ class Reason(enum.Enum):
     # Reasons about the pod itself: no node is looked at.
     AFFINITY_CONFLICT = "pod affinity terms conflict"
     QUOTA = "tenant quota exceeded: {}"
-    GATED = "pod has scheduling gates"
+    GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
     INVALID = "pod cannot be scheduled: {}"
+    NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
+    PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
+    PRE_BIND = "node(s) could not be prepared for the pod: {}"
 
     def text(self, argument: str = "") -> str:
         """The reason in words."""
         return self.value.format(argument)
+
+
+# No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's UnschedulableAndUnresolvable).
+UNRESOLVABLE: frozenset[Reason] = frozenset(
+    (
+        Reason.NODE_NAME,
+        Reason.UNSCHEDULABLE,
+        Reason.AFFINITY,
+        Reason.ADDED_AFFINITY,
+        Reason.AFFINITY_CONFLICT,
+        Reason.TAINT,
+        Reason.SPREAD_LABEL,
+        Reason.NOT_READY,
+        Reason.CLUSTER_NOT_READY,
+        Reason.CLUSTER_NOT_ALLOWED,
+        Reason.VOLUMES_ELSEWHERE,
+        Reason.PLUGIN_ERROR,
+        Reason.QUOTA,
+        Reason.GATED,
+        Reason.INVALID,
+        Reason.NO_PROFILE,
+    )
+)
 
 
 class Why(NamedTuple):
@@ -62,6 +88,11 @@ class Why(NamedTuple):
         """The same with the argument (which taint, which domains) where the text leaves it out."""
         told = not self.argument or "{}" in self.reason.value
         return self.text if told else f"{self.text} ({self.argument})"
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether the pod might fit if other pods left the node."""
+        return self.reason not in UNRESOLVABLE and not self.lasting
 
 
 class ReasonTable:

@@ -110,3 +110,21 @@ def queue_sort(plugins: Sequence[Plugin]) -> QueueSort:
     if len(sorts) != 1:
         raise ValueError(f"a profile needs exactly one QueueSort plugin, such as PrioritySort; it has {len(sorts)}")
     return cast(QueueSort, sorts[0])
+
+
+def shared_queue_sort(profiles: Sequence[tuple[Profile, Sequence[Plugin]]]) -> QueueSort:
+    """The one plugin that orders the queue of all profiles; ValueError where they do not agree on it."""
+    first, plugins = profiles[0]
+    chosen = queue_sort(plugins)
+    for profile, others in profiles[1:]:
+        if _sort_use(profile, queue_sort(others)) != _sort_use(first, chosen):
+            raise ValueError(
+                f"profile {profile.scheduler_name} sorts the queue by another plugin or other arguments than profile "
+                f"{first.scheduler_name}: there is one queue, so all profiles need the same QueueSort plugin"
+            )
+    return chosen
+
+
+def _sort_use(profile: Profile, sort: QueueSort) -> tuple[str, Mapping[str, Any]]:
+    name = cast(Plugin, sort).name
+    return name, next((use.args for use in profile.plugins if use.name == name), {})

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
+from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, shared_queue_sort
 from dispatcher.runtime.clock import Clock
 from dispatcher.runtime.fleet_views import CoreViews
 from dispatcher.runtime.journal import Journal
@@ -17,6 +17,7 @@ from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle import Scheduler
 from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 
@@ -32,21 +33,21 @@ class Dispatcher:
 def assemble(
     links: Sequence[AgentLink], config: DispatcherConfig, registry: Mapping[str, PluginSpec] = REGISTRY
 ) -> Dispatcher:
-    """A dispatcher over these links, one a cluster, by the profile, quotas and times of `config`."""
+    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`."""
     clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(config.tenants)
-    plugins = build(config.profile, PluginContext(quota=ledger), registry)
-    scheduler = Scheduler(config.profile, plugins, fleet)
+    built = [(profile, build(profile, PluginContext(quota=ledger), registry)) for profile in config.profiles]
+    profiles = Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built])
     timing = config.timing
     queue = SchedulingQueue(
-        queue_sort(plugins),
-        scheduler.classify,
+        shared_queue_sort(built),
+        profiles.classify,
         first_s=timing.backoff_first_s,
         longest_s=timing.backoff_longest_s,
         flush_s=timing.unschedulable_flush_s,
     )
     clusters = [link.cluster for link in links]
     core = SchedulerCore(
-        clusters, fleet, queue, scheduler, boot_epoch=clock.boot_epoch, timing=_core_timing(config.timing)
+        clusters, fleet, queue, profiles, boot_epoch=clock.boot_epoch, timing=_core_timing(config.timing)
     )
     service = Service(
         core, links, clock=clock, metrics=metrics, journal=_journal(config.journal), timing=_service_timing(timing)

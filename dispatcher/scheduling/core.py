@@ -8,45 +8,29 @@ the room and quota in use would be unknown.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from dispatcher.model.messages import DONE, Changes, Outcome, ReportUnschedulable
-from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.names import is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import clusters as reports
 from dispatcher.scheduling import events, orders
 from dispatcher.scheduling.clusters import ClusterView, GapError
+from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.delegation import Step, next_step
 from dispatcher.scheduling.explain import DecisionLog
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.flights import PLACING, Flight, Move, Stage, settled
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.outbox import Backoff, Outbox
+from dispatcher.scheduling.outbox import Outbox
 from dispatcher.scheduling.peers import peers_of
+from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from dispatcher.scheduling.tracking import PodId, Tracked, place_of, situation
 
-
-@dataclass(frozen=True)
-class CoreTiming:
-    """All in seconds.
-
-    `absence_grace_s`: how long a pod never seen must be missing in a Ready cluster before it counts as gone; more
-    than an agent takes to notice a silent watch (90 s). `settle_s`: how long
-    a confirmed effect may take to show in the watch. `peers_s`: how often proxy nodes are told the free room.
-    `cluster_lost_s`: how long a cluster may be NotReady before its proxy nodes are. `report_s`: least time between two
-    different Unschedulable messages of one pod. `retry`: pauses before the same intent is sent again.
-    """
-
-    absence_grace_s: float = 100.0
-    settle_s: float = 15.0
-    peers_s: float = 5.0
-    cluster_lost_s: float = 40.0
-    report_s: float = 10.0
-    retry: Backoff = field(default_factory=Backoff)
+__all__ = ["CoreTiming", "SchedulerCore"]
 
 
 class SchedulerCore:
@@ -57,13 +41,14 @@ class SchedulerCore:
         clusters: Sequence[str],
         fleet: FleetState,
         queue: SchedulingQueue,
-        scheduler: Scheduler,
+        scheduler: Scheduler | Profiles,
         *,
         boot_epoch: int,
         timing: CoreTiming | None = None,
     ) -> None:
         self.clusters = {name: ClusterView(name) for name in clusters}
-        self.fleet, self.queue, self.scheduler = fleet, queue, scheduler
+        self.fleet, self.queue = fleet, queue
+        self.profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
         self.timing = timing or CoreTiming()
         self.outbox = Outbox(boot_epoch, self.timing.retry)
         self.log = DecisionLog()
@@ -150,7 +135,7 @@ class SchedulerCore:
         if pod.source is not None:
             tracked = self._track((pod.source.cluster, pod.source.uid))
             tracked.see_delegate(view.name, change.after)
-        elif pod.scheduler_name == SCHEDULER_NAME:
+        elif is_ours(pod.scheduler_name):
             tracked = self._track((view.name, pod.uid))
             tracked.see_source(change.after)
             tracked.queued = False  # labels, gates or spec may be others now: queue it anew
@@ -235,20 +220,21 @@ class SchedulerCore:
         if place is None:
             placing = tracked.flight is not None and tracked.flight.stage in PLACING and tracked.source is not None
             if known is not None and not placing:
-                self.scheduler.ended(tracked.pod_id)
+                self.profiles.forget(tracked.pod_id)
                 self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             return
         pod, cluster, node = place
         if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, pod):
-            self.scheduler.restore(tracked.pod_id, Placed(pod, tracked.home), cluster, node)
+            self.profiles.restore(tracked.pod_id, Placed(pod, tracked.home), cluster, node)
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
         pod = tracked.source
         if pod is None or tracked.queued:
             return
-        if pod.problems:
+        never = Why(Reason.INVALID, "; ".join(pod.problems)) if pod.problems else self.profiles.unknown(pod)
+        if never is not None:
             self.queue.remove(tracked.pod_id)
-            self._report(tracked, Why(Reason.INVALID, "; ".join(pod.problems)).text, now)
+            self._report(tracked, never.text, now)
             return
         tracked.queued = True
         if tracked.refused and tracked.item is not None:
@@ -257,7 +243,7 @@ class SchedulerCore:
             return
         self.queue.add(tracked.pod_id, Placed(pod, tracked.home), now)
         if pod.gated:
-            self._report(tracked, Why(Reason.GATED).text, now, "SchedulingGated")
+            self._report(tracked, Why(Reason.GATED, ", ".join(pod.gates)).text, now, "SchedulingGated")
 
     def _order(self, tracked: Tracked, step: Step, cluster: str, now: float) -> Flight:
         source = tracked.source
@@ -308,7 +294,7 @@ class SchedulerCore:
         elif move is Move.GIVE_BACK:
             tracked.refused = outcome.message or outcome.verdict
             self.outbox.drop(tracked)
-            self.scheduler.forget(tracked.pod_id)
+            self.profiles.forget(tracked.pod_id)
             self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             self._hold_if_claimed(tracked, now)
         elif move is Move.DROP:
@@ -335,7 +321,7 @@ class SchedulerCore:
         self.queue.flush(now)
         if self.open:
             self._decide(event.budget, now)
-        self._effects += [events.Trouble(text) for text in self.scheduler.take_troubles()]
+        self._effects += [events.Trouble(text) for text in self.profiles.take_troubles()]
 
     def _send_peers(self, now: float) -> None:
         for name, view in self.clusters.items():
@@ -350,7 +336,7 @@ class SchedulerCore:
                 return
             budget -= len(batch)
             ready = [item for item in batch if self._home_ready(item, now)]
-            results = self.scheduler.schedule_class([(item.pod_id, item.placed) for item in ready])
+            results = self.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
             for item, result in zip(ready, results, strict=True):
                 if isinstance(result, Decision):
                     self._launch(item, result, now)

@@ -223,6 +223,10 @@ class Scheduler:
             self._unreserve(self.plan.reserves, *reserved)
         self.fleet.remove(pod_id)
 
+    def holds(self, pod_id: PodId) -> bool:
+        """Whether this profile has booked the pod."""
+        return pod_id in self._reserved
+
     def ended(self, pod_id: PodId) -> None:
         """A pod has ended or is gone: its room and charges are free."""
         self.forget(pod_id)
@@ -306,4 +310,4 @@ def _unfit(placed: Placed) -> Why | None:
     pod = placed.pod
     if pod.problems:
         return Why(Reason.INVALID, "; ".join(pod.problems))
-    return Why(Reason.GATED) if pod.gated else None
+    return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None

@@ -29,7 +29,17 @@ from dispatcher.scheduling.points import ExplainingPlugin
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Notes = tuple[tuple[ExplainingPlugin, object], ...]
 # Reasons about a pod that are told as they are.
-_OURS = frozenset((Reason.QUOTA, Reason.GATED, Reason.INVALID, Reason.PLUGIN_ERROR))
+_OURS = frozenset(
+    (
+        Reason.QUOTA,
+        Reason.GATED,
+        Reason.INVALID,
+        Reason.PLUGIN_ERROR,
+        Reason.NO_PROFILE,
+        Reason.PERMIT,
+        Reason.PRE_BIND,
+    )
+)
 _SIGNALS = ("cpu", "memory", "network")
 
 

@@ -14,47 +14,9 @@ from typing import Any
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.framework import Placed, QueueSort
+from dispatcher.scheduling.hints import HELPED_BY, NEVER, NODES, WakeEvent
 
-
-class WakeEvent(enum.Flag):
-    """What happened that may help a pod that found no place."""
-
-    NODE_ADDED = enum.auto()
-    NODE_CHANGED = enum.auto()
-    POD_REMOVED = enum.auto()
-    READINGS = enum.auto()
-    QUOTA_FREED = enum.auto()
-    CLUSTER_CHANGED = enum.auto()
-    POD_PLACED = enum.auto()
-
-
-_NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
-_NEVER = WakeEvent(0)
-
-# Which events may help a pod refused for a reason; a pod wakes if any of its reasons may be helped.
-HELPED_BY: dict[Reason, WakeEvent] = {
-    Reason.INSUFFICIENT: _NODES | WakeEvent.POD_REMOVED,
-    Reason.TOO_MANY_PODS: _NODES | WakeEvent.POD_REMOVED,
-    Reason.NODE_NAME: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.UNSCHEDULABLE: _NODES,
-    Reason.AFFINITY: _NODES,
-    Reason.ADDED_AFFINITY: _NODES,
-    Reason.AFFINITY_CONFLICT: _NEVER,
-    Reason.TAINT: _NODES,
-    Reason.PORTS: _NODES | WakeEvent.POD_REMOVED,
-    Reason.SPREAD: _NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
-    Reason.SPREAD_LABEL: _NODES,
-    Reason.NOT_READY: _NODES,
-    Reason.CLUSTER_NOT_READY: _NODES,
-    Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
-    Reason.REFUSED: _NODES | WakeEvent.POD_REMOVED,
-    Reason.POLICY: ~_NEVER,
-    Reason.PLUGIN_ERROR: _NODES,
-    Reason.QUOTA: WakeEvent.QUOTA_FREED | _NODES,
-    Reason.GATED: _NEVER,
-    Reason.INVALID: _NEVER,
-}
+__all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 
 class _State(enum.Enum):
@@ -77,7 +39,7 @@ class QueuedPod:
     attempts: int = 0
     ready_at: float = float("-inf")
     since: float = float("-inf")
-    helped_by: WakeEvent = _NEVER
+    helped_by: WakeEvent = NEVER
     state: _State = _State.POPPED
     ticket: int = 0
 
@@ -189,7 +151,7 @@ class SchedulingQueue:
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
         self._failed(item, now)
-        item.helped_by = _NEVER if reasons else _NODES  # without a single node there was nothing to refuse it
+        item.helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
         for reason in reasons:
             item.helped_by |= HELPED_BY[reason]
         item.since = now

@@ -243,7 +243,7 @@ PRIORITY = "- name: PrioritySort\n"
         ),
         (PRIORITY + "- name: PrioritySort", "3: plugins[1].name: PrioritySort is listed twice"),
         ("- name: LiveCPU", "1: plugins: needs exactly one QueueSort plugin, such as PrioritySort; it has 0"),
-        (PRIORITY + "scheduler_name: x", "3: scheduler_name: must be global-dispatcher, "),
+        (PRIORITY + "scheduler_name: x", "3: scheduler_name: must be global-dispatcher or "),
     ],
     ids=[
         "negative weight",
@@ -371,3 +371,29 @@ def test_plugins_of_other_packages_join_the_registry() -> None:
         "entry point gone = no.such.module:x: cannot be loaded: ModuleNotFoundError: No module named 'no'",
     ]
     assert set(plugin_registry(())) >= {"LiveCPU", "PrioritySort"}
+
+
+TWO_PLUGINS = "plugins: [{name: PrioritySort}, {name: NodeResourcesFit}]"
+
+
+def test_several_profiles_are_told_apart_by_their_scheduler_names(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(TWO_PLUGINS)
+    (tmp_path / "b.yaml").write_text(f"scheduler_name: global-dispatcher-batch\n{TWO_PLUGINS}")
+    (tmp_path / "c.yaml").write_text("profiles: [a.yaml, b.yaml]")
+    config = load_config(tmp_path / "c.yaml")
+    assert [one.scheduler_name for one in config.profiles] == ["global-dispatcher", "global-dispatcher-batch"]
+    assert config.profile is config.profiles[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "want"),
+    [
+        ("profiles: [a.yaml, a.yaml]", TWO_PLUGINS, "dispatcher.yaml:1: profiles[1]: a.yaml: another profile has the"),
+        ("{profile: a.yaml, profiles: [a.yaml]}", TWO_PLUGINS, "dispatcher.yaml:1: profile: is given beside profiles"),
+        ("profiles: [a.yaml]", f"scheduler_name: mine\n{TWO_PLUGINS}", "a.yaml:1: scheduler_name: must be global-disp"),
+    ],
+    ids=["one name twice", "both keys", "a foreign name"],
+)
+def test_profiles_that_do_not_go_together_are_named(tmp_path: Path, text: str, profile: str, want: str) -> None:
+    (found,) = problems_of(tmp_path, dispatcher=text, a=profile)
+    assert found.startswith(want)

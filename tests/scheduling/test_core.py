@@ -89,3 +89,11 @@ def test_a_node_that_comes_wakes_a_pod_that_found_none() -> None:
     assert intents(effects, ReportUnschedulable)
     core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, nodes=(NODE,))), 2.0)
     assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+def test_a_pod_of_an_unknown_profile_waits_with_the_names_of_the_known_ones() -> None:
+    core = make_core(("east",))
+    effects = report(core, pod("a", scheduler_name="global-dispatcher-x"), pod("b"))
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.message.endswith("known: global-dispatcher")  # type: ignore[attr-defined]
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["b"]  # type: ignore[attr-defined]

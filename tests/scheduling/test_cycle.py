@@ -84,7 +84,7 @@ def test_a_fleet_without_nodes_refuses_in_words() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (pod().gated(), "pod has scheduling gates"),
+        (pod().gated(), "Scheduling is blocked due to non-empty scheduling gates: "),
         (pod().set(problems=("requests[cpu]: no number",)), "pod cannot be scheduled: requests[cpu]: no number"),
     ],
     ids=["gated", "unreadable"],

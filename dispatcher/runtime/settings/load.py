@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TypeVar
 
 from dispatcher.model.tenant import Tenant
-from dispatcher.plugins.registry import REGISTRY, PluginSpec
+from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, shared_queue_sort
 from dispatcher.runtime.settings.agents import agent_problems
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Problem
@@ -33,7 +34,7 @@ class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults."""
 
     clusters: tuple[ClusterSection, ...] = ()
-    profile: Profile = DEFAULT_PROFILE
+    profiles: tuple[Profile, ...] = (DEFAULT_PROFILE,)
     tenants: tuple[Tenant, ...] = ()
     ray: RaySection = field(default_factory=RaySection)
     http: HttpSection = field(default_factory=HttpSection)
@@ -41,6 +42,11 @@ class DispatcherConfig:
     timing: TimingSection = field(default_factory=TimingSection)
     log: LogSection = field(default_factory=LogSection)
     file: FilePath | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """The first profile."""
+        return self.profiles[0]
 
 
 def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpec] = REGISTRY) -> DispatcherConfig:
@@ -52,16 +58,14 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
     problems = [*problems, *(one for one in shape if one not in problems)]
     problems += _cluster_problems(config, document)
     problems += _timing_problems(config, document)
-    profile = _referred(
-        document, config, "profile", problems, lambda file: read_profile(file, registry), DEFAULT_PROFILE
-    )
+    profiles = _profiles(document, config, problems, registry)
     nobody: tuple[Tenant, ...] = ()
     tenants = _referred(document, config, "tenants", problems, read_tenants, nobody)
     if problems:
         raise ConfigError(_in_order(problems))
     return DispatcherConfig(
         clusters=tuple(_placed(cluster, document) for cluster in config.clusters),
-        profile=profile,
+        profiles=profiles,
         tenants=tenants,
         ray=config.ray,
         http=config.http,
@@ -110,6 +114,46 @@ def _referred(
     if not name and problems and isinstance(raw, str):
         name = raw
     return _collected(problems, lambda: read(_beside(document, name)), default) if name else default
+
+
+def _profiles(
+    document: Document, config: ConfigFile, problems: list[Problem], registry: Mapping[str, PluginSpec]
+) -> tuple[Profile, ...]:
+    """One profile by `profile`, or several by `profiles`; what is wrong with them is noted."""
+
+    def read(file: FilePath) -> Profile:
+        return read_profile(file, registry)
+
+    if not config.profiles:
+        return (_referred(document, config, "profile", problems, read, DEFAULT_PROFILE),)
+    if config.profile:
+        problems.append(
+            document.problem(("profile",), "is given beside profiles: put it into that list, and leave this empty")
+        )
+    found: dict[str, Profile] = {}
+    for at, name in enumerate(config.profiles):
+        file = _beside(document, name)
+        one = _collected(problems, partial(read, file), None)
+        if one is None:
+            continue
+        if one.scheduler_name in found:
+            text = f"{name}: another profile has the scheduler_name {one.scheduler_name} already"
+            problems.append(document.problem(("profiles", at), text))
+        found[one.scheduler_name] = one
+    problems += _sort_problems(tuple(found.values()), document, registry)
+    return tuple(found.values())
+
+
+def _sort_problems(
+    profiles: tuple[Profile, ...], document: Document, registry: Mapping[str, PluginSpec]
+) -> list[Problem]:
+    if len(profiles) < 2:
+        return []
+    try:
+        shared_queue_sort([(one, build(one, PluginContext(), registry)) for one in profiles])
+    except ValueError as error:
+        return [document.problem(("profiles",), str(error))]
+    return []
 
 
 def _beside(document: Document, name: str) -> FilePath:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from dispatcher.plugins.registry import PluginContext, PluginSpec
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
@@ -50,8 +50,8 @@ def read_profile(path: FilePath, registry: Mapping[str, PluginSpec]) -> Profile:
 
 def _whole(entries: ProfileFile, document: Document, registry: Mapping[str, PluginSpec]) -> list[Problem]:
     problems, seen = [], set()
-    if entries.scheduler_name != SCHEDULER_NAME:
-        text = f"must be {SCHEDULER_NAME}, the schedulerName whose pods the agents hand over"
+    if not is_ours(entries.scheduler_name):
+        text = f"must be {SCHEDULER_NAME} or {SCHEDULER_NAME}-<suffix>: agents hand over no other pods"
         problems.append(document.problem(("scheduler_name",), text))
     for at, entry in enumerate(entries.plugins):
         if entry.name in seen:

@@ -75,7 +75,9 @@ seccompProfile: {type: RuntimeDefault}
 {{- range $name, $profile := .Values.profiles -}}
 {{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}
 {{- end -}}
-{{- if not (has .Values.config.profile $known) -}}
-{{- fail (printf "config.profile: %s is none of: %s" .Values.config.profile (join ", " $known)) -}}
+{{- range (.Values.config.profiles | default (list .Values.config.profile)) -}}
+{{- if not (has . $known) -}}
+{{- fail (printf "config.profile(s): %s is none of: %s" . (join ", " $known)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

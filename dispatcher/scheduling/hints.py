@@ -1,0 +1,88 @@
+"""Queueing hints: what happens in the fleet, and which happenings may help a pod refused for which reason.
+
+A plugin says it for the reasons it refuses with (`Plugin.EVENTS`); for the others the table here holds. A plugin may
+look closer with `Plugin.hint`. Both only say which pods are worth a new try, never whether it will succeed.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from dispatcher.model.reasons import Reason
+
+
+class WakeEvent(enum.Flag):
+    """What happened that may help a pod that found no place."""
+
+    NODE_ADDED = enum.auto()
+    NODE_CHANGED = enum.auto()
+    POD_REMOVED = enum.auto()
+    READINGS = enum.auto()
+    QUOTA_FREED = enum.auto()
+    CLUSTER_CHANGED = enum.auto()
+    POD_PLACED = enum.auto()
+    NAMESPACE = enum.auto()
+    CLAIM = enum.auto()  # a PersistentVolumeClaim came, changed or went
+    VOLUME = enum.auto()  # a PersistentVolume
+    STORAGE_CLASS = enum.auto()
+    CSI = enum.auto()  # a CSINode, CSIDriver, CSIStorageCapacity or VolumeAttachment
+    BUDGET = enum.auto()  # a PodDisruptionBudget
+    POD_ADDED = enum.auto()  # a pod came into the queue (for gangs)
+
+
+NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
+NEVER = WakeEvent(0)
+
+# The record of model.objects -> what its coming, changing or going is called.
+OBJECT_EVENTS: dict[str, WakeEvent] = {
+    "Namespace": WakeEvent.NAMESPACE,
+    "PersistentVolumeClaim": WakeEvent.CLAIM,
+    "PersistentVolume": WakeEvent.VOLUME,
+    "StorageClass": WakeEvent.STORAGE_CLASS,
+    "CSINode": WakeEvent.CSI,
+    "CSIDriver": WakeEvent.CSI,
+    "CSIStorageCapacity": WakeEvent.CSI,
+    "VolumeAttachment": WakeEvent.CSI,
+    "PodDisruptionBudget": WakeEvent.BUDGET,
+}
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One event with what changed: nodes, pods or objects, `before` None for a new one, `after` None for one gone.
+
+    Both None: many things at once, or nothing that could be named.
+    """
+
+    kind: WakeEvent
+    cluster: str = ""
+    before: object = None
+    after: object = None
+
+
+# Which events may help a pod refused for a reason, where no plugin says it; a pod wakes if any may.
+HELPED_BY: dict[Reason, WakeEvent] = {
+    Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,
+    Reason.TOO_MANY_PODS: NODES | WakeEvent.POD_REMOVED,
+    Reason.NODE_NAME: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.UNSCHEDULABLE: NODES,
+    Reason.AFFINITY: NODES,
+    Reason.ADDED_AFFINITY: NODES,
+    Reason.AFFINITY_CONFLICT: NEVER,
+    Reason.TAINT: NODES,
+    Reason.PORTS: NODES | WakeEvent.POD_REMOVED,
+    Reason.SPREAD: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    Reason.SPREAD_LABEL: NODES,
+    Reason.NOT_READY: NODES,
+    Reason.CLUSTER_NOT_READY: NODES,
+    Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.POLICY: ~NEVER,
+    Reason.REFUSED: NODES | WakeEvent.POD_REMOVED,
+    Reason.PLUGIN_ERROR: NODES,
+    Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES,
+    Reason.GATED: NEVER,
+    Reason.INVALID: NEVER,
+    Reason.NO_PROFILE: NEVER,
+    Reason.PERMIT: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    Reason.PRE_BIND: NODES | WakeEvent.CLAIM | WakeEvent.VOLUME | WakeEvent.POD_REMOVED,
+}

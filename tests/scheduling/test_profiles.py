@@ -1,0 +1,84 @@
+"""Several profiles over one fleet, told apart by spec.schedulerName."""
+
+import pytest
+
+from dispatcher.model.reasons import Reason
+from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
+from dispatcher.scheduling.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
+from dispatcher.scheduling.profiles import Profiles
+from tests.builders import PodBuilder, fleet, node, pod
+from tests.scheduling.tiny_plugins import Fit, Quota, Ready
+
+PACKING = "global-dispatcher-packing"
+
+
+def profiles(state: FleetState, **plugins: list[Plugin]) -> Profiles:
+    return Profiles(
+        [
+            Scheduler(Profile(name.replace("_", "-"), tuple(PluginUse(one.name) for one in made)), made, state)
+            for name, made in plugins.items()
+        ]
+    )
+
+
+def decided(all_of_them: Profiles, one: PodBuilder) -> object:
+    placed = one.placed()
+    return all_of_them.schedule_class([(("a", placed.pod.uid), placed)])[0]
+
+
+def test_a_pod_is_decided_by_the_profile_that_it_names() -> None:
+    state = fleet(a=[node("n1").cpu(1)])
+    both = profiles(state, global_dispatcher=[Ready(), Fit()], global_dispatcher_packing=[Ready()])
+    assert not isinstance(decided(both, pod("big").cpu(3)), Decision)
+    result = decided(both, pod("unjudged").cpu(3).set(scheduler_name=PACKING))
+    assert isinstance(result, Decision)
+    assert result.ground.profile == PACKING
+
+
+def test_the_profiles_share_one_fleet_and_give_back_what_each_booked() -> None:
+    state, quota = fleet(a=[node("n1").cpu(4)]), Quota()
+    both = profiles(state, global_dispatcher=[Fit()], global_dispatcher_packing=[Fit(), quota])
+    decided(both, pod("a").cpu(1))
+    result = decided(both, pod("b").cpu(2).set(scheduler_name=PACKING))
+    assert isinstance(result, Decision)
+    assert state.requested[0].tolist() == [3000]
+    both.forget(result.pod_id)
+    assert (state.requested[0].tolist(), quota.used) == ([1000], {})
+
+
+def test_a_name_without_a_profile_is_refused_with_the_names_there_are() -> None:
+    both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit()])
+    why = both.unknown(pod().set(scheduler_name="global-dispatcher-x").build())
+    assert why is not None
+    assert why.reason is Reason.NO_PROFILE
+    assert why.text.endswith("known: global-dispatcher, global-dispatcher-packing")
+    assert both.unknown(pod().build()) is None
+
+
+def test_classes_of_two_profiles_are_never_one() -> None:
+    both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[Fit()])
+    assert both.classify(pod().placed()) != both.classify(pod().set(scheduler_name=PACKING).placed())
+
+
+def test_two_profiles_of_one_name_are_an_error() -> None:
+    state = fleet(a=["n1"])
+    one = Scheduler(Profile("global-dispatcher", ()), [], state)
+    with pytest.raises(ValueError, match="each its own schedulerName"):
+        Profiles([one, one])
+
+
+class OtherSort(Plugin):
+    name = "OtherSort"
+
+    def sort_key(self, placed: object, queued_at: float) -> tuple[float]:
+        return (queued_at,)
+
+
+def test_one_queue_has_one_order_and_who_differs_is_named() -> None:
+    first, second = (Profile(name, (PluginUse("PrioritySort"),)) for name in ("global-dispatcher", PACKING))
+    built = [(one, build(one, PluginContext())) for one in (first, second)]
+    assert shared_queue_sort(built).sort_key(pod().priority(3).placed(), 7.0) == (-3, 7.0)
+    with pytest.raises(ValueError, match="profile global-dispatcher-packing sorts the queue by another plugin"):
+        shared_queue_sort([built[0], (second, [OtherSort()])])
