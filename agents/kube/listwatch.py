@@ -40,6 +40,9 @@ class Sink(Protocol):
     def end(self, kind: str) -> None:
         """The list is complete."""
 
+    def absent(self, kind: str) -> None:
+        """The server has no such kind, or does not show it."""
+
     def apply(self, seen: Seen) -> None:
         """An object was added or modified."""
 
@@ -58,24 +61,41 @@ class Pace:
     max_backoff_s: float = 5.0
     page: int = 500
     max_event: int = 16 * 1024 * 1024
+    absent_s: float = 60.0  # before an optional kind that is not shown is asked for again
 
 
 class ListError(RuntimeError):
     """A list or watch that has to be tried again; `expired` when only a new list helps."""
 
-    def __init__(self, text: str, *, expired: bool = False, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self, text: str, *, expired: bool = False, retry_after_s: float = 0.0, not_shown: bool = False
+    ) -> None:
         super().__init__(text)
         self.expired = expired
         self.retry_after_s = retry_after_s
+        self.not_shown = not_shown  # 403 or 404: the server has no such kind, or does not let us see it
 
 
 class ListWatch:
     """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive,
     `broken_since` (monotonic) is since when nothing came, `fails` counts errors since the last event.
+
+    An `optional` resource may be missing or forbidden: it is then told to the sink as absent and asked for seldom.
     """
 
-    def __init__(self, client: KubeClient, kind: str, path: str, read: Read, sink: Sink, pace: Pace) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: str,
+        path: str,
+        read: Read,
+        sink: Sink,
+        pace: Pace,
+        *,
+        optional: bool = False,
+    ) -> None:
         self.kind = kind
+        self.optional = optional
         self.problem = "not listed yet"
         self.broken_since: float | None = time.monotonic()
         self._client = client
@@ -99,13 +119,22 @@ class ListWatch:
             except ListError as error:
                 if error.expired:
                     self._version = ""
-                await self._pause(str(error), error.retry_after_s)
+                at_least = error.retry_after_s
+                if error.not_shown and self.optional:
+                    self._absent(str(error))
+                    at_least = self._pace.absent_s * random.uniform(1.0, 1.5)
+                await self._pause(str(error), at_least)
             except FAILURES as error:
                 await self._pause(describe(error))
             except Exception as error:  # a fault of ours must not end the watch; a new list repairs what it left
                 LOG.exception("watch failed", kind=self.kind)
                 self._version = ""
                 await self._pause(describe(error))
+
+    def _absent(self, problem: str) -> None:
+        self._sink.absent(self.kind)
+        if self.problem != f"{self.kind}: {problem}":
+            LOG.warning("this kind is not shown, and goes unheeded", kind=self.kind, problem=problem)
 
     def _alive(self) -> None:
         if self.broken_since is not None:
@@ -222,4 +251,9 @@ def _refusal(answer: Response) -> ListError:
     status = wire.read_status(answer.body)
     text = status.message or f"status {answer.status}"
     shown = text if answer.status == 0 else f"{answer.status} {text}"
-    return ListError(shown[:300], expired=answer.status == 410, retry_after_s=min(answer.retry_after_s, 30.0))
+    return ListError(
+        shown[:300],
+        expired=answer.status == 410,
+        retry_after_s=min(answer.retry_after_s, 30.0),
+        not_shown=answer.status in (403, 404),
+    )

@@ -1,6 +1,6 @@
 """Where a pod may go by its own spec: selectors, affinity, tolerations, spread, volumes. Bounded in size before use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from agents.kube import wire
@@ -128,14 +128,18 @@ def node_affinity(affinity: wire.Affinity | None, problems: list[str]) -> Affini
     where = "spec.affinity.nodeAffinity"
     required = None
     if node.required is not None:
-        terms = node.required.node_selector_terms or ()
-        required = tuple(_term(term, f"{where}.required[{index}]", problems) for index, term in enumerate(terms))
+        required = node_terms(node.required.node_selector_terms or (), f"{where}.required", problems)
     preferred = tuple(
         PreferredTerm(max(1, min(100, weighted.weight)), _term(weighted.preference, f"{where}.preferred", problems))
         for weighted in node.preferred or ()
         if weighted.preference is not None
     )
     return Affinity(required, preferred) if required is not None or preferred else None
+
+
+def node_terms(terms: Sequence[wire.NodeTerm], where: str, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
+    """Terms of a node selector; `where` names the field that holds them."""
+    return tuple(_term(term, f"{where}[{index}]", problems) for index, term in enumerate(terms))
 
 
 def _term(term: wire.NodeTerm, where: str, problems: list[str]) -> NodeSelectorTerm:

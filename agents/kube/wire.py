@@ -16,7 +16,7 @@ Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Wire(msgspec.Struct, gc=False, rename="camel"):
-    """Base of the wire types."""
+    """Base of the wire types; by itself an object of which only its being there matters."""
 
 
 class OwnerReference(Wire):
@@ -170,10 +170,6 @@ class TopologySpread(Wire):
     node_taints_policy: Text = None
 
 
-class Present(Wire):
-    """An object of which only its being there matters."""
-
-
 class Named(Wire):
     """An object of which only its name matters."""
 
@@ -211,7 +207,7 @@ class Volume(Wire):
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
-    ephemeral: Present | None = None
+    ephemeral: Wire | None = None
     gce_persistent_disk: Disk | None = None
     aws_elastic_block_store: Disk | None = None
     azure_disk: Disk | None = None

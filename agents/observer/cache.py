@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from agents.observer.changes import ChangeLog
 from agents.observer.occupancy import Occupancy
-from agents.observer.seen import NODES, PODS, Misplaced, NodeSeen, NodeTarget, PodSeen, Seen
+from agents.observer.seen import NODES, PODS, Misplaced, NodeSeen, NodeTarget, ObjectSeen, PodSeen, Seen
 from dispatcher.model.node import Node
+from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import HostPort, Pod
 from dispatcher.model.resources import PODS as PLACES
 
@@ -17,16 +18,20 @@ MAX_WARNED = 10_000
 
 
 class ClusterCache:
-    """Fed by one list-and-watch per kind, in order; read by the executor (as its ClusterView) and the changes."""
+    """Fed by one list-and-watch per kind, in order; read by the executor (as its ClusterView) and the changes.
 
-    def __init__(self, log: ChangeLog) -> None:
+    `kinds` are those of the objects beside nodes and pods that are watched, too.
+    """
+
+    def __init__(self, log: ChangeLog, kinds: Iterable[str] = ()) -> None:
         self.log = log
         self.targets: dict[str, NodeTarget] = {}
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._on = Occupancy()
-        self._versions: dict[str, dict[str, int]] = {NODES: {}, PODS: {}}
+        self._objects: dict[str, dict[str, AnyObject]] = {kind: {} for kind in kinds}
+        self._versions: dict[str, dict[str, int]] = {kind: {} for kind in (NODES, PODS, *self._objects)}
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
         self._warned: dict[str, None] = {}
@@ -52,22 +57,35 @@ class ClusterCache:
         listed = self._listed.pop(kind)
         for key in [key for key in self._versions[kind] if key not in listed]:
             self.forget(kind, key)
-        for key in [key for key in (self._nodes if kind == NODES else self._pods) if key not in listed]:
+        for key in [key for key in self._known(kind) if key not in listed]:
             self.forget(kind, key)
+        self._completed(kind)
+
+    def absent(self, kind: str) -> None:
+        """The server has no such kind, or does not show it: nothing of it is waited for. What was known stays."""
+        self._completed(kind)
+
+    def _completed(self, kind: str) -> None:
         if kind not in self._complete:
             self._complete.add(kind)
             self.log.bump()
 
+    def _known(self, kind: str) -> Iterable[str]:
+        known: dict[str, Iterable[str]] = {NODES: self._nodes, PODS: self._pods}
+        return known[kind] if kind in known else self._objects[kind]
+
     def apply(self, seen: Seen) -> None:
         """One object as it is now. An older version than the one known is ignored; an equal object changes nothing."""
-        versions = self._versions[NODES if isinstance(seen, NodeSeen) else PODS]
+        versions = self._versions[_kind_of(seen)]
         if seen.version and seen.version < versions.get(seen.key, 0):
             return
         versions[seen.key] = seen.version
         if isinstance(seen, NodeSeen):
             self._put_node(seen)
-        else:
+        elif isinstance(seen, PodSeen):
             self._put_pod(seen)
+        else:
+            self._put_object(seen)
 
     def forget(self, kind: str, key: str) -> None:
         """The object is gone."""
@@ -76,9 +94,11 @@ class ClusterCache:
             self.targets.pop(key, None)
             if self._nodes.pop(key, None) is not None:
                 self.log.drop(NODES, key)
-        else:
+        elif kind == PODS:
             self._warned.pop(key, None)
             self._drop_pod(key)
+        elif self._objects[kind].pop(key, None) is not None:
+            self.log.drop(kind, key)
 
     def take_warnings(self) -> list[Misplaced]:
         """Pods found since the last call that ask for us by annotation and for another scheduler by name, each once."""
@@ -93,6 +113,12 @@ class ClusterCache:
         if self._nodes.get(seen.key) != seen.node:
             self._nodes[seen.key] = seen.node
             self.log.touch(NODES, seen.key)
+
+    def _put_object(self, seen: ObjectSeen) -> None:
+        objects = self._objects[seen.kind]
+        if objects.get(seen.key) != seen.record:
+            objects[seen.key] = seen.record
+            self.log.touch(seen.kind, seen.key)
 
     def _put_pod(self, seen: PodSeen) -> None:
         if seen.misplaced is not None and seen.uid not in self._warned and len(self._warned) < MAX_WARNED:
@@ -124,8 +150,21 @@ class ClusterCache:
 
     @property
     def synced(self) -> bool:
-        """Whether nodes and pods have both been listed once."""
+        """Whether every kind was listed once, or is known not to be shown."""
         return len(self._complete) == len(self._versions)
+
+    @property
+    def kinds(self) -> Iterable[str]:
+        """The kinds of objects beside nodes and pods."""
+        return self._objects.keys()
+
+    def object(self, kind: str, key: str) -> AnyObject | None:
+        """The object of this kind and key."""
+        return self._objects[kind].get(key)
+
+    def objects(self) -> Iterable[AnyObject]:
+        """All objects beside nodes and pods."""
+        return (record for objects in self._objects.values() for record in objects.values())
 
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""
@@ -168,3 +207,9 @@ class ClusterCache:
         requested = self._on.requested(node)
         names = {**known.allocatable, PLACES: known.allocatable.get(PLACES, 0)}
         return {name: value - requested.get(name, 0) for name, value in names.items()}
+
+
+def _kind_of(seen: Seen) -> str:
+    if isinstance(seen, ObjectSeen):
+        return seen.kind
+    return NODES if isinstance(seen, NodeSeen) else PODS

@@ -9,6 +9,7 @@ from agents.observer.loads import READINGS, Loads
 from agents.observer.seen import NODES, PODS
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import ObjectRef
 from dispatcher.model.pod import Pod
 
 
@@ -72,6 +73,7 @@ class Follow:
             "nodes": tuple(self._cache.nodes()),
             "pods": tuple(self._cache.pods()),
             "readings": self._readings(list(self._loads.names()), now),
+            "objects": tuple(self._cache.objects()),
         }
 
     def _difference(self, since: int, now: float) -> dict[str, object]:
@@ -85,15 +87,21 @@ class Follow:
             "pods": pods,
             "pods_gone": tuple(gone[PODS]),
             "readings": self._readings(changed[READINGS], now),
+            "objects": tuple(
+                record
+                for kind in self._cache.kinds
+                for key in changed[kind]
+                if (record := self._cache.object(kind, key)) is not None
+            ),
+            "objects_gone": tuple(ObjectRef(kind, key) for kind in self._cache.kinds for key in gone[kind]),
         }
 
     def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
         return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)
 
-    @staticmethod
-    def _by_kind(keys: list[tuple[str, str]]) -> dict[str, list[str]]:
+    def _by_kind(self, keys: list[tuple[str, str]]) -> dict[str, list[str]]:
         """Keys of each kind, earliest change first."""
-        kinds: dict[str, list[str]] = {NODES: [], PODS: [], READINGS: []}
+        kinds: dict[str, list[str]] = {kind: [] for kind in (NODES, PODS, READINGS, *self._cache.kinds)}
         for kind, key in reversed(keys):
             kinds[kind].append(key)
         return kinds

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from dispatcher.model.node import Node
+from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
 
 NODES, PODS = "nodes", "pods"
@@ -63,7 +64,26 @@ class PodSeen:
         return self.uid
 
 
-Seen = NodeSeen | PodSeen
+@dataclass(frozen=True, slots=True)
+class ObjectSeen:
+    """An object beside nodes and pods at one resourceVersion. Its kind is the name of its record."""
+
+    record: AnyObject
+    version: int
+    problems: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """namespace/name, or the name alone."""
+        return self.record.key
+
+    @property
+    def kind(self) -> str:
+        """As in `model.objects.ObjectRef`."""
+        return type(self.record).__name__
+
+
+Seen = NodeSeen | PodSeen | ObjectSeen
 
 
 @dataclass(frozen=True, slots=True)

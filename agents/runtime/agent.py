@@ -15,6 +15,7 @@ from agents.kube.client import KubeClient, Patience
 from agents.kube.convert import pod_seen
 from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
+from agents.kube.objects import KINDS
 from agents.kube.session import Access
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
@@ -41,7 +42,7 @@ class Agent:
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
         self._log = ChangeLog(max_graves=settings.max_graves, on_change=self._news.set)
-        self.cache = ClusterCache(self._log)
+        self.cache = ClusterCache(self._log, (kind.name for kind in KINDS))
         self._loads = Loads(self._log, tau_s=settings.kubelet.smoothing_s)
         self._follow = Follow(self.cache, self._loads)
         api = settings.api
@@ -51,6 +52,7 @@ class Agent:
         self._watches = (
             ListWatch(self._client, NODES, "/api/v1/nodes", node_seen, intake, pace),
             ListWatch(self._client, PODS, "/api/v1/pods", pod_seen, intake, pace),
+            *(ListWatch(self._client, kind.name, kind.path, kind.seen, intake, pace, optional=True) for kind in KINDS),
         )
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)

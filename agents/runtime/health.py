@@ -1,12 +1,13 @@
 """Whether the API server can be trusted to be there, and which cluster it is.
 
 The API server counts as lost after `grace_s` without a good answer to the probe, or with a watch interrupted for so
-long. It is found again by itself: on recovery the watches are opened anew, since an old one may be half dead.
+long; an optional kind whose watch is interrupted is only told of. It is found again by itself: on recovery the watches
+are opened anew, since an old one may be half dead.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import structlog
@@ -20,6 +21,7 @@ from agents.runtime.settings import ApiSettings
 
 LOG = structlog.get_logger("agent.health")
 VERSION = Request("GET", "/version")
+MAX_PROBLEM = 500
 LOOK_AGAIN_S = 0.5  # while the API server is lost
 KUBE_SYSTEM = Request("GET", "/api/v1/namespaces/kube-system")
 
@@ -96,15 +98,15 @@ class HealthMonitor:
 
     def _judge(self, now: float) -> None:
         problem = self._find(now)
-        if (problem == "") == self.now.api_ok and problem == self.now.problem:
+        health = Health(problem == "", problem or self._unheeded(now))
+        if health == self.now:
             return
-        turned = (problem == "") != self.now.api_ok
-        self.now = Health(problem == "", problem)
-        if turned:
-            if self.now.api_ok:
-                LOG.info("API server is there")
-            else:
-                LOG.warning("API server is lost", problem=problem)
+        turned, self.now = health.api_ok != self.now.api_ok, health
+        if turned and health.api_ok:
+            LOG.info("API server is there")
+        elif turned:
+            LOG.warning("API server is lost", problem=problem)
+        if turned or health.api_ok:
             self._on_change()
 
     def _find(self, now: float) -> str:
@@ -115,12 +117,17 @@ class HealthMonitor:
             return self._problem or "namespace kube-system cannot be read, so the cluster is not known by its UID"
         if self._problem and now - self._last_good > grace:
             return self._problem
-        broken = [
-            watch.problem
-            for watch in self._watches
-            if watch.broken_since is not None and now - watch.broken_since > grace
-        ]
-        return broken[0] if broken else ""
+        return next(self._broken(now, optional=False), "")
+
+    def _unheeded(self, now: float) -> str:
+        """What is not seen of kinds without which the cluster can still be served."""
+        return "; ".join(self._broken(now, optional=True))[:MAX_PROBLEM]
+
+    def _broken(self, now: float, *, optional: bool) -> Iterator[str]:
+        for watch in self._watches:
+            since = watch.broken_since
+            if watch.optional == optional and since is not None and now - since > self._settings.grace_s:
+                yield watch.problem
 
 
 def _words(answer: Response) -> str:

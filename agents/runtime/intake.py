@@ -1,11 +1,11 @@
-"""Between watch and cache: says once what could not be read of a node, and fills in the default bandwidth."""
+"""Between watch and cache: says once what could not be read of an object, and fills in a node's default bandwidth."""
 
 from dataclasses import replace
 
 import structlog
 
 from agents.observer.cache import ClusterCache
-from agents.observer.seen import NodeSeen, Seen
+from agents.observer.seen import NodeSeen, ObjectSeen, Seen
 from agents.runtime.readings import with_bandwidth
 
 LOG = structlog.get_logger("agent.intake")
@@ -32,6 +32,10 @@ class Intake:
         """The list is complete."""
         self._cache.end(kind)
 
+    def absent(self, kind: str) -> None:
+        """The server does not show this kind."""
+        self._cache.absent(kind)
+
     def apply(self, seen: Seen) -> None:
         """An object changed."""
         self._cache.apply(self._ready(seen))
@@ -41,11 +45,17 @@ class Intake:
         self._cache.forget(kind, key)
 
     def _ready(self, seen: Seen) -> Seen:
+        if isinstance(seen, ObjectSeen):
+            self._tell(seen.kind, seen)
         if not isinstance(seen, NodeSeen):
             return seen
-        if seen.problems and (seen.key, seen.problems) not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add((seen.key, seen.problems))
-            LOG.warning("node not fully readable", node=seen.key, problems=seen.problems)
+        self._tell("Node", seen)
         if seen.target is None:
             return seen
         return replace(seen, target=with_bandwidth(seen.target, self._bandwidth))
+
+    def _tell(self, kind: str, seen: NodeSeen | ObjectSeen) -> None:
+        what = (f"{kind} {seen.key}", seen.problems)
+        if seen.problems and what not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(what)
+            LOG.warning("object not fully readable", object=what[0], problems=seen.problems)

@@ -22,8 +22,7 @@ class Namespace(Record, frozen=True, tag=True):
 class PersistentVolume(Record, frozen=True, tag=True):
     """core/v1 PersistentVolume. `claim` is namespace/name of its claimRef. `node_affinity` None: any node.
 
-    `driver` and `handle` name a CSI volume, or an in-tree one by what it migrates to. `zones`: label -> allowed values,
-    for the labels of zone and region, new and old, that the volume has.
+    `driver` and `handle` name a CSI volume, or an in-tree one (`in_tree`) by what it migrates to, where it does.
     """
 
     name: str
@@ -38,6 +37,9 @@ class PersistentVolume(Record, frozen=True, tag=True):
     node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     driver: str = ""
     handle: str = ""
+    in_tree: bool = False
+    terminating: bool = False
+    attributes_class: str = ""
 
     @property
     def key(self) -> str:
@@ -65,6 +67,7 @@ class PersistentVolumeClaim(Record, frozen=True, tag=True):
     selected_node: str = ""
     terminating: bool = False
     owner_uid: str = ""
+    attributes_class: str = ""
 
     @property
     def key(self) -> str:
@@ -134,6 +137,7 @@ class VolumeAttachment(Record, frozen=True, tag=True):
     name: str
     node: str = ""
     volume: str = ""
+    attacher: str = ""  # the CSI driver
 
     @property
     def key(self) -> str:

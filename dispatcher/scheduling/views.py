@@ -24,7 +24,7 @@ def _cluster_row(core: SchedulerCore, view: ClusterView) -> Row:
     return {
         "name": view.name,
         "ready": view.ready,
-        "problem": "" if view.ready else view.problem or "not synced yet",
+        "problem": view.problem if view.ready else view.problem or "not synced yet",
         "nodes": len(own),
         "ready_nodes": sum(node.ready for node in own),
         "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from agents.kube.objects import KINDS
 from tests.agents.kube_objects import Object, node_object
 
+SERVED = ("nodes", "pods", *(kind.path.rpartition("/")[2] for kind in KINDS))
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -17,7 +19,8 @@ class FakeApi:
     """Nodes and pods with versions, lists in pages, watches, and faults that a test switches on."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Object]] = {"nodes": {}, "pods": {}}
+        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in SERVED}
+        self.refused: dict[str, int] = {}  # kind -> status of every answer about it
         self.version = 10
         self.requests: list[str] = []
         self.lists: list[dict[str, str]] = []
@@ -31,7 +34,7 @@ class FakeApi:
         self.frozen.set()  # cleared: accept, then say nothing
         self.port = 0
         self.metrics: list[Object] = []
-        self._queues: dict[str, list[asyncio.Queue[bytes | None]]] = {"nodes": [], "pods": []}
+        self._queues: dict[str, list[asyncio.Queue[bytes | None]]] = {kind: [] for kind in SERVED}
         self._log: list[tuple[str, int, bytes]] = []
         self._runner: web.AppRunner | None = None
 
@@ -49,6 +52,7 @@ class FakeApi:
         app.router.add_get("/api/v1/namespaces/kube-system", self._namespace)
         app.router.add_get("/apis/metrics.k8s.io/v1beta1/nodes", self._metrics)
         app.router.add_get("/api/v1/{kind}", self._collection)
+        app.router.add_get("/apis/{group}/v1/{kind}", self._collection)
         app.router.add_post("/{path:.*}", self._post)
         self._runner = web.AppRunner(app, shutdown_timeout=0.05)
         await self._runner.setup()
@@ -156,6 +160,8 @@ class FakeApi:
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         kind = request.match_info["kind"]
+        if kind in self.refused:
+            return web.json_response({"message": f"no {kind} for you"}, status=self.refused[kind])
         if query.get("watch"):
             self.watches.append({"kind": kind, **query})
             return await self._watch(request, kind, int(query["resourceVersion"]))

@@ -1,0 +1,283 @@
+"""Namespaces, volumes, claims, their classes and drivers, and disruption budgets -> model records, one reader a kind.
+
+Nothing here raises for what an object holds. One that does not fit its type is kept by its name alone, so that it is
+neither taken for absent nor for more than it is; what could not be read is told as a problem.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec.json import Decoder
+
+from agents.kube import wire
+from agents.kube import wire_objects as api
+from agents.kube.convert import version_of
+from agents.kube.effective import read_quantities
+from agents.kube.rules import node_terms
+from agents.kube.selectors import expressions_size, label_selector, labels_size, selector_size
+from agents.kube.volume_sources import csi_name
+from agents.observer.seen import ObjectSeen
+from dispatcher.model import objects as model
+from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
+from dispatcher.model.resources import QuantityError, parse_quantity
+
+MAX_CHARS = 64 * 1024  # of labels or selectors of one object
+MAX_ENTRIES = 256  # of any list or map of one object
+STORAGE = "storage"
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # wins over the field, as in Kubernetes
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+W = TypeVar("W", bound=api.Described)
+
+
+class TooMuchError(ValueError):
+    """An object holds more than is looked at; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[W]):
+    """A kind that is watched: the record's name, where it is listed, and how it is read.
+
+    `make` fills the record of a readable object, `bare` the one of an object of which only the name could be read.
+    """
+
+    name: str
+    path: str
+    read: Callable[[bytes | msgspec.Raw], W]
+    make: Callable[[W, list[str]], model.AnyObject]
+    bare: Callable[[str, str], model.AnyObject]
+
+    def seen(self, raw: bytes | msgspec.Raw) -> ObjectSeen | None:
+        """One object from its JSON; None if not even its name can be read."""
+        problems: list[str] = []
+        try:
+            found = self.read(raw)
+            record = self.make(found, problems)
+        except (*wire.BROKEN, TooMuchError) as error:
+            return self._bare(raw, str(error))
+        if not found.metadata.name:
+            return None
+        return ObjectSeen(record, version_of(found.metadata.resource_version), tuple(problems))
+
+    def _bare(self, raw: bytes | msgspec.Raw, problem: str) -> ObjectSeen | None:
+        try:
+            meta = wire.read_bare(raw).metadata
+        except wire.BROKEN:
+            return None
+        if not meta.name:
+            return None
+        record = self.bare(meta.namespace, meta.name)
+        return ObjectSeen(record, version_of(meta.resource_version), (f"cannot be read: {problem}"[:300],))
+
+
+def _bounded(field: str, size: int, most: int = MAX_CHARS) -> None:
+    if size > most:
+        raise TooMuchError(f"{field}: {size}, more than {most}")
+
+
+def _labels(meta: wire.Meta) -> dict[str, str]:
+    _bounded("characters of metadata.labels", labels_size(meta.labels))
+    return meta.labels or {}
+
+
+def _selector(raw: wire.Selector | None, field: str, problems: list[str]) -> LabelSelector | None:
+    _bounded(f"characters of {field}", selector_size(raw))
+    return label_selector(raw, field, problems)
+
+
+def _note(meta: wire.Meta, key: str) -> str:
+    return (meta.annotations or {}).get(key, "")[:512]
+
+
+def _namespace(found: api.Described, problems: list[str]) -> model.Namespace:
+    return model.Namespace(found.metadata.name, _labels(found.metadata))
+
+
+def _volume(found: api.VolumeObject, problems: list[str]) -> model.PersistentVolume:
+    meta, spec, claim = found.metadata, found.spec, found.spec.claim_ref
+    terms = spec.node_affinity.required if spec.node_affinity is not None else None
+    driver, handle, in_tree = csi_name(found)
+    return model.PersistentVolume(
+        name=meta.name,
+        capacity=read_quantities(spec.capacity, "spec.capacity", problems, round_up=False).get(STORAGE, 0),
+        storage_class=_note(meta, CLASS_ANNOTATION) or spec.storage_class_name,
+        access_modes=tuple(spec.access_modes or ())[:MAX_ENTRIES],
+        block=spec.volume_mode == "Block",
+        phase=found.status.phase,
+        claim=f"{claim.namespace}/{claim.name}" if claim is not None else "",
+        claim_uid=claim.uid if claim is not None else "",
+        labels=_labels(meta),
+        node_affinity=_terms(terms, problems) if terms is not None else None,
+        driver=driver,
+        handle=handle,
+        in_tree=in_tree,
+        terminating=meta.deletion_timestamp is not None,
+        attributes_class=spec.volume_attributes_class_name or "",
+    )
+
+
+def _terms(raw: wire.NodeTerms, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
+    terms = raw.node_selector_terms or ()
+    clauses = (part for term in terms for part in (term.match_expressions, term.match_fields))
+    _bounded("characters of spec.nodeAffinity", sum(map(expressions_size, clauses)))
+    return node_terms(terms, "spec.nodeAffinity.required", problems)
+
+
+def _claim(found: api.ClaimObject, problems: list[str]) -> model.PersistentVolumeClaim:
+    meta, spec = found.metadata, found.spec
+    owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
+    requests = spec.resources.requests if spec.resources is not None else None
+    return model.PersistentVolumeClaim(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        volume=spec.volume_name,
+        bound=bool(spec.volume_name) and BIND_COMPLETED in (meta.annotations or {}),
+        phase=found.status.phase,
+        storage_class=_note(meta, CLASS_ANNOTATION) or spec.storage_class_name,
+        access_modes=tuple(spec.access_modes or ())[:MAX_ENTRIES],
+        block=spec.volume_mode == "Block",
+        request=read_quantities(requests, "spec.resources.requests", problems).get(STORAGE, 0),
+        selector=_selector(spec.selector, "spec.selector", problems),
+        selected_node=_note(meta, SELECTED_NODE),
+        terminating=meta.deletion_timestamp is not None,
+        owner_uid=owner.uid if owner is not None else "",
+        attributes_class=spec.volume_attributes_class_name or "",
+    )
+
+
+def _class(found: api.ClassObject, problems: list[str]) -> model.StorageClass:
+    terms = found.allowed_topologies or ()
+    clauses = [one for term in terms for one in term.match_label_expressions or ()]
+    _bounded("characters of allowedTopologies", sum(len(one.key) + sum(map(len, one.values or ())) for one in clauses))
+    return model.StorageClass(
+        name=found.metadata.name,
+        provisioner=found.provisioner,
+        waits=found.volume_binding_mode == "WaitForFirstConsumer",
+        topologies=tuple(
+            NodeSelectorTerm(
+                tuple(Requirement(one.key, IN, tuple(one.values or ())) for one in term.match_label_expressions or ())
+            )
+            for term in terms
+        ),
+        default=_note(found.metadata, DEFAULT_CLASS) == "true",
+    )
+
+
+def _csi_node(found: api.CsiNodeObject, problems: list[str]) -> model.CSINode:
+    drivers = found.spec.drivers or []
+    _bounded("spec.drivers", len(drivers), MAX_ENTRIES)
+    limits = {
+        one.name: one.allocatable.count
+        for one in drivers
+        if one.allocatable is not None and one.allocatable.count is not None
+    }
+    return model.CSINode(found.metadata.name, limits, tuple(one.name for one in drivers))
+
+
+def _csi_driver(found: api.CsiDriverObject, problems: list[str]) -> model.CSIDriver:
+    return model.CSIDriver(found.metadata.name, bool(found.spec.storage_capacity))
+
+
+def _capacity(found: api.CapacityObject, problems: list[str]) -> model.CSIStorageCapacity:
+    meta = found.metadata
+    return model.CSIStorageCapacity(
+        namespace=meta.namespace,
+        name=meta.name,
+        storage_class=found.storage_class_name,
+        capacity=_amount(found.capacity, "capacity", problems),
+        maximum=_amount(found.maximum_volume_size, "maximumVolumeSize", problems),
+        topology=_selector(found.node_topology, "nodeTopology", problems),
+    )
+
+
+def _amount(raw: object, field: str, problems: list[str]) -> int | None:
+    if raw is None:
+        return None
+    try:
+        return parse_quantity(raw, round_up=False)
+    except QuantityError as error:
+        problems.append(f"{field}: {error}")
+        return None
+
+
+def _attachment(found: api.AttachmentObject, problems: list[str]) -> model.VolumeAttachment:
+    spec = found.spec
+    return model.VolumeAttachment(
+        found.metadata.name, spec.node_name, spec.source.persistent_volume_name or "", spec.attacher
+    )
+
+
+def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruptionBudget:
+    meta, status = found.metadata, found.status
+    return model.PodDisruptionBudget(
+        namespace=meta.namespace,
+        name=meta.name,
+        selector=_selector(found.spec.selector, "spec.selector", problems),
+        allowed=status.disruptions_allowed,
+        disrupted=tuple(sorted(status.disrupted_pods or ())[: 8 * MAX_ENTRIES]),
+    )
+
+
+def _by_name(record: Callable[[str], model.AnyObject]) -> Callable[[str, str], model.AnyObject]:
+    return lambda _, name: record(name)
+
+
+_CORE, _STORAGE, _POLICY = "/api/v1", "/apis/storage.k8s.io/v1", "/apis/policy/v1"
+KINDS: tuple[Kind[Any], ...] = (
+    Kind("Namespace", f"{_CORE}/namespaces", Decoder(api.Described).decode, _namespace, _by_name(model.Namespace)),
+    Kind(
+        "PersistentVolume",
+        f"{_CORE}/persistentvolumes",
+        Decoder(api.VolumeObject).decode,
+        _volume,
+        _by_name(model.PersistentVolume),
+    ),
+    Kind(
+        "PersistentVolumeClaim",
+        f"{_CORE}/persistentvolumeclaims",
+        Decoder(api.ClaimObject).decode,
+        _claim,
+        model.PersistentVolumeClaim,
+    ),
+    Kind(
+        "StorageClass",
+        f"{_STORAGE}/storageclasses",
+        Decoder(api.ClassObject).decode,
+        _class,
+        _by_name(model.StorageClass),
+    ),
+    Kind("CSINode", f"{_STORAGE}/csinodes", Decoder(api.CsiNodeObject).decode, _csi_node, _by_name(model.CSINode)),
+    Kind(
+        "CSIDriver",
+        f"{_STORAGE}/csidrivers",
+        Decoder(api.CsiDriverObject).decode,
+        _csi_driver,
+        _by_name(model.CSIDriver),
+    ),
+    Kind(
+        "CSIStorageCapacity",
+        f"{_STORAGE}/csistoragecapacities",
+        Decoder(api.CapacityObject).decode,
+        _capacity,
+        model.CSIStorageCapacity,
+    ),
+    Kind(
+        "VolumeAttachment",
+        f"{_STORAGE}/volumeattachments",
+        Decoder(api.AttachmentObject).decode,
+        _attachment,
+        _by_name(model.VolumeAttachment),
+    ),
+    Kind(
+        "PodDisruptionBudget",
+        f"{_POLICY}/poddisruptionbudgets",
+        Decoder(api.BudgetObject).decode,
+        _budget,
+        model.PodDisruptionBudget,
+    ),
+)
