@@ -60,6 +60,14 @@ Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to std
 
 @app.command()
 def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real",
+            help="On real control planes (kube-apiserver, etcd, kube-controller-manager, KWOK nodes; 400 MiB each), "
+            "from KUBEBUILDER_ASSETS or built once with Go.",
+        ),
+    ] = False,
     clusters: Annotated[int, typer.Option(min=1, max=32, help="How many clusters.")] = 3,
     nodes: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Nodes in each cluster (default 10; with --trace all).")
@@ -81,11 +89,12 @@ def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
     """Start a fleet here and watch pods spread over it.
 
     Everything is submitted in the first cluster; each placement says why it was made. On a terminal it goes on until
-    Ctrl-C; with --once it ends when all pods run, with --keep it says how to use kubectl and stays.
+    Ctrl-C; with --once it ends when all pods run, with --keep it says how to use kubectl and stays. The clusters are
+    embedded ones that need nothing installed; with --real they are real control planes.
     """
     from dispatcher.runtime.demo import DemoOptions, run_demo
 
-    options = DemoOptions(clusters, nodes, pods, once, keep, keep_state, trace, port, timeout, output)
+    options = DemoOptions(real, clusters, nodes, pods, once, keep, keep_state, trace, port, timeout, output)
     raise typer.Exit(run_demo(options, level.value))
 
 

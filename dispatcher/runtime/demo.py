@@ -1,6 +1,6 @@
-"""The demo: a fleet of embedded clusters, Ray, agents and the dispatcher on this machine, and pods to watch.
+"""The demo: a fleet of clusters, Ray, agents and the dispatcher on this machine, and pods to watch.
 
-Everything is submitted in the first cluster, whose nodes are kept busy; live load and spread push pods out of it.
+Everything is submitted in the first cluster. Nodes that tell load are kept busy there: load and spread push pods out.
 """
 
 import asyncio
@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet, FleetError
-from agents.runtime.settings import AgentSettings, KubeletSettings
+from agents.embedded.fleet import ClusterSpec, FleetError
+from agents.runtime.settings import AgentSettings
 from dispatcher.runtime.assembly import Dispatcher, assemble
+from dispatcher.runtime.demo_clusters import Clusters, EmbeddedClusters, Running
 from dispatcher.runtime.demo_show import DemoShow
 from dispatcher.runtime.demo_submit import Submitter
 from dispatcher.runtime.demo_trace import deal_nodes, trace_pods
@@ -28,13 +29,12 @@ from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.output import Output
 from dispatcher.runtime.ray_runtime import RayRuntime
-from dispatcher.runtime.run import listen
+from dispatcher.runtime.run import check_port, listen
 from dispatcher.runtime.settings import DispatcherConfig
 
 _NAMES = ("east", "west", "north", "south")
 _HOST = "127.0.0.1"
 _READY_S = 30.0
-_KUBELET = KubeletSettings(interval_s=2.0)  # a demo is short: load shall show while one watches
 # The first cluster is as good as busy before the demo begins: shares of each node's capacity.
 _BUSY = {
     "embedded.global-dispatcher.io/background-cpu": "0.55",
@@ -46,6 +46,7 @@ _BUSY = {
 class DemoOptions:
     """What the command line said; None is 'as fits'."""
 
+    real: bool = False
     clusters: int = 3
     nodes: int | None = None
     pods: int | None = None
@@ -61,6 +62,14 @@ class DemoOptions:
     def names(self) -> list[str]:
         """The clusters' names; pods are submitted in the first."""
         return [_NAMES[number] if number < len(_NAMES) else f"cluster-{number + 1}" for number in range(self.clusters)]
+
+    def kind(self) -> Clusters:
+        """What the clusters are."""
+        if not self.real:
+            return EmbeddedClusters()
+        from dispatcher.runtime.demo_real import RealClusters
+
+        return RealClusters()
 
     def submissions(self) -> Iterator[Submission]:
         """What is submitted."""
@@ -81,22 +90,29 @@ def run_demo(options: DemoOptions, log_level: str) -> int:
 
 
 def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
+    check_port(_HOST, options.port)
     state = Path(tempfile.mkdtemp(prefix="global-dispatcher-"))
     if not options.keep_state:
         cleanup.callback(shutil.rmtree, state, ignore_errors=True)
+    kind = options.kind()
     submissions = list(options.submissions())
-    show = cleanup.enter_context(DemoShow(options.names[0], sum(one.pods for one in submissions), started))
-    fleet, ray = _start(options, state, show, cleanup)
-    dispatcher = assemble([_link(ray, name, fleet.kubeconfig) for name in options.names], DispatcherConfig())
-    return asyncio.run(_serve(options, dispatcher, fleet.kubeconfig, submissions, show))
+    show = DemoShow(options.names[0], sum(one.pods for one in submissions), started, kind.note)
+    cleanup.enter_context(show)
+    kind.prepare(options.clusters, show.say)
+    fleet, ray = _start(options, kind, state, show, cleanup)
+    links = [_link(ray, kind, name, fleet.kubeconfig) for name in options.names]
+    stage = Stage(options, assemble(links, DispatcherConfig()), kind, fleet, show)
+    return asyncio.run(_serve(stage, submissions))
 
 
-def _start(options: DemoOptions, state: Path, show: DemoShow, cleanup: ExitStack) -> tuple[EmbeddedFleet, RayRuntime]:
+def _start(
+    options: DemoOptions, kind: Clusters, state: Path, show: DemoShow, cleanup: ExitStack
+) -> tuple[Running, RayRuntime]:
     """Start the clusters and Ray at the same time; what came up is registered for clean-up even if the other fails."""
     specs = list(_specs(options, state))
-    show.say(f"starting {len(specs)} clusters and Ray ...")
+    show.say(f"starting {kind.announce(len(specs))} and Ray ...")
     with uninterrupted(), ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(EmbeddedFleet.start, specs, state)
+        starting = pool.submit(kind.start, specs, state)
         try:
             ray = RayRuntime.start(options.names)
             cleanup.callback(ray.stop)
@@ -106,12 +122,12 @@ def _start(options: DemoOptions, state: Path, show: DemoShow, cleanup: ExitStack
                 cleanup.callback(starting.result().stop)
         if isinstance(error, FleetError):
             print(error, file=sys.stderr)
-            raise CommandError("an embedded cluster did not start: see its log above")
+            raise CommandError("a cluster did not start: see its log above")
         return starting.result(), ray
 
 
-def _link(ray: RayRuntime, name: str, kubeconfig: Path) -> AgentLink:
-    settings = AgentSettings(cluster=name, kubeconfig=str(kubeconfig), context=name, kubelet=_KUBELET)
+def _link(ray: RayRuntime, kind: Clusters, name: str, kubeconfig: Path) -> AgentLink:
+    settings = AgentSettings(cluster=name, kubeconfig=str(kubeconfig), context=name, kubelet=kind.kubelet)
     return ray.link(settings)
 
 
@@ -133,22 +149,32 @@ def _specs(options: DemoOptions, state: Path) -> Iterator[ClusterSpec]:
         )
 
 
-async def _serve(
-    options: DemoOptions, dispatcher: Dispatcher, kubeconfig: Path, submissions: list[Submission], show: DemoShow
-) -> int:
+@dataclass(frozen=True)
+class Stage:
+    """All that plays a part once everything is up."""
+
+    options: DemoOptions
+    dispatcher: Dispatcher
+    kind: Clusters
+    fleet: Running
+    show: DemoShow
+
+
+async def _serve(stage: Stage, submissions: list[Submission]) -> int:
     """Run the dispatcher and its HTTP API while the demo goes on."""
+    options, dispatcher = stage.options, stage.dispatcher
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = await listen(dispatcher, _HOST, options.port)
     service = asyncio.create_task(dispatcher.service.run())
-    play = asyncio.create_task(_play(options, dispatcher, kubeconfig, submissions, show))
+    play = asyncio.create_task(_play(stage, submissions))
     stopped = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({service, play, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if play in done and options.keep:
             play.result()
-            show.invite(kubeconfig, options.names, runner.addresses[0][1])
+            stage.show.invite(stage.fleet, options.names, runner.addresses[0][1])
             done, _ = await asyncio.wait({service, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if service in done:
             service.result()
@@ -156,7 +182,7 @@ async def _serve(
             return play.result()
         return int(ExitCode.FAILED if options.once else ExitCode.OK)
     finally:
-        show.say("stopping ...")
+        stage.show.say("stopping ...")
         for task in (play, stopped):
             task.cancel()
         dispatcher.service.stop()
@@ -164,16 +190,14 @@ async def _serve(
         await runner.cleanup()
 
 
-async def _play(
-    options: DemoOptions, dispatcher: Dispatcher, kubeconfig: Path, submissions: list[Submission], show: DemoShow
-) -> int:
+async def _play(stage: Stage, submissions: list[Submission]) -> int:
     """Wait for the fleet, submit, watch until all runs, and report; returns the exit code."""
-    submitter = Submitter(kubeconfig, options.names[0])
+    options, dispatcher, show = stage.options, stage.dispatcher, stage.show
+    submitter = Submitter(stage.fleet.kubeconfig, options.names[0])
     try:
-        if options.trace is None:
+        if stage.kind.live_load and options.trace is None:
             await submitter.annotate_nodes(_BUSY)
-        show.say("waiting for nodes and their first readings ...")
-        await show.wait_for_readings(dispatcher, _READY_S)
+        await show.wait_for_nodes(dispatcher, _READY_S, read=stage.kind.live_load)
         submitting = asyncio.create_task(submitter.submit(submissions))
         await show.watch(dispatcher, options.timeout_s, lenient=options.trace is not None or options.pods is not None)
         await submitting

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from dispatcher.runtime import demo_view
 from dispatcher.runtime.assembly import Dispatcher
+from dispatcher.runtime.demo_clusters import Running
 from dispatcher.runtime.demo_view import Picture
 from dispatcher.runtime.errors import ExitCode
 from dispatcher.runtime.explain_view import in_short
@@ -30,8 +31,8 @@ _FULL = ("Insufficient ", "Too many pods")
 class DemoShow:
     """Shows what goes on: a live view on a terminal, a line for each change otherwise."""
 
-    def __init__(self, source: str, expected: int, started: float) -> None:
-        self.picture = Picture(source=source, expected=expected)
+    def __init__(self, source: str, expected: int, started: float, note: str = "") -> None:
+        self.picture = Picture(source=source, expected=expected, note=note)
         self._started = started
         self._console = Console(file=sys.stderr, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
@@ -57,11 +58,13 @@ class DemoShow:
         else:
             self._console.print(line, soft_wrap=True)
 
-    async def wait_for_readings(self, dispatcher: Dispatcher, patience_s: float) -> None:
-        """Until every cluster reports and every node has a live reading, so that load counts from the first pod on."""
+    async def wait_for_nodes(self, dispatcher: Dispatcher, patience_s: float, *, read: bool) -> None:
+        """Until every cluster reports, and if `read` every node has a live reading: load shall count from the start."""
+        self.say("waiting for nodes and their first readings ..." if read else "waiting for nodes ...")
+        there = _all_read if read else _all_seen
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
-                while not (dispatcher.service.ready and _all_read(dispatcher)):  # noqa: ASYNC110 - views do not wake
+                while not (dispatcher.service.ready and there(dispatcher)):  # noqa: ASYNC110 - views do not wake
                     await asyncio.sleep(_LOOK_S)
 
     async def watch(self, dispatcher: Dispatcher, patience_s: float, *, lenient: bool) -> None:
@@ -96,21 +99,23 @@ class DemoShow:
             sys.stdout.write("\n")
             print_trimmed(make_console(), demo_view.cluster_table(self.picture))
             sys.stdout.write(f"\n{demo_view.summary(self.picture)}\n")
+            if self.picture.note:
+                sys.stdout.write(f"{self.picture.note}\n")
         else:
             print_value(demo_view.report(self.picture), output)
         return self._judge()
 
-    def invite(self, kubeconfig: Path, contexts: list[str], port: int) -> None:
+    def invite(self, fleet: Running, contexts: list[str], port: int) -> None:
         """Say how to look around while the demo stays up."""
         first, other = contexts[0], contexts[min(1, len(contexts) - 1)]
         server = "" if port == 7480 else f" --server http://127.0.0.1:{port}"
         pod = next((f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD")
         self._console.print(
             f"\nThe fleet stays up until Ctrl-C. Contexts: {', '.join(contexts)}\n\n"
-            f"  export KUBECONFIG={kubeconfig}\n"
-            f"  kubectl --context {first} get deployments,pods -o wide\n"
-            f"  kubectl --context {other} get pods -o wide\n"
-            f"  kubectl --context {first} scale deployment web --replicas=0\n"
+            f"  export KUBECONFIG={fleet.kubeconfig}\n"
+            f"  {fleet.kubectl} --context {first} get deployments,pods -o wide\n"
+            f"  {fleet.kubectl} --context {other} get pods -o wide\n"
+            f"  {fleet.kubectl} --context {first} scale deployment web --replicas=0\n"
             f"  global-dispatcher pods{server}\n"
             f"  global-dispatcher explain {pod}{server}\n"
             f"  http://127.0.0.1:{port}/\n",
@@ -123,8 +128,8 @@ class DemoShow:
 
     def _look(self, dispatcher: Dispatcher) -> None:
         views, before = dispatcher.views, self.picture
-        self.picture = Picture(
-            views.clusters(), views.nodes(), views.pods(), before.expected, self._seconds(), before.source
+        self.picture = replace(
+            before, clusters=views.clusters(), nodes=views.nodes(), pods=views.pods(), seconds=self._seconds()
         )
         demo_view.note_placements(self.picture, before)
         if self._live is not None:
@@ -166,6 +171,11 @@ class DemoShow:
 def _all_read(dispatcher: Dispatcher) -> bool:
     nodes = dispatcher.views.nodes()
     return bool(nodes) and all(load["used"] is not None for node in nodes for load in node["load"].values())
+
+
+def _all_seen(dispatcher: Dispatcher) -> bool:
+    clusters = dispatcher.views.clusters()
+    return bool(clusters) and all(cluster["nodes"] for cluster in clusters)
 
 
 def _why(views: FleetViews, row: demo_view.Row) -> str:

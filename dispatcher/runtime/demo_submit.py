@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import ssl
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,16 @@ _ATTEMPTS = 5
 
 
 class Submitter:
-    """A client of one kubeconfig context (token and CA from the file)."""
+    """A client of one kubeconfig context: CA, and token or client certificate, from the file itself."""
 
     def __init__(self, kubeconfig: Path, context: str) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
         cluster, user = _entry(config, "contexts", context)["cluster"], _entry(config, "contexts", context)["user"]
-        found = _entry(config, "clusters", cluster)
-        authority = base64.b64decode(found["certificate-authority-data"]).decode()
+        found, identity = _entry(config, "clusters", cluster), _entry(config, "users", user)
         self._client = httpx.AsyncClient(
             base_url=found["server"],
-            headers={"Authorization": f"Bearer {_entry(config, 'users', user)['token']}"},
-            verify=ssl.create_default_context(cadata=authority),
+            headers={"Authorization": f"Bearer {identity['token']}"} if "token" in identity else {},
+            verify=_tls(found, identity),
             timeout=10.0,
             trust_env=False,
             limits=httpx.Limits(max_connections=_IN_FLIGHT),
@@ -85,6 +85,18 @@ class Submitter:
             await asyncio.sleep(0.1 * 2**attempt)
         name = submission.manifest["metadata"]["name"]
         raise CommandError(f"cluster {self._context} did not take {submission.manifest['kind']} {name}: {problem}")
+
+
+def _tls(cluster: dict[str, Any], identity: dict[str, Any]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    if "client-key-data" in identity:
+        # OpenSSL takes a certificate and its key from files alone.
+        with tempfile.NamedTemporaryFile() as pair:
+            for part in ("client-certificate-data", "client-key-data"):
+                pair.write(base64.b64decode(identity[part]))
+            pair.flush()
+            context.load_cert_chain(pair.name)
+    return context
 
 
 def _entry(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:

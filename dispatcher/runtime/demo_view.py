@@ -19,7 +19,7 @@ _SIGNALS = ("cpu", "memory", "network")
 
 @dataclass
 class Picture:
-    """One moment of the demo, as the views give it; `expected` pods were submitted."""
+    """One moment of the demo, as the views give it; `expected` pods were submitted. `note`: to be read beside it."""
 
     clusters: Sequence[Row] = ()
     nodes: Sequence[Row] = ()
@@ -27,6 +27,7 @@ class Picture:
     expected: int = 0
     seconds: float = 0.0
     source: str = ""
+    note: str = ""
     latest: list[tuple[str, str]] = field(default_factory=list)  # keys of pods in the order of their placement
 
     @property
@@ -54,6 +55,7 @@ def live(picture: Picture, placements: int = 14) -> "RenderableType":
         Text(),
         _headline(picture),
         Text(),
+        *([Text(picture.note, style="dim"), Text()] if picture.note else ()),
         cluster_table(picture),
         Text(),
         Text("Latest placements", style="bold"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -87,9 +88,22 @@ async def listen(dispatcher: Dispatcher, host: str, port: int) -> web.AppRunner:
     try:
         return await serve(dispatcher.service, dispatcher.views, host, port)
     except OSError as error:
-        raise CommandError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}: choose another with --port or http.port"
-        ) from None
+        raise _cannot_listen(host, port, error) from None
+
+
+def check_port(host: str, port: int) -> None:
+    """CommandError when something listens there already: better told before minutes of work than after."""
+    try:
+        with socket.create_server((host, port)):
+            pass
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> CommandError:
+    return CommandError(
+        f"cannot listen on {host}:{port}: {error.strerror or error}: choose another with --port or http.port"
+    )
 
 
 def _all_problems(file: Path, error: ConfigError) -> str:

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from agents.controlplane import opt_in
 from agents.runtime import join
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
@@ -134,6 +136,11 @@ def test_the_admission_policy_speaks_of_the_names_in_the_code(helm: Helm) -> Non
     assert f"'{names.SCHEDULER_NAME}'" in spec["mutations"][0]["applyConfiguration"]["expression"]
     assert spec["failurePolicy"] == "Ignore"
     assert "namespaceSelector" not in spec["matchConstraints"]
+
+
+def test_planes_without_a_chart_get_the_same_admission_policy(helm: Helm) -> None:
+    policy = only(list(yaml.safe_load_all(opt_in.MANIFEST.read_text())), "MutatingAdmissionPolicy")
+    assert policy["spec"] == only(helm.template("agent"), "MutatingAdmissionPolicy")["spec"]
 
 
 def test_the_admission_policy_keeps_to_the_namespaces(helm: Helm) -> None:

@@ -13,15 +13,14 @@ from typing import Any
 import aiohttp
 import yaml
 
-from agents.controlplane import binaries
+from agents.controlplane import binaries, opt_in
 from agents.controlplane.plane import control_plane
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.fixtures import selected_minor
 
 EMBEDDED, REAL = "embedded", "real"
 NODES = 3
-# The admission policy that makes a real cluster do what the embedded one has built in.
-OPT_IN = Path(__file__).with_name("opt_in.yaml")
+# The admission policy makes a real cluster do what the embedded one has built in.
 _POLICY_VERSIONS = {"1.36": "v1", "1.35": "v1beta1"}
 
 
@@ -77,6 +76,6 @@ def embedded(directory: Path) -> Iterator[Server]:
 def real() -> Iterator[Server]:
     """A real control plane: etcd, kube-apiserver, kube-controller-manager, and KWOK for the nodes."""
     with control_plane("contract", nodes=NODES, minor=selected_minor()) as plane:
-        policy = OPT_IN.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
+        policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
         plane.kubectl("apply", "-f", "-", stdin=policy)
         yield Server(REAL, plane.kubeconfig, str(plane.programs["kubectl"]), plane.forget_history)

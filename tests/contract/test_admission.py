@@ -34,6 +34,12 @@ async def test_our_annotation_chooses_our_scheduler(
     assert made["spec"]["schedulerName"] == scheduler
 
 
+async def test_a_pod_that_names_its_node_is_left_alone(api: Api) -> None:
+    placed = pod(annotations={ASKED: "true"}, spec={"nodeName": "nowhere"})
+    made = (await api.post(api.at("pods"), placed, dryRun="All")).ok()
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+
+
 async def test_an_annotation_that_comes_later_changes_nothing(api: Api) -> None:
     await api.add("pods", pod())
     changed = await api.change("pods", "web", {"metadata": {"annotations": {ASKED: "true"}}})

@@ -114,3 +114,9 @@ def test_the_live_view_shows_loads_placements_and_reasons() -> None:
     Console(file=out, width=140).print(demo_view.live(picture(latest=[("default", "web-1")])))
     for text in ("34%", "unknown", "web-1", "west-1", "score 71.3", "Insufficient cpu", "1 Running", "1 Pending"):
         assert text in out.getvalue()
+
+
+def test_the_live_view_says_what_to_know_of_scores() -> None:
+    out = io.StringIO()
+    Console(file=out, width=140).print(demo_view.live(picture(note="scores go by requests")))
+    assert "scores go by requests" in out.getvalue()

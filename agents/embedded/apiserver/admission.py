@@ -31,7 +31,8 @@ def pod(obj: Object, reader: Reader) -> None:
     """A new pod: our schedulerName for our annotation, its priority, account and usual tolerations."""
     spec = obj["spec"]
     annotations = obj["metadata"].get("annotations") or {}
-    if annotations.get(names.SCHEDULE) == "true" and spec.get("schedulerName") == "default-scheduler":
+    ours_to_place = spec.get("schedulerName") == "default-scheduler" and not spec.get("nodeName")
+    if annotations.get(names.SCHEDULE) == "true" and ours_to_place:
         spec["schedulerName"] = names.SCHEDULER_NAME
     _machinery(obj)
     _account(obj, reader)
