@@ -4,20 +4,20 @@ A decision is the feasible row of the highest total score, among equals the row 
 `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.class_shelf import ClassShelf
 from dispatcher.scheduling.classes import PodClass
 from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place, refusal_message
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
-from dispatcher.scheduling.fleet_row import RowFacts
 from dispatcher.scheduling.forecast import Forecast, can_forecast
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve, Skip
 from dispatcher.scheduling.peaks import Peak
-from dispatcher.scheduling.points import Plan, PluginError, Restores, guarded
+from dispatcher.scheduling.points import ClassKey, Plan, PluginError, Restores, guarded
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
@@ -40,8 +40,7 @@ class Scheduler:
         self.fleet = fleet
         self.faults: Counter[str] = Counter()
         self._troubles: dict[str, None] = {}
-        self._class_bytes = class_bytes
-        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._classes = ClassShelf(self.plan, fleet, class_bytes)
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
         self._books = [(one, one.restore if isinstance(one, Restores) else one.reserve) for one in self.plan.reserves]
         self._told: Unschedulable | None = None
@@ -73,31 +72,31 @@ class Scheduler:
             results += self._ahead(key, rest) or [self._decide(key, *rest[0])]
         return results
 
-    def _ahead(self, key: Hashable, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
+    def _ahead(self, key: ClassKey, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
         if len(items) < _WORTH_IT:
             return []
-        pods, first = self._class(key), items[0][1]
+        pods, first = self._classes.get(key), items[0][1]
         try:
             pods.catch_up(first)
         except PluginError:
-            self._drop(key)  # decided alone, the pod meets the error again and says so
+            self._classes.drop(key)  # decided alone, the pod meets the error again and says so
             return []
-        if pods.refusal is not None or not can_forecast(pods, items):
+        if pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
             return []
-        forecast = Forecast(pods, first, len(items))
+        forecast = Forecast(pods, pods.groups, first, len(items))
         results: list[Result] = []
         while len(results) < len(items) and not forecast.void:
             pod_id, placed = items[len(results)]
             results.append(self._guarded(key, pod_id, placed, pods, forecast))
         return results
 
-    def _decide(self, key: Hashable, pod_id: PodId, placed: Placed) -> Result:
-        pods = self._class(key)
+    def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
+        pods = self._classes.get(key)
         return self._guarded(key, pod_id, placed, pods, pods)
 
     def _guarded(
-        self, key: Hashable, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast
+        self, key: ClassKey, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast
     ) -> Result:
         refused = _unfit(placed)
         if refused is not None:
@@ -106,7 +105,7 @@ class Scheduler:
             return self._attempt(pod_id, placed, pods, rows)
         except PluginError as error:
             # What the class holds may be half written: it is made anew for the next pod.
-            self._drop(key)
+            self._classes.drop(key)
             return self._fault(pod_id, placed, error)
 
     def _attempt(self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast) -> Result:
@@ -150,7 +149,7 @@ class Scheduler:
             time=fleet.clock,
             ground=rows.ground(),
             scores=rows.scores(),
-            facts=RowFacts.of(fleet, row),
+            facts=rows.facts(),
             fleet=fleet,
             runner_up=(*fleet.name_of(second.row), second.score) if second else None,
         )
@@ -282,27 +281,6 @@ class Scheduler:
             told = self._told = no_place(pod_id, placed, self.fleet.clock, ground, self.fleet.node_counts())
         # Pods of one class that meet the same fleet are told the same: the words are made once.
         return replace(told, pod_id=pod_id, placed=placed, time=self.fleet.clock)
-
-    # --- classes -----------------------------------------------------------------------------------------------------
-
-    def _class(self, key: Hashable) -> PodClass:
-        found = self._classes.get(key)
-        if found is not None:
-            self._classes.move_to_end(key)
-            return found
-        most = max(1, self._class_bytes // max(1, self.plan.bytes_per_row * self.fleet.n))
-        made: PodClass | None = None
-        while len(self._classes) >= most:
-            _, made = self._classes.popitem(last=False)
-        if made is None:
-            made = PodClass(self.plan, self.fleet)
-        else:
-            made.begin_anew()  # fresh memory costs more than the answers that go into it
-        self._classes[key] = made
-        return made
-
-    def _drop(self, key: Hashable) -> None:
-        self._classes.pop(key, None)
 
 
 def _unfit(placed: Placed) -> Why | None:

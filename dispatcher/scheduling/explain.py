@@ -15,14 +15,14 @@ import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
-from dispatcher.scheduling.fleet_row import OneRow, RowFacts
+from dispatcher.scheduling.fleet_row import LateFacts, OneRow, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.points import ExplainingPlugin
 
@@ -97,6 +97,41 @@ class Scores:
         }
 
 
+# per score that groups of rows have in common: its place in `names`, [groups] raw and [groups] normalised values
+Common = tuple[tuple[int, Floats, Floats], ...]
+
+
+class Shown(NamedTuple):
+    """Where the scores of a row stand: column `at` of raw [scores, rows], and the common ones of its `group`."""
+
+    raw: Floats
+    at: int
+    common: Common
+    group: int
+
+    def values(self) -> tuple[Floats, Floats]:
+        """Raw and normalised value of each score."""
+        raw = self.raw[:, self.at].copy()
+        normal = raw.copy()
+        for at, raw_of, normal_of in self.common:
+            raw[at], normal[at] = raw_of[self.group], normal_of[self.group]
+        return raw, normal
+
+
+class LateScores(NamedTuple):
+    """The scores of a decision out of many, put together when asked for."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    chosen: Shown
+    rival: Shown | None
+
+    def record(self) -> dict[str, dict[str, float | None]]:
+        """As `Scores.record`."""
+        raw, normal = self.chosen.values()
+        return Scores(self.names, self.weights, raw, normal, self.rival.values()[1] if self.rival else None).record()
+
+
 @dataclass(slots=True)
 class Decision:
     """A pod and its place. `runner_up` is (cluster, node, score) of the next best node, `margin` the difference.
@@ -114,8 +149,8 @@ class Decision:
     score: float
     time: float
     ground: Ground
-    scores: Scores
-    facts: RowFacts
+    scores: Scores | LateScores
+    facts: RowFacts | LateFacts
     fleet: FleetState
     later: Notes = ()
     runner_up: tuple[str, str, float] | None = None
@@ -141,12 +176,14 @@ class Decision:
             "rejected": self.ground.rejected_record(),
             "feasible": self.ground.feasible,
             "evaluated": self.ground.evaluated,
-            "readings": dict(zip(_SIGNALS, (_reading(one, self.time) for one in self.facts.readings), strict=True)),
+            "readings": dict(
+                zip(_SIGNALS, (_reading(one, self.time) for one in self.facts.made().readings), strict=True)
+            ),
             "extras": {**self.extras, **self._later_extras()},
         }
 
     def _later_extras(self) -> dict[str, Any]:
-        row, extras = OneRow(self.fleet, self.facts), {}
+        row, extras = OneRow(self.fleet, self.facts.made()), {}
         for plugin, state in self.later:
             try:
                 extras[plugin.name] = plugin.explain(state, self.placed, row, 0)

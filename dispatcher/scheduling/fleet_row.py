@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import Resources
-from dispatcher.scheduling.columns import NodeColumns
+from dispatcher.scheduling.columns import NodeColumns, RowList
 from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet_occupants import nonzero_request, requested
 from dispatcher.scheduling.framework import Ints, K, SmallInts
 
 
@@ -36,6 +38,59 @@ class RowFacts:
             fleet.nonzero[:, row].copy(),
             fleet.recent[:, row].copy(),
             fleet.readings_of(row),
+        )
+
+    def made(self) -> "RowFacts":
+        """These facts."""
+        return self
+
+
+class FactSheet:
+    """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
+
+    def __init__(self, fleet: FleetState, rows: RowList, pod: Pod) -> None:
+        self.now, self.pod, self.axis = fleet.clock, pod, fleet.axis
+        self.at = {row: at for at, row in enumerate(rows.tolist())}
+        self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
+        self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
+        self.shares = [column[rows] for column in (fleet.cpu_used, fleet.memory_used, fleet.net_used)]
+        self.sampled = [column[rows] for column in (fleet.cpu_at, fleet.memory_at, fleet.net_at)]
+        self._pods: dict[int, int] = {}
+
+    def of(self, row: int) -> "LateFacts":
+        """The row as it is now."""
+        return LateFacts(self, row, self._pods.get(row, 0))
+
+    def booked(self, row: int) -> None:
+        """A pod of the batch has come to the row."""
+        self._pods[row] = self._pods.get(row, 0) + 1
+
+
+class LateFacts(NamedTuple):
+    """The facts of a row that has taken `pods` of a batch, worked out when asked for."""
+
+    sheet: FactSheet
+    row: int
+    pods: int
+
+    def made(self) -> RowFacts:
+        """The facts."""
+        sheet = self.sheet
+        at = sheet.at[self.row]
+        asked = np.zeros(len(sheet.requested), dtype=np.int64)
+        for resource, amount in requested(sheet.pod):
+            column = sheet.axis.column(resource)
+            if column is not None and column < len(asked):
+                asked[column] = amount
+        more = np.asarray(nonzero_request(sheet.pod), dtype=np.int64)
+        return RowFacts(
+            self.row,
+            sheet.now,
+            sheet.allocatable[:, at].copy(),
+            sheet.requested[:, at] + self.pods * asked,
+            sheet.nonzero[:, at] + self.pods * more,
+            sheet.recent[:, at] + self.pods * more,
+            tuple((share.item(at), when.item(at)) for share, when in zip(sheet.shares, sheet.sampled, strict=True)),
         )
 
 

@@ -1,9 +1,10 @@
 """Many equal pods at once: the order in which one-by-one would take the rows, found by looking one pod ahead.
 
-Where the score of a row depends on that row alone, a batch of m pods touches only rows among the m + 1 best. What a
-row will score after one more pod is asked for many rows in one go: the pods are supposed on the columns, the plugins
-are asked, and the columns are put back bit for bit. Then the batch is a merge: the best rows in order, and a heap of
-the rows that have already taken a pod.
+Where the points of a row depend on that row alone, a batch of m pods touches only rows among the m + 1 best of their
+group (see `class_groups`). What a row will score after one more pod is asked for many rows in one go: the pods are
+supposed on the columns, the plugins are asked, and the columns are put back bit for bit. Then the batch is a merge: in
+each group the best rows in order and a heap of the rows that have already taken a pod; and between the groups, with
+the bonus of each, asked anew of the plugins when a placement has moved their domains.
 """
 
 import heapq
@@ -12,40 +13,83 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dispatcher.scheduling.classes import PodClass
+from dispatcher.scheduling.class_groups import GroupTable, refused_by
+from dispatcher.scheduling.classes import PodClass, merged
 from dispatcher.scheduling.columns import RowList
-from dispatcher.scheduling.explain import Ground, Scores
-from dispatcher.scheduling.framework import Depends, Floats, Placed
-from dispatcher.scheduling.judges import Judge
-from dispatcher.scheduling.peaks import Peak
+from dispatcher.scheduling.explain import Common, Ground, LateScores, Shown
+from dispatcher.scheduling.fleet_row import FactSheet, LateFacts
+from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.judges import Judge, finite, weighted
+from dispatcher.scheduling.peaks import NOWHERE, Peak
 from dispatcher.scheduling.points import PluginError
+from dispatcher.scheduling.roles import Reach
+
+_MOST_GROUPS = 256
+_LEAST_DEPTH = 32  # rows looked at in each of many groups
 
 
 class _Bid(NamedTuple):
-    """What a row offers for the next pod, ordered as decisions are: highest total, lowest rank, lowest row."""
+    """What a row offers for the next pod without its group's bonus: highest points first, then rank, then row."""
 
-    minus_total: float
+    minus_points: float
     rank: int
     row: int
-    raw: Floats  # [plugins, rows]; column `at` is behind this bid
+    raw: Floats  # [scores of the class, rows]; column `at` is behind this bid
     at: int
 
-    @property
-    def peak(self) -> Peak:
-        return Peak(self.row, -self.minus_total)
+
+class _Lane:
+    """The bids of a group: rows still untouched in order, and those that have taken a pod of this batch.
+
+    `complete`: no row of the group is missing that this batch could come to.
+    """
+
+    __slots__ = ("_at", "_touched", "_untouched", "complete")
+
+    def __init__(self, untouched: list[_Bid], *, complete: bool) -> None:
+        self._untouched, self._at, self.complete = untouched, 0, complete
+        self._touched: list[_Bid] = []
+
+    def head(self) -> _Bid | None:
+        """The best bid."""
+        touched, fresh = self._touched, self._untouched[self._at] if self._at < len(self._untouched) else None
+        if not touched:
+            return fresh
+        return touched[0] if fresh is None or touched[0] < fresh else fresh
+
+    def second(self) -> _Bid | None:
+        """The best bid but one."""
+        touched = self._touched
+        if not touched:
+            return self._untouched[self._at + 1] if self._at + 1 < len(self._untouched) else None
+        bids = sorted((*self._untouched[self._at : self._at + 2], *touched[:3]))
+        return bids[1] if len(bids) > 1 else None
+
+    def take(self) -> bool:
+        """Take the best bid out; False if a row that is missing here might be among the next."""
+        if self.head() is (self._touched[0] if self._touched else None):
+            heapq.heappop(self._touched)
+            return True
+        self._at += 1
+        return self.complete or len(self._untouched) - self._at >= 2
+
+    def put(self, bid: _Bid) -> None:
+        """The next bid of a row that has taken a pod."""
+        heapq.heappush(self._touched, bid)
+
+    def soon(self, count: int) -> list[int]:
+        """Rows that may be chosen for the next `count` pods."""
+        return [bid.row for bid in (*self._untouched[self._at : self._at + count], *self._touched)]
 
 
 def can_forecast(pods: PodClass, items: Sequence[tuple[object, Placed]]) -> bool:
-    """Whether looking ahead is exact: answers that depend on one row each, and pods that all take the same."""
-    first = items[0][1].pod
-    return all(_one_row(judge) for judge in pods.judges) and all(
+    """Whether looking ahead is exact: answers by row and by group, and pods that all take the same."""
+    groups, first = pods.groups, items[0][1].pod
+    if groups is None or groups.bonus.size > _MOST_GROUPS:
+        return False
+    return all(
         placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
     )
-
-
-def _one_row(judge: Judge) -> bool:
-    depends = judge.plugin.depends
-    return judge.silent or depends is Depends.STATIC or (depends is Depends.NODE and not judge.normalizes)
 
 
 class Forecast:
@@ -54,44 +98,95 @@ class Forecast:
     Once `void` it must not be asked any more: the class has to catch up first.
     """
 
-    def __init__(self, pods: PodClass, placed: Placed, count: int) -> None:
-        self._pods, self._placed, self._left = pods, placed, count
-        rows = _best_rows(pods, count + 1)
-        keys = zip((-pods.table.total[rows]).tolist(), pods.fleet.rank[rows].tolist(), rows.tolist(), strict=True)
-        self._untouched = [_Bid(*key, pods.table.raw, key[2]) for key in keys]
-        self._at = 0
-        self._touched: list[_Bid] = []
+    def __init__(self, pods: PodClass, groups: GroupTable, placed: Placed, count: int) -> None:
+        self._pods, self._groups, self._placed, self._left = pods, groups, placed, count
+        self._bonus, self._fleet = groups.bonus, pods.fleet
+        self._asked = [one for one in pods.members if isinstance(one, Judge) and one.role.reach is Reach.ROW]
+        self._asked = [one for one in self._asked if not one.silent]
+        self._scored = {id(one): at for at, one in enumerate(pods.scored)}
+        self._names = tuple(one.role.name for one in pods.scored), tuple(one.role.weight for one in pods.scored)
+        chosen = self._candidates(count)
+        rows = np.sort(np.concatenate([rows for rows, _ in chosen])) if chosen else np.zeros(0, dtype=np.intp)
+        self.sheet = FactSheet(self._fleet, rows, placed.pod)
+        raw = pods.raw_of(rows)
+        self._lanes = [
+            _Lane(self._bids(found, raw, rows, pods.rows.total[found]), complete=complete) for found, complete in chosen
+        ]
+        self._heads = [lane.head() for lane in self._lanes]
         self._next: dict[int, _Bid | int] = {}  # row -> its bid after one more pod, or why that will not fit
-        self._asked = [one for one in pods.judges if not one.silent and one.plugin.depends is not Depends.STATIC]
-        self._rejected = dict(pods.filters.rejected)
-        self._feasible = pods.filters.feasible
+        self._rejected = dict(pods.rows.rejected)
+        self._feasible = pods.rows.feasible
+        self._by_cluster = groups.by_cluster() if self._bonus.codes.any() or self._bonus.judges else []
         self._ground: Ground | None = pods.ground()
-        self.void = not pods.fleet.can_suppose(rows, placed.pod, count + 1)
+        self._settle()
+        self.void = not self._fleet.can_suppose(rows, placed.pod, count + 1)
+
+    def _candidates(self, count: int) -> list[tuple[RowList, bool]]:
+        """Per group: its best feasible rows in order, and whether these are all that `count` pods can come to."""
+        partition, size = self._bonus.partition, self._bonus.size
+        most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
+        chosen = []
+        for group in range(size):
+            rows = best_rows(None if partition is None else partition.rows(group), self._pods, most)
+            chosen.append((rows, len(rows) < most or most > count))
+        return chosen
+
+    def _bids(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[_Bid]:
+        at, ranks = np.searchsorted(rows, found).tolist(), self._fleet.rank[found].tolist()
+        keys = zip((-points).tolist(), ranks, found.tolist(), at, strict=True)
+        return [_Bid(minus, rank, row, raw, where) for minus, rank, row, where in keys]
+
+    def _settle(self) -> None:
+        """Take over who is open and with how many points."""
+        bonus = self._bonus
+        live = np.fromiter((head is not None for head in self._heads), dtype=np.bool_, count=len(self._heads))
+        self._open = bonus.settle(live).tolist()
+        self._points = bonus.points.tolist()
+        self._common: Common = tuple(
+            (at, bonus.raw[score], bonus.normal[score])
+            for at, one in enumerate(self._pods.scored)
+            if (score := one.role.score_at) is not None and score in bonus.normal
+        )
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def best(self) -> tuple[Peak, Peak | None] | None:
         """The best row and the runner-up; None if nothing fits any more."""
-        bids = self._untouched[self._at : self._at + 2]
-        if self._touched:
-            bids = sorted([*bids, *self._touched[:3]])
-        if not bids:
+        offers = [
+            (bid[0] - self._points[group], bid[1], bid[2], group, bid)
+            for group, bid in enumerate(self._heads)
+            if bid is not None and self._open[group]
+        ]
+        if not offers:
             return None
-        self._first, self._second = bids[0], bids[1] if len(bids) > 1 else None
-        return self._first.peak, self._second.peak if self._second else None
+        first = min(offers)
+        group = first[3]
+        own = self._lanes[group].second()
+        if own is not None:
+            offers.append((own[0] - self._points[group], own[1], own[2], group, own))
+        self._first, self._second = first, None
+        if len(offers) > 1:
+            offers.remove(first)
+            self._second = min(offers)
+        return Peak(first[2], -first[0]), Peak(self._second[2], -self._second[0]) if self._second else None
 
-    def scores(self) -> Scores:
+    def scores(self) -> LateScores:
         """The per-plugin scores of what `best` answered."""
-        table, first, second = self._pods.table, self._first, self._second
-        rival = None if second is None else table.normal_column(second.raw[:, second.at], second.row)
-        names, weights = table.names()
-        raw = first.raw[:, first.at]
-        return Scores(names, weights, table.heard_only(raw), table.normal_column(raw, first.row), rival)
+        second = self._second
+        rival = None if second is None else Shown(second[4].raw, second[4].at, self._common, second[3])
+        first = self._first
+        return LateScores(*self._names, Shown(first[4].raw, first[4].at, self._common, first[3]), rival)
+
+    def facts(self) -> LateFacts:
+        """The chosen row as it is now."""
+        return self.sheet.of(self._first[2])
 
     def ground(self) -> Ground:
         """What a decision taken now stands on."""
         if self._ground is None:
-            self._ground = self._pods.ground_of(dict(self._rejected), self._feasible)
+            refused = refused_by(self._bonus.codes, self._by_cluster)
+            counts = merged(self._rejected, refused)
+            self._ground = self._pods.ground_of(counts, self._feasible - sum(refused.values()))
         return self._ground
 
     # --- going on ----------------------------------------------------------------------------------------------------
@@ -99,41 +194,67 @@ class Forecast:
     def booked(self, row: int) -> None:
         """The best row has taken the pod (it is in the fleet now)."""
         self._left -= 1
-        if self._at < len(self._untouched) and self._untouched[self._at].row == row:
-            self._at += 1
-        else:
-            heapq.heappop(self._touched)
-        if self._left <= 0:
-            self.void = True
+        group = self._first[3]
+        lane = self._lanes[group]
+        self.void = not lane.take() or self._left <= 0
+        if self.void:
             return
+        self.sheet.booked(row)
+        try:
+            self._rebid(row, group, lane)
+            if self._bonus.judges:
+                self._ask_domains()
+        except PluginError:
+            self.void = True  # the next pod will meet the error itself
+
+    def _rebid(self, row: int, group: int, lane: _Lane) -> None:
         found = self._next.pop(row, None)
         if found is None:
-            try:
-                self._look_ahead(row)
-            except PluginError:
-                self.void = True  # the next pod will meet the error itself
-                return
+            self._look_ahead(row)
             found = self._next.pop(row)
         if isinstance(found, _Bid):
-            heapq.heappush(self._touched, found)
+            lane.put(found)
         else:
-            self._full(row, found)
+            self._full(row, group, found)
+        was = self._heads[group]
+        head = self._heads[group] = lane.head()
+        if was is None or head is None:
+            self._settle()
 
-    def _full(self, row: int, code: int) -> None:
-        cluster = int(self._pods.fleet.cluster[row])
+    def _full(self, row: int, group: int, code: int) -> None:
+        cluster = int(self._fleet.cluster[row])
         self._rejected[code, cluster] = self._rejected.get((code, cluster), 0) + 1
         self._feasible -= 1
+        if self._by_cluster:
+            self._by_cluster[group][cluster] -= 1
         self._ground = None
-        # Normalised scores rest on the feasible set: they are others from here on.
-        self.void = self._pods.table.normalizing
+
+    def _ask_domains(self) -> None:
+        """Ask the plugins by domain again where the placement has moved what they look at."""
+        stale = [one for one in self._bonus.judges if one.is_stale(self._fleet, changed=False, touched=True)]
+        if not stale:
+            return
+        partition = self._bonus.partition
+        for judge in stale:
+            if judge.pre_filter(self._placed, self._fleet) is not None:
+                judge.known = False
+                self.void = True
+                return
+        before = self._bonus.codes
+        self.void = not self._bonus.ask(self._fleet) or self._bonus.partition is not partition
+        for judge in stale:
+            judge.note(self._fleet)
+            judge.known = not self.void
+        self._settle()
+        if not np.array_equal(before, self._bonus.codes):
+            self._ground = None
 
     def _look_ahead(self, row: int) -> None:
         """Ask for the next bid of `row`, and of all rows that may soon be chosen, for these with one more pod."""
-        soon = [bid.row for bid in self._untouched[self._at : self._at + self._left]]
-        soon += [bid.row for bid in self._touched]
+        soon = {one for lane in self._lanes for one in lane.soon(self._left)}
         others = np.asarray([one for one in soon if one not in self._next], dtype=np.intp)
         rows = np.sort(np.append(others, row))
-        fleet, pod = self._pods.fleet, self._placed.pod
+        fleet, pod = self._fleet, self._placed.pod
         fleet.suppose(others, pod, 1)
         try:
             self._ask(rows)
@@ -141,34 +262,32 @@ class Forecast:
             fleet.suppose(others, pod, -1)
 
     def _ask(self, rows: RowList) -> None:
-        pods, table = self._pods, self._pods.table
         codes = np.zeros(len(rows), dtype=np.uint16)
-        for judge in reversed(self._asked):
-            if judge.filter_at is not None:
-                answer = judge.codes(pods.fleet, rows)
-                np.copyto(codes, answer, where=answer != 0)
-        fits = rows[codes == 0]
-        raw = table.raw[:, fits]
         for judge in self._asked:
-            if judge.score_at is not None and len(fits):
-                raw[judge.score_at] = judge.scores(pods.fleet, fits)
-        totals, ranks = table.sum_of(raw, fits), pods.fleet.rank[fits]
-        keys = zip((-totals).tolist(), ranks.tolist(), fits.tolist(), strict=True)
-        self._next.update((key[2], _Bid(*key, raw, at)) for at, key in enumerate(keys))
+            if judge.role.filter_at is not None:
+                np.copyto(codes, judge.codes(self._fleet, rows), where=codes == 0)
+        fits = rows[codes == 0]
+        raw, points = self._pods.raw_of(fits), np.zeros(len(fits))
+        for at, one in enumerate(self._pods.scored):
+            if not one.role.normalizes and one.role.reach in (Reach.ROW, Reach.SHARED):
+                points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
+        self._next.update((bid.row, bid) for bid in self._bids(fits, raw, fits, points))
         self._next.update(zip(rows[codes != 0].tolist(), codes[codes != 0].tolist(), strict=True))
 
 
-def _best_rows(pods: PodClass, count: int) -> RowList:
-    """The best feasible rows in order, `count` at most."""
-    totals, ranks = pods.table.total[: pods.fleet.n], pods.fleet.rank
-    rows = np.flatnonzero(totals > -np.inf)
+def best_rows(rows: RowList | None, pods: PodClass, count: int) -> RowList:
+    """The best feasible ones of `rows` (None: of all) in order, `count` at most."""
+    ranks = pods.fleet.rank
+    totals = pods.rows.total[: pods.fleet.n] if rows is None else pods.rows.total[rows]
+    fits = np.flatnonzero(totals > NOWHERE)
+    totals, rows = totals[fits], fits if rows is None else rows[fits]
     if len(rows) > count:
-        worst = np.partition(totals[rows], len(rows) - count)[len(rows) - count]
-        better, equal = rows[totals[rows] > worst], rows[totals[rows] == worst]
+        worst = np.partition(totals, len(rows) - count)[len(rows) - count]
+        better, equal = rows[totals > worst], rows[totals == worst]
         wanted = count - len(better)
         if len(equal) > wanted:
             equal = equal[np.argpartition(ranks[equal], wanted - 1)[:wanted]]
         rows = np.concatenate([better, equal])
-    order = np.lexsort((rows, ranks[rows], -totals[rows]))
-    best: RowList = rows[order]
+        totals = pods.rows.total[rows]
+    best: RowList = rows[np.lexsort((rows, ranks[rows], -totals))]
     return best

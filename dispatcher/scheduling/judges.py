@@ -1,5 +1,6 @@
-"""One plugin's part in a pod class: its PreFilter answer, and what its kept answers rest on."""
+"""One plugin's part in a pod class: its PreFilter answer, what that rests on, and questions put to the plugin."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,145 +8,135 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.columns import RowList, distinct
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_counts import MatchCount, Observed
-from dispatcher.scheduling.framework import Codes, Depends, Filter, Floats, Placed, Plugin, Refuse, Rows, Score, Skip
-from dispatcher.scheduling.points import ExplainingPlugin, Plan, PluginError, guarded
+from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
+from dispatcher.scheduling.points import PluginError, guarded
+from dispatcher.scheduling.roles import Role
 
-_PART = 1 << 14  # rows
-
-
-def union(one: RowList | None, other: RowList | None) -> RowList | None:
-    """Rows in either; None stands for all rows."""
-    if one is None or other is None:
-        return None
-    if not len(one) or not len(other):
-        return one if len(one) else other
-    return distinct(one, other)
+GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
+BLOCK = 1 << 13  # rows: what a plugin computes on the way stays in a core's cache
 
 
 @dataclass(eq=False)
 class Judge:
-    """A Filter or Score plugin in one class; `filter_at` and `score_at` are its places in the class's tables."""
+    """A Filter or Score plugin asked for one kind of pod."""
 
-    plugin: Plugin
-    filter_at: int | None
-    score_at: int | None
-    explainer: ExplainingPlugin | None = None  # the plugin, if it adds numbers of its own to a record
+    role: Role
     state: object = None
     observed: Observed = field(default_factory=Observed)
     versions: list[tuple[MatchCount, int]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
     asked_at: float = float("nan")
-    everything: bool = True  # all rows are due
-
-    @classmethod
-    def of(cls, plan: Plan, plugin: Plugin) -> "Judge":
-        """The part of `plugin` in a class of `plan`."""
-        filter_at = plan.filters.index(plugin) if isinstance(plugin, Filter) else None
-        score_at = next((at for at, one in enumerate(plan.scores) if one.plugin is plugin), None)
-        return cls(plugin, filter_at, score_at, plugin if isinstance(plugin, ExplainingPlugin) else None)
-
-    def begin_anew(self) -> None:
-        """Forget the class it was part of."""
-        self.state, self.observed, self.versions, self.kinds = None, Observed(), [], {}
-        self.everything = True
+    nodes_at: int = -1  # position of the journal of nodes when PreFilter answered
+    known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
 
     @property
     def silent(self) -> bool:
-        """It has nothing to say about this class."""
+        """It has nothing to say about this kind of pod."""
         return isinstance(self.state, Skip)
-
-    @property
-    def normalizes(self) -> bool:
-        """Its scores mean something only beside those of all feasible rows."""
-        return isinstance(self.plugin, Score) and self.plugin.normalizes and self.score_at is not None
 
     def is_stale(self, fleet: FleetState, *, changed: bool, touched: bool) -> bool:
         """Whether its answers for all rows are due, not just those of the rows that changed."""
-        if self.observed.now and self.asked_at != fleet.clock:
+        if not self.known or (self.observed.now and self.asked_at != fleet.clock):
             return True
-        if any(count.version != version for count, version in self.versions):
+        if self.versions and any(count.version != version for count, version in self.versions):
             return True
-        if any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items()):
+        if self.kinds and any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items()):
             return True
-        depends = self.plugin.depends
+        depends = self.role.plugin.depends
         if depends is Depends.FLEET:
             return changed or touched
         return depends is Depends.DOMAIN and (changed or (touched and not self.versions and not self.silent))
-
-    def rows_due(self, changed: RowList | None, touched: RowList | None) -> RowList | None:
-        """Which rows to ask its filter about; None: all."""
-        if self.everything or changed is None:
-            return None
-        return changed if self.plugin.depends is Depends.STATIC else union(changed, touched)
 
     def note(self, fleet: FleetState) -> None:
         """All asked: remember what the answers rest on."""
         self.asked_at = fleet.clock
         self.versions = [(count, count.version) for count in self.observed.counts.values()]
         self.kinds = {kind: fleet.kept.versions[kind] for kind in self.observed.kinds}
-        self.everything = False
+        self.known = True
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: Placed, fleet: FleetState) -> Why | None:
-        """Ask PreFilter anew; the reason if it refuses the class."""
-        was_silent = self.silent
+        """Ask PreFilter, or only what moves with pods where no node and no object did; the reason if it refuses."""
+        plugin, before = self.role.plugin, self.observed
+        fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside(fleet)
         self.observed = fleet.observed = Observed()
-        self.state = guarded(self.plugin, self.plugin.pre_filter, placed, fleet)
-        if isinstance(self.state, Refuse):
-            return self.state.why
-        self.everything |= was_silent != self.silent
-        return None
+        if fresh:
+            self.state = guarded(plugin, plugin.pre_filter, placed, fleet)
+        else:
+            self.state = guarded(plugin, plugin.refresh, self.state, placed, fleet)
+            self.observed.kinds |= before.kinds
+            self.observed.now |= before.now
+        self.nodes_at = fleet.changes.position
+        return self.state.why if isinstance(self.state, Refuse) else None
+
+    def _looked_aside(self, fleet: FleetState) -> bool:
+        """Whether the clock or the objects that it looked at have moved since."""
+        if self.observed.now and self.asked_at != fleet.clock:
+            return True
+        return any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items())
 
     def codes(self, fleet: FleetState, rows: Rows) -> Codes:
         """[rows] what its filter says."""
-        plugin: Any = self.plugin
+        plugin = self.role.plugin
         fleet.observed = self.observed
-        return _joined(
-            [
-                _as_long(plugin, guarded(plugin, plugin.filter, self.state, fleet, part), part)
-                for part in _parts(rows, fleet.n)
-            ]
-        )
+        return _as_long(plugin, guarded(plugin, plugin.filter, self.state, fleet, rows), rows)
 
-    def scores(self, fleet: FleetState, rows: RowList) -> Floats:
-        """[rows, ascending and feasible] its raw scores; PluginError for anything that is no finite number."""
-        plugin: Any = self.plugin
+    def scores(self, fleet: FleetState, rows: Rows) -> Floats:
+        """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
+        plugin = self.role.plugin
         fleet.observed = self.observed
-        where: Rows = slice(0, fleet.n) if len(rows) == fleet.n else rows  # a window is cheaper than a copy
-        return _joined(
-            [
-                _finite(plugin, _as_long(plugin, guarded(plugin, plugin.score, self.state, fleet, part), part))
-                for part in _parts(where, fleet.n)
-            ]
-        )
+        return _as_long(plugin, guarded(plugin, plugin.score, self.state, fleet, rows), rows)
+
+    def finite_scores(self, fleet: FleetState, rows: Rows) -> Floats:
+        """The same for feasible rows; PluginError for anything that is no finite number."""
+        return finite(self.role.plugin, self.scores(fleet, rows))
 
     def normalize(self, raw: Floats) -> Floats:
-        """Raw scores of all feasible rows, normalised."""
-        plugin: Any = self.plugin
+        """Raw scores of all feasible rows (each value once is enough), normalised."""
+        plugin = self.role.plugin
         values: Floats = guarded(plugin, plugin.normalize, raw)
-        return _finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
+        return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
+
+    def filter_parts(self, fleet: FleetState) -> Sequence[Part]:
+        """Its reason codes by fault domain."""
+        return self._parts(fleet, "filter_parts") if self.role.filter_at is not None else ()
+
+    def score_parts(self, fleet: FleetState) -> Sequence[Part]:
+        """Its raw scores by fault domain."""
+        return self._parts(fleet, "score_parts") if self.role.score_at is not None else ()
+
+    def _parts(self, fleet: FleetState, which: str) -> Sequence[Part]:
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), self.state, fleet)
+        for part in parts:
+            if np.shape(part.domain) != (fleet.n,):
+                raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {fleet.n}")
+        return parts
+
+    def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:
+        """[domains] a part's answers for domain codes; PluginError if it has none for one of them."""
+        return guarded(self.role.plugin, part.answers.__getitem__, domains)
 
 
-def _parts(rows: Rows, n: int) -> list[Rows]:
-    """Rows in pieces that stay in a core's cache with all that a plugin computes on the way."""
-    length = n if isinstance(rows, slice) else len(rows)
-    if length <= _PART:
-        return [rows]
-    starts = range(0, length, _PART)
-    if isinstance(rows, slice):
-        return [slice(start, min(start + _PART, length)) for start in starts]
-    return [rows[start : start + _PART] for start in starts]
+def blocks(n: int) -> Iterator[slice]:
+    """All rows in pieces."""
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
 
 
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def weighted(values: Floats, weight: float) -> Floats:
+    """Normalised scores times a weight, in whole multiples of 1 / GRID."""
+    scaled = values * (weight * GRID)
+    np.rint(scaled, out=scaled)
+    scaled /= GRID
+    return scaled
 
 
-def _finite(plugin: Plugin, scores: Floats) -> Floats:
+def finite(plugin: Plugin, scores: Floats) -> Floats:
+    """The scores, or PluginError if one is no finite number."""
     if not np.isfinite(scores).all():
         raise PluginError(plugin.name, "a score is not a finite number")
     return scores

@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
+ClassKey = tuple[Hashable, ...]  # the key of each plugin in `Plan.looks`
 
 
 class PluginError(Exception):
@@ -103,12 +104,7 @@ class Plan:
             noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
         )
 
-    @property
-    def bytes_per_row(self) -> int:
-        """What one pod class keeps for each row of the fleet."""
-        return 2 * len(self.filters) + 16 * len(self.scores) + 11
-
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
         return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
 

@@ -1,0 +1,223 @@
+"""The answers of a pod class where they rest on fault domains or on few distinct values: kept by group of rows.
+
+All rows of a group are in the same domains and have the same values of the normalising scores that rest on nodes alone.
+So the total of a row is its own points (see `class_rows`) and a bonus that its group has in common. One placement moves
+the points of one row and the bonus of some groups; no other row is looked at. Normalising needs the set of raw scores
+of the feasible rows: the groups that hold a feasible row have them all.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.scheduling.class_rows import RowTable
+from dispatcher.scheduling.columns import RowList
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Part, SmallInts
+from dispatcher.scheduling.judges import Judge, finite, weighted
+from dispatcher.scheduling.partitions import Partition, Partitions
+from dispatcher.scheduling.peaks import NOWHERE, Peak, Peaks, peak_of
+from dispatcher.scheduling.shared_answers import SharedColumn
+
+Said = tuple[Judge, Part]
+_ONE = np.zeros(1, dtype=np.int64)
+
+
+class Bonus:
+    """What each group adds to the points of its rows, or why it refuses them.
+
+    `codes` [groups]: the first domain filter that refuses the group, else 0. `points` [groups]: the weighted scores.
+    `raw`, `normal`: score_at -> [groups]. Points and normal scores hold for the groups that `settle` was told of.
+    """
+
+    def __init__(self, columns: Sequence[SharedColumn], judges: Sequence[Judge], partitions: Partitions) -> None:
+        self.columns, self.judges, self._partitions = tuple(columns), tuple(judges), partitions
+        self.partition: Partition | None = None
+        self.codes: Codes = np.zeros(1, dtype=np.uint16)
+        self.points: Floats = np.zeros(1)
+        self.raw: dict[int, Floats] = {}
+        self.normal: dict[int, Floats] = {}
+        self._settled = b""
+
+    @property
+    def size(self) -> int:
+        """How many groups there are."""
+        return 1 if self.partition is None else self.partition.size
+
+    def ask(self, fleet: FleetState) -> bool:
+        """Take the answers by domain; False if there are nearly as many groups as rows, so that this does not pay."""
+        filters = [(judge, part) for judge in self.judges for part in judge.filter_parts(fleet)]
+        scores = [(judge, part) for judge in self.judges for part in judge.score_parts(fleet)]
+        varied = [column for column in self.columns if len(column.values) > 1]
+        axes = _distinct([column.value for column in varied], [part.domain for _, part in filters + scores])
+        self.partition = self._partitions.of(axes) if axes else None
+        if axes and self.partition is None:
+            return False
+        codes = {} if self.partition is None else dict(zip(map(id, axes), self.partition.codes, strict=True))
+        self._refuse(filters, codes)
+        self.raw = {}
+        for column in self.columns:
+            self._add(column.role.score_at, np.asarray(column.values or [0.0])[codes.get(id(column.value), _ONE)])
+        for judge in self.judges:
+            self._add(judge.role.score_at, np.zeros(self.size))
+        for judge, part in scores:
+            self._add(judge.role.score_at, finite(judge.role.plugin, judge.answers(part, codes[id(part.domain)])))
+        self._settled = b""
+        return True
+
+    def _refuse(self, filters: Sequence[Said], codes: dict[int, NDArray[np.int64]]) -> None:
+        self.codes = np.zeros(self.size, dtype=np.uint16)
+        for judge, part in filters:
+            np.copyto(self.codes, judge.answers(part, codes[id(part.domain)]), where=self.codes == 0)
+
+    def _add(self, at: int | None, raw: Floats) -> None:
+        if at is not None:
+            self.raw[at] = self.raw[at] + raw if at in self.raw else raw + np.zeros(self.size)
+
+    def settle(self, live: Bools) -> Bools:
+        """[groups] which take pods, of those that are `live` (hold a row that may); normalise over them."""
+        open_: Bools = live & (self.codes == 0)
+        if self._settled == (now := open_.tobytes()):
+            return open_
+        self._settled = now
+        self.points = np.zeros(self.size)
+        self.normal = {}
+        for judge in (*(column.judge for column in self.columns), *self.judges):
+            role = judge.role
+            if role.score_at is None:
+                continue
+            normal = self.raw[role.score_at]
+            if role.normalizes and open_.any():
+                normal = normal.copy()
+                normal[open_] = judge.normalize(normal[open_])
+            self.normal[role.score_at] = normal
+            self.points += weighted(normal, role.weight)
+        return open_
+
+
+def _distinct(*lists: Sequence[SmallInts]) -> list[SmallInts]:
+    return list({id(axis): axis for axes in lists for axis in axes}.values())
+
+
+class GroupTable:
+    """The best row of each group, and the best of all with its bonus."""
+
+    def __init__(self, fleet: FleetState, rows: RowTable, bonus: Bonus) -> None:
+        self._fleet, self._rows, self.bonus = fleet, rows, bonus
+        self._peaks: list[Peak | None] = []
+        self._totals: Floats = np.zeros(0)  # [groups] of the peaks, -inf without
+        self._due: set[int] = set()
+        self._whole = Peaks()  # instead of all that while there is one group
+        self._refused: list[dict[int, int]] | None = None
+
+    # --- catching up -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Look at all rows."""
+        self._refused = None
+        if self.bonus.partition is None:
+            self._whole.rebuild(self._rows.total[: self._fleet.n])
+        self._peaks = [None] * self.bonus.size
+        self._totals = np.full(self.bonus.size, NOWHERE)
+        self._due = set(range(self.bonus.size))
+
+    def update(self, rows: RowList, moved: RowList) -> None:
+        """Look at `rows`, whose totals may have changed; `moved`: those whose being feasible has."""
+        if len(moved):
+            self._refused = None
+        partition = self.bonus.partition
+        if partition is None:
+            self._whole.update(rows.tolist(), self._rows.total[: self._fleet.n])
+            self._due = {0}
+            return
+        for row, group in zip(rows.tolist(), partition.group[rows].tolist(), strict=True):
+            peak, total = self._peaks[group], self._rows.total.item(row)
+            if group not in self._due and (peak is None or row == peak.row or total >= peak.score):
+                self._due.add(group)
+
+    def _look(self) -> None:
+        totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.bonus.partition
+        for group in self._due:
+            if partition is None:
+                peak = self._whole.best(totals, ranks)
+            else:
+                peak = peak_of(partition.rows(group), totals, ranks)
+            self._peaks[group] = peak
+            self._totals[group] = NOWHERE if peak is None else peak.score
+        self._due = set()
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def best(self) -> tuple[Peak, Peak | None] | None:
+        """The best row and the runner-up, with their bonus; None if nothing is feasible."""
+        self._look()
+        open_ = self.bonus.settle(self._totals > NOWHERE)
+        totals = np.where(open_, self._totals + self.bonus.points, NOWHERE)
+        first = self._choose(totals)
+        if first is None:
+            return None
+        group, peak = first
+        totals[group] = NOWHERE
+        rival = self._choose(totals)
+        own = self._second(group, peak.row)
+        if own is not None and (rival is None or self._key(own) < self._key(rival[1])):
+            return peak, own
+        return peak, rival[1] if rival else None
+
+    def _choose(self, totals: Floats) -> tuple[int, Peak] | None:
+        highest = totals.max()
+        if highest == NOWHERE:
+            return None
+        groups = np.flatnonzero(totals == highest).tolist()
+        found = [(group, Peak(peak.row, float(highest))) for group in groups if (peak := self._peaks[group])]
+        return min(found, key=lambda one: self._key(one[1]))
+
+    def _key(self, peak: Peak) -> tuple[float, int, int]:
+        return -peak.score, int(self._fleet.rank[peak.row]), peak.row
+
+    def _second(self, group: int, row: int) -> Peak | None:
+        totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.bonus.partition
+        if partition is None:
+            found = self._whole.second(row, totals, ranks)
+        else:
+            rows = partition.rows(group)
+            found = peak_of(rows[rows != row], totals, ranks)
+        return None if found is None else Peak(found.row, found.score + float(self.bonus.points[group]))
+
+    def group(self, row: int) -> int:
+        """The group of a row."""
+        return 0 if self.bonus.partition is None else int(self.bonus.partition.group[row])
+
+    def refused(self) -> dict[tuple[int, int], int]:
+        """(reason code, cluster index) -> rows that only their domains refuse."""
+        return refused_by(self.bonus.codes, self.by_cluster()) if self.bonus.codes.any() else {}
+
+    def by_cluster(self) -> list[dict[int, int]]:
+        """[groups] cluster index -> rows that no other filter refuses; a copy."""
+        if self._refused is None:
+            rows, clusters = self._rows.feasible_rows(), max(len(self._fleet.clusters), 1)
+            groups = self.bonus.partition.group[rows].astype(np.int64) if self.bonus.partition else 0
+            counts = np.bincount(groups * clusters + self._fleet.cluster[rows])
+            self._refused = [{} for _ in range(self.bonus.size)]
+            for key in np.flatnonzero(counts).tolist():
+                group, cluster = divmod(key, clusters)
+                self._refused[group][cluster] = int(counts[key])
+        return [dict(one) for one in self._refused]
+
+    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, Floats], dict[int, Floats]]:
+        """(raw, normalised) score_at -> [rows] of the scores that groups have in common."""
+        groups = [self.group(row) for row in rows]
+        raw = {at: values[groups] for at, values in self.bonus.raw.items()}
+        return raw, {at: values[groups] for at, values in self.bonus.normal.items()}
+
+
+def refused_by(codes: Codes, by_cluster: Sequence[dict[int, int]]) -> dict[tuple[int, int], int]:
+    """(reason code, cluster index) -> rows of the groups [groups] that domain filters refuse."""
+    counts: dict[tuple[int, int], int] = {}
+    for group in np.flatnonzero(codes).tolist():
+        code = int(codes[group])
+        for cluster, rows in by_cluster[group].items():
+            if rows:
+                counts[code, cluster] = counts.get((code, cluster), 0) + rows
+    return counts

@@ -1,0 +1,126 @@
+"""What the plugins that look at one row each make of every row for a pod class: refused and why, or its points so far.
+
+Only two columns are kept. What a single plugin said of a row can be asked again when somebody wants to know.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from dispatcher.scheduling.columns import RowList, grown
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
+from dispatcher.scheduling.judges import GRID, Judge, blocks, finite
+from dispatcher.scheduling.peaks import NOWHERE
+from dispatcher.scheduling.shared_answers import DEAD, JointCodes, SharedColumn, count_codes
+
+_FEW = 32
+Answers = SharedColumn | Judge
+
+
+class RowTable:
+    """`first` [n]: code of the first filter that refuses the row, DEAD without a node. `total` [n]: the weighted scores
+    added up, -inf where refused.
+
+    `rejected`: (reason code, cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows.
+    """
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._joint = JointCodes(())
+        self._filters: tuple[Answers, ...] = ()
+        self._points: tuple[SharedColumn, ...] = ()
+        self._judges: tuple[Judge, ...] = ()
+        self.first: Codes = np.zeros(0, dtype=np.uint16)
+        self.total: Floats = np.zeros(0)
+        self.rejected: Counter[tuple[int, int]] = Counter()
+        self.feasible = self.evaluated = 0
+
+    def hear(self, joint: JointCodes, filters: Sequence[Answers], scores: Sequence[Answers]) -> None:
+        """Who has something to say: `joint`, then `filters` in profile order; `scores` that do not normalise."""
+        self._joint, self._filters = joint, tuple(filters)
+        self._points = tuple(one for one in scores if isinstance(one, SharedColumn))
+        self._judges = tuple(one for one in scores if isinstance(one, Judge))
+
+    def update(self, rows: RowList | None, *, nodes_changed: bool) -> RowList | None:
+        """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have."""
+        n = self._fleet.n
+        self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
+        if rows is None or 2 * len(rows) > n:
+            for block in blocks(n):
+                self._fill(block)
+            self._count_all()
+            return None
+        before = self.first[rows]
+        self._fill(rows)
+        after = self.first[rows]
+        # A row that got another node may be of another cluster now: then counts cannot be kept by difference.
+        if nodes_changed or len(rows) > _FEW:
+            self._count_all()
+        elif (before != after).any():
+            clusters = self._fleet.cluster[rows].tolist()
+            for cluster, old, new in zip(clusters, before.tolist(), after.tolist(), strict=True):
+                self._shift(old, cluster, -1)
+                self._shift(new, cluster, 1)
+        moved: RowList = rows[(before == 0) != (after == 0)]
+        return moved
+
+    def _fill(self, where: Rows) -> None:
+        first = self._joint.first[where]
+        first = first.copy() if isinstance(where, slice) else first
+        for one in self._filters:
+            codes = one.codes[where] if isinstance(one, SharedColumn) else one.codes(self._fleet, where)
+            np.copyto(first, codes, where=first == 0)
+        self.first[where] = first
+        self.total[where] = self._add_up(where, first == 0)
+
+    def _add_up(self, where: Rows, fits: Bools) -> Floats:
+        total = np.full(len(fits), NOWHERE)
+        count = int(np.count_nonzero(fits))
+        if 2 * count > len(fits):  # a window is cheaper than a copy, even if some rows are asked in vain
+            points = self._sum(where)
+            np.copyto(total, points, where=fits)
+        elif count:
+            total[fits] = self._sum(np.flatnonzero(fits) + where.start if isinstance(where, slice) else where[fits])
+        if np.isnan(total).any() or (count and total.max() == np.inf):
+            self._find_nonsense(where, fits)
+        return total
+
+    def _sum(self, rows: Rows) -> Floats:
+        total = np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows))
+        for judge in self._judges:
+            points = judge.scores(self._fleet, rows) * (judge.role.weight * GRID)
+            np.rint(points, out=points)
+            total += points
+        total /= GRID
+        for column in self._points:
+            total += column.points[rows]
+        return total
+
+    def _find_nonsense(self, where: Rows, fits: Bools) -> None:
+        for judge in self._judges:
+            finite(judge.role.plugin, judge.scores(self._fleet, where)[fits])
+
+    # --- counts ------------------------------------------------------------------------------------------------------
+
+    def _shift(self, code: int, cluster: int, by: int) -> None:
+        if code == 0:
+            self.feasible += by
+        elif code != DEAD:
+            self.rejected[code, cluster] += by
+            if not self.rejected[code, cluster]:
+                del self.rejected[code, cluster]
+
+    def _count_all(self) -> None:
+        n = self._fleet.n
+        first = self.first[:n]
+        rows = np.flatnonzero(first != self._joint.first[:n])  # what the joint filters refuse is counted already
+        self.rejected = Counter(self._joint.rejected)
+        self.rejected.update(count_codes(first[rows], self._fleet, rows))
+        self.feasible = int(np.count_nonzero(first == 0))
+        self.evaluated = self.feasible + self.rejected.total()
+
+    def feasible_rows(self) -> RowList:
+        """All feasible rows, ascending."""
+        return np.flatnonzero(self.first[: self._fleet.n] == 0)

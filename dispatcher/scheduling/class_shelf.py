@@ -1,0 +1,43 @@
+"""The pod classes that are kept, within bounds of memory; the one unused for longest makes room for the next."""
+
+from collections import OrderedDict
+
+from dispatcher.scheduling.classes import PodClass
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.partitions import Partitions
+from dispatcher.scheduling.points import ClassKey, Plan
+from dispatcher.scheduling.roles import roles_of
+from dispatcher.scheduling.shared_answers import SharedAnswers
+
+_BYTES_PER_ROW = 16  # of a class: totals, codes, peaks
+
+
+class ClassShelf:
+    """Classes by key. `limit`: bytes; a quarter of it for what classes share."""
+
+    def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:
+        self._plan, self._fleet, self._limit = plan, fleet, limit
+        self._roles = roles_of(plan)
+        self._shared = SharedAnswers(fleet, limit // 4)
+        self._partitions = Partitions(fleet)
+        self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
+
+    def get(self, key: ClassKey) -> PodClass:
+        """The class of a key (see `Plan.class_key`)."""
+        found = self._classes.get(key)
+        if found is not None:
+            self._classes.move_to_end(key)
+            return found
+        most = max(1, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n)))
+        found = None
+        while len(self._classes) >= most:
+            _, found = self._classes.popitem(last=False)
+        if found is None:  # fresh memory costs more than the answers that go into it
+            found = PodClass(self._plan, self._roles, self._fleet, self._shared, self._partitions)
+        found.begin(key)
+        self._classes[key] = found
+        return found
+
+    def drop(self, key: ClassKey) -> None:
+        """Forget a class: what it holds may be half written."""
+        self._classes.pop(key, None)

@@ -1,0 +1,96 @@
+"""The answers of a pod class where they may rest on anything: all rows are asked anew whenever something moved.
+
+For plugins that say so (`depends` FLEET, or DOMAIN without parts), and for domains as small as a host.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dispatcher.scheduling.class_rows import RowTable
+from dispatcher.scheduling.columns import RowList
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Codes, Floats, Rows
+from dispatcher.scheduling.judges import Judge, weighted
+from dispatcher.scheduling.peaks import NOWHERE, Peak, peak_of
+from dispatcher.scheduling.shared_answers import SharedColumn, count_codes
+
+
+class WideTable:
+    """Totals of all feasible rows."""
+
+    def __init__(
+        self, fleet: FleetState, rows: RowTable, columns: Sequence[SharedColumn], judges: Sequence[Judge]
+    ) -> None:
+        self._fleet, self._table = fleet, rows
+        self._columns = tuple(column for column in columns if column.role.score_at is not None)
+        self._judges = tuple(judges)
+        self._first: Codes = np.zeros(0, dtype=np.uint16)
+        self._rows: RowList = np.zeros(0, dtype=np.intp)  # feasible, ascending
+        self._totals: Floats = np.zeros(0)  # of these
+        self._raw: dict[int, Floats] = {}
+        self._normal: dict[int, Floats] = {}
+
+    def ask(self) -> None:
+        """Ask everybody about every row that is left."""
+        fleet, table = self._fleet, self._table
+        candidates = table.feasible_rows()
+        codes = np.zeros(len(candidates), dtype=np.uint16)
+        for judge in self._judges:
+            if judge.role.filter_at is not None and len(candidates):
+                np.copyto(codes, judge.codes(fleet, self._where(candidates)), where=codes == 0)
+        self._first = codes
+        self._candidates = candidates
+        self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
+        self._totals, self._raw, self._normal = table.total[rows], {}, {}
+        if len(rows):
+            self._score(self._where(rows))
+
+    def _where(self, rows: RowList) -> Rows:
+        return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy
+
+    def _score(self, rows: Rows) -> None:
+        for column in self._columns:
+            raw = column.raw[rows]
+            if len(column.values) == 1:
+                normal = np.full(len(raw), column.judge.normalize(raw[:1])[0])
+            else:
+                normal = column.judge.normalize(raw)
+            self._keep(column.judge, raw, normal)
+        for judge in self._judges:
+            if judge.role.score_at is not None:
+                raw = judge.finite_scores(self._fleet, rows)
+                self._keep(judge, raw, judge.normalize(raw) if judge.role.normalizes else raw)
+
+    def _keep(self, judge: Judge, raw: Floats, normal: Floats) -> None:
+        role = judge.role
+        if role.score_at is not None:
+            self._raw[role.score_at], self._normal[role.score_at] = raw, normal
+            self._totals += weighted(normal, role.weight)
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def best(self) -> tuple[Peak, Peak | None] | None:
+        """The best row and the runner-up; None if nothing is feasible."""
+        first = self._peak()
+        if first is None:
+            return None
+        at = int(np.searchsorted(self._rows, first.row))
+        kept, self._totals[at] = self._totals[at], NOWHERE
+        second = self._peak()
+        self._totals[at] = kept
+        return first, second
+
+    def _peak(self) -> Peak | None:
+        found = peak_of(None, self._totals, self._fleet.rank[self._rows])
+        return None if found is None else Peak(int(self._rows[found.row]), found.score)
+
+    def refused(self) -> dict[tuple[int, int], int]:
+        """(reason code, cluster index) -> rows that only these filters refuse."""
+        return count_codes(self._first, self._fleet, self._candidates)
+
+    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, Floats], dict[int, Floats]]:
+        """(raw, normalised) score_at -> [rows] of feasible rows."""
+        at = np.searchsorted(self._rows, np.fromiter(rows, dtype=np.intp))
+        raw = {score: values[at] for score, values in self._raw.items()}
+        return raw, {score: values[at] for score, values in self._normal.items()}

@@ -1,0 +1,178 @@
+"""Answers that rest on nodes alone, kept once for all classes whose pods look alike to the plugin.
+
+Classes that differ in what they request share what their selectors, tolerations and allowed clusters make of each node.
+A column is brought up to date when a class that uses it is: the rows whose node changed, or all.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dispatcher.model.reasons import Why
+from dispatcher.scheduling.columns import RowList, grown
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, SmallInts
+from dispatcher.scheduling.judges import Judge, finite, weighted
+from dispatcher.scheduling.roles import Role
+
+DEAD = 0xFFFF  # instead of a reason code: the row holds no node
+_NEVER = -1
+
+
+class SharedColumn:
+    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else `points` [n].
+
+    `epoch` moves when answers other than those of changed rows may have. Values of a row without a node mean nothing.
+    """
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.judge = Judge(role)
+        self.epoch = 0
+        self.codes: Codes = np.zeros(0, dtype=np.uint16)
+        self.raw: Floats = np.zeros(0)
+        self.points: Floats = np.zeros(0)
+        self.value: SmallInts = np.zeros(0, dtype=np.int32)
+        self.values: list[float] = []
+        self._index: dict[float, int] = {}
+        self._at = _NEVER
+
+    @property
+    def silent(self) -> bool:
+        """The plugin has nothing to say about these pods."""
+        return self.judge.silent
+
+    def catch_up(self, placed: Placed, fleet: FleetState) -> Why | None:
+        """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
+        judge, changed = self.judge, fleet.changes.since(self._at) if self._at != _NEVER else None
+        everything = changed is None or judge.is_stale(fleet, changed=len(changed) > 0, touched=False)
+        if not everything and changed is not None and not len(changed):
+            return None
+        silent, self._at = self.silent, _NEVER
+        refused = judge.pre_filter(placed, fleet)
+        if refused is not None:
+            judge.known = False
+            return refused
+        self._write(fleet, None if everything or silent else changed)
+        if everything or silent != self.silent:
+            self.epoch += 1
+        judge.note(fleet)
+        self._at = fleet.changes.position
+        return None
+
+    def _write(self, fleet: FleetState, changed: RowList | None) -> None:
+        if self.silent:
+            return
+        n = fleet.n
+        rows: Rows = slice(0, n)  # a window is cheaper than a copy
+        if changed is not None:
+            rows = changed[fleet.live[changed]]
+        elif not fleet.live.all():
+            rows = np.flatnonzero(fleet.live)
+        if self.role.filter_at is not None:
+            self.codes = grown(self.codes, n, 0)
+            self.codes[rows] = self.judge.codes(fleet, rows)
+        if self.role.score_at is not None:
+            self._score(fleet, rows, everything=changed is None)
+
+    def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
+        raw = finite(self.role.plugin, self.judge.scores(fleet, rows))
+        self.raw = grown(self.raw, fleet.n, 0.0)
+        self.raw[rows] = raw
+        if not self.role.normalizes:
+            self.points = grown(self.points, fleet.n, 0.0)
+            self.points[rows] = weighted(raw, self.role.weight)
+            return
+        if everything or len(self.value) != fleet.n:
+            # Another array, of n entries exactly: what was made of the old one is void.
+            self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
+        found, where = np.unique(raw, return_inverse=True)
+        self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[where]
+
+    def _value(self, raw: float) -> int:
+        found = self._index.get(raw)
+        if found is None:
+            found = self._index[raw] = len(self.values)
+            self.values.append(raw)
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """What it keeps."""
+        return self.codes.nbytes + self.raw.nbytes + self.points.nbytes + self.value.nbytes
+
+
+class JointCodes:
+    """The first of several shared filters that refuses each row: `first` [n], DEAD where there is no node."""
+
+    def __init__(self, columns: Sequence[SharedColumn]) -> None:
+        self.columns = tuple(columns)
+        self.epoch = 0
+        self.first: Codes = np.zeros(0, dtype=np.uint16)
+        self.rejected: dict[tuple[int, int], int] = {}
+        self._at = _NEVER
+        self._epochs: tuple[int, ...] = ()
+
+    def catch_up(self, fleet: FleetState) -> None:
+        """Follow the columns, which are up to date."""
+        epochs = tuple(column.epoch for column in self.columns)
+        changed = fleet.changes.since(self._at) if self._at != _NEVER and epochs == self._epochs else None
+        if changed is not None and not len(changed):
+            return
+        self.epoch += changed is None
+        self.first = grown(self.first, fleet.n, DEAD)
+        rows: Rows = slice(0, fleet.n) if changed is None else changed
+        first = np.where(fleet.live[rows], np.uint16(0), np.uint16(DEAD))
+        for column in reversed(self.columns):
+            codes = column.codes[: fleet.n][rows]
+            np.copyto(first, codes, where=(codes != 0) & (first != DEAD))
+        self.first[rows] = first
+        self.rejected = count_codes(self.first[: fleet.n], fleet)
+        self._at, self._epochs = fleet.changes.position, epochs
+
+
+def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
+    """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
+    no = np.flatnonzero((first != 0) & (first != DEAD))
+    if not len(no):
+        return {}
+    clusters = max(len(fleet.clusters), 1)
+    counts = np.bincount(first[no].astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
+    return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
+
+
+class SharedAnswers:
+    """The shared columns of a plan, those unused for longest dropped beyond about `limit` bytes."""
+
+    def __init__(self, fleet: FleetState, limit: int) -> None:
+        self._fleet, self._limit = fleet, limit
+        self._columns: OrderedDict[tuple[Role, Hashable], SharedColumn] = OrderedDict()
+        self._joints: OrderedDict[tuple[SharedColumn, ...], JointCodes] = OrderedDict()
+
+    def column(self, role: Role, key: Hashable) -> SharedColumn:
+        """The column of a plugin for one key."""
+        found = self._columns.get((role, key))
+        if found is None:
+            self._make_room(self._columns, 22)
+            found = self._columns[role, key] = SharedColumn(role)
+        else:
+            self._columns.move_to_end((role, key))
+        return found
+
+    def joint(self, columns: tuple[SharedColumn, ...]) -> JointCodes:
+        """What several filters say together, up to date if they are."""
+        found = self._joints.get(columns)
+        if found is None:
+            self._make_room(self._joints, 2)
+            found = self._joints[columns] = JointCodes(columns)
+        else:
+            self._joints.move_to_end(columns)
+        found.catch_up(self._fleet)
+        return found
+
+    def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
+        most = max(64, self._limit // max(1, bytes_per_row * self._fleet.n))
+        while len(kept) >= most:
+            kept.popitem(last=False)
