@@ -1,4 +1,7 @@
-"""What the dispatcher knows of each cluster: whether to trust it now, its nodes and its pods, as last reported."""
+"""What the dispatcher knows of each cluster: whether to trust it now, its nodes and its pods, as last reported.
+
+Other objects are not kept here: they go straight into the fleet, where plugins look for them.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,7 +9,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
+from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
+from dispatcher.scheduling.fleet_objects import ClusterObjects
 
 
 @dataclass
@@ -34,7 +39,7 @@ class ClusterView:
         return self.synced and self.api_ok and not self.silent
 
 
-Seen = TypeVar("Seen", Node, Pod)
+Seen = TypeVar("Seen", Node, Pod, AnyObject)
 
 
 class Change(NamedTuple, Generic[Seen]):
@@ -69,6 +74,25 @@ def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     """Bring `view.pods` up to date and yield what changed."""
     put = {pod.uid: pod for pod in changes.pods}
     return _fold(view.pods, put, changes.pods_gone, full=changes.full)
+
+
+def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyObject]]:
+    """Bring what is kept of the cluster up to date and yield what changed: what came or changed first, then what went.
+
+    In this order a claim that got its volume is never seen without it.
+    """
+    cluster = changes.cluster
+    gone = {(ref.kind, ref.key) for ref in changes.objects_gone}
+    if changes.full:
+        gone = set(kept.keys_of(cluster)) - {(type(found).__name__, found.key) for found in changes.objects}
+    for found in changes.objects:
+        before = kept.get(cluster, type(found).__name__, found.key)
+        if kept.put(cluster, found):
+            yield Change(before, found)
+    for kind, key in sorted(gone):
+        before = kept.get(cluster, kind, key)
+        if kept.remove(cluster, kind, key):
+            yield Change(before, None)
 
 
 def _fold(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, full: bool) -> Iterator[Change[Seen]]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dispatcher.model.messages import DONE, Changes, Outcome, ReportUnschedulable
 from dispatcher.model.names import is_ours
 from dispatcher.model.node import Node
+from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import clusters as reports
@@ -24,6 +25,7 @@ from dispatcher.scheduling.explain import DecisionLog
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.flights import PLACING, Flight, Move, Stage, settled
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.hints import OBJECT_EVENTS
 from dispatcher.scheduling.outbox import Outbox
 from dispatcher.scheduling.peers import peers_of
 from dispatcher.scheduling.profiles import Profiles
@@ -99,6 +101,8 @@ class SchedulerCore:
         self._note_readiness(view, was_ready, now)
         for node in reports.fold_nodes(view, changes):
             self._node_changed(view.name, node, now)
+        for change in reports.fold_objects(self.fleet.kept, changes):
+            self._object_changed(change, now)
         for reading in changes.readings:
             self.fleet.put_reading(view.name, reading)
         if changes.readings:
@@ -127,6 +131,10 @@ class SchedulerCore:
             self.queue.wake(WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED, now)
         elif before is not None and not before.proxy_for:
             self.fleet.remove_node(cluster, before.name)
+
+    def _object_changed(self, change: reports.Change[AnyObject], now: float) -> None:
+        kind = type(change.after or change.before).__name__
+        self.queue.wake(OBJECT_EVENTS[kind], now)
 
     def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
         pod = change.after or change.before

@@ -1,7 +1,7 @@
 """Objects beside nodes and pods, by cluster and kind, and how often each kind has changed."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -19,6 +19,17 @@ class ClusterObjects:
     def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object, read-only."""
         return cast(Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE)))
+
+    def keys_of(self, cluster: str) -> Iterator[tuple[str, str]]:
+        """(kind, key) of everything kept of a cluster."""
+        for (owner, kind), kept in self._kept.items():
+            if owner == cluster:
+                for key in kept:
+                    yield kind, key
+
+    def get(self, cluster: str, kind: str, key: str) -> Any:
+        """One record, None if it is not known."""
+        return self._kept.get((cluster, kind), _NONE).get(key)
 
     def put(self, cluster: str, found: Any) -> bool:
         """Insert or update; False if nothing has changed."""

@@ -1,5 +1,6 @@
 """Numbered changes: whoever follows them, with whatever gaps, ends with what the cache holds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -9,11 +10,13 @@ from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads, Sample
-from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, PodSeen
+from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget
 from dispatcher.model.pod import Pod
 
+KINDS = ("Namespace", "PodDisruptionBudget")
 WHO = Identity("east", "uid", "life-1")
 WELL = Health(api_ok=True)
 
@@ -27,10 +30,11 @@ class Follower:
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     readings: dict[str, Reading] = field(default_factory=dict)
+    objects: dict[tuple[str, str], AnyObject] = field(default_factory=dict)
 
     def take(self, changes: Changes) -> None:
         if changes.full:
-            self.nodes, self.pods, self.readings = {}, {}, {}
+            self.nodes, self.pods, self.readings, self.objects = {}, {}, {}, {}
         else:
             assert (changes.incarnation, changes.since) == (self.incarnation, self.revision)
         self.nodes.update({node.name: node for node in changes.nodes})
@@ -39,6 +43,9 @@ class Follower:
             self.nodes.pop(name, None)
         for uid in changes.pods_gone:
             self.pods.pop(uid, None)
+        self.objects.update({(type(one).__name__, one.key): one for one in changes.objects})
+        for ref in changes.objects_gone:
+            self.objects.pop((ref.kind, ref.key), None)
         self.incarnation, self.revision = changes.incarnation, changes.revision
 
 
@@ -47,13 +54,16 @@ class World:
 
     def __init__(self, *, max_graves: int = 100, synced: bool = True) -> None:
         self.log = ChangeLog(max_graves=max_graves)
-        self.cache = ClusterCache(self.log)
+        self.cache = ClusterCache(self.log, KINDS)
         self.loads = Loads(self.log, tau_s=0)
         self.follow = Follow(self.cache, self.loads)
         self.version = 0
-        for kind in (NODES, PODS) if synced else ():
-            self.cache.begin(kind)
-            self.cache.end(kind)
+        for kind in (NODES, PODS, *KINDS) if synced else ():
+            self.empty_list(kind)
+
+    def empty_list(self, kind: str) -> None:
+        self.cache.begin(kind)
+        self.cache.end(kind)
 
     def node(self, name: str, *, ready: bool = True) -> None:
         self.version += 1
@@ -63,6 +73,14 @@ class World:
         self.version += 1
         self.cache.apply(PodSeen(uid, self.version, Pod(uid, "d", uid, priority=priority)))
 
+    def space(self, name: str, **labels: str) -> None:
+        self.version += 1
+        self.cache.apply(ObjectSeen(Namespace(name, labels), self.version))
+
+    def budget(self, name: str, allowed: int) -> None:
+        self.version += 1
+        self.cache.apply(ObjectSeen(PodDisruptionBudget("d", name, allowed=allowed), self.version))
+
     def ask(self, follower: Follower, who: Identity = WHO) -> Changes:
         changes = self.follow.since(who, follower.incarnation, follower.revision, WELL, 0.0)
         follower.take(changes)
@@ -70,7 +88,8 @@ class World:
 
     def agrees(self, follower: Follower) -> bool:
         mine = {node.name: node for node in self.cache.nodes()}, {pod.uid: pod for pod in self.cache.pods()}
-        return mine == (follower.nodes, follower.pods)
+        objects = {(type(one).__name__, one.key): one for one in self.cache.objects()}
+        return mine == (follower.nodes, follower.pods) and objects == follower.objects
 
 
 def test_the_first_answer_is_everything_and_the_second_nothing() -> None:
@@ -98,6 +117,35 @@ def test_only_the_latest_state_of_what_changed_is_told() -> None:
         world.pod("a", priority)
     changes = world.ask(follower)
     assert [(pod.uid, pod.priority) for pod in changes.pods] == [("a", 3)]
+
+
+def test_objects_are_told_by_kind_and_key_and_so_is_their_going() -> None:
+    world, follower = World(), Follower()
+    world.space("a")
+    world.budget("a", 1)
+    assert world.ask(follower).objects == (Namespace("a"), PodDisruptionBudget("d", "a", allowed=1))
+    world.cache.forget("Namespace", "a")
+    world.budget("a", 0)
+    changes = world.ask(follower)
+    assert changes.objects == (PodDisruptionBudget("d", "a", allowed=0),)
+    assert changes.objects_gone == (ObjectRef("Namespace", "a"),)
+
+
+def test_an_object_that_says_nothing_new_is_no_news() -> None:
+    world, follower = World(), Follower()
+    world.space("a", team="x")
+    world.ask(follower)
+    world.space("a", team="x")
+    assert not world.follow.has_news(WHO, follower.incarnation, follower.revision)
+
+
+def test_a_kind_that_is_not_shown_is_not_waited_for() -> None:
+    world = World(synced=False)
+    for kind in (NODES, PODS, "Namespace"):
+        world.empty_list(kind)
+    assert not world.follow.ready(WHO)
+    world.cache.absent("PodDisruptionBudget")
+    assert world.follow.ready(WHO)
 
 
 def test_another_life_is_told_everything() -> None:
@@ -141,7 +189,10 @@ def test_readings_come_with_the_changes_and_age_until_they_are_asked_for() -> No
 
 
 OPERATIONS = st.lists(
-    st.tuples(st.sampled_from(["pod", "node", "gone", "ask 0", "ask 1", "list"]), st.sampled_from("abcde")),
+    st.tuples(
+        st.sampled_from(["pod", "node", "gone", "ask 0", "ask 1", "list", "space", "budget", "no space", "spaces"]),
+        st.sampled_from("abcde"),
+    ),
     max_size=60,
 )
 
@@ -150,18 +201,20 @@ OPERATIONS = st.lists(
 @given(OPERATIONS, st.integers(1, 6))
 def test_every_follower_ends_equal_to_the_cache(operations: list[tuple[str, str]], max_graves: int) -> None:
     world, followers = World(max_graves=max_graves), (Follower(), Follower())
+    happen: dict[str, Callable[[str, int], object]] = {
+        "pod": lambda key, count: world.pod(key, priority=count),
+        "node": lambda key, count: world.node(key, ready=bool(count % 2)),
+        "space": lambda key, count: world.space(key, count=str(count)),
+        "budget": world.budget,
+        "gone": lambda key, _: world.cache.forget(PODS, key),
+        "no space": lambda key, _: world.cache.forget("Namespace", key),
+        "list": lambda *_: world.empty_list(PODS),
+        "spaces": lambda *_: world.empty_list("Namespace"),
+        "ask 0": lambda *_: world.ask(followers[0]),
+        "ask 1": lambda *_: world.ask(followers[1]),
+    }
     for count, (what, key) in enumerate(operations):
-        if what == "pod":
-            world.pod(key, priority=count)
-        elif what == "node":
-            world.node(key, ready=bool(count % 2))
-        elif what == "gone":
-            world.cache.forget(PODS, key)
-        elif what == "list":
-            world.cache.begin(PODS)
-            world.cache.end(PODS)
-        else:
-            world.ask(followers[int(what[-1])])
+        happen[what](key, count)
     for follower in followers:
         world.ask(follower)
         assert world.agrees(follower)

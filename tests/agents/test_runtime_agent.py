@@ -15,6 +15,7 @@ from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
 from dispatcher.model.messages import Changes, decode, encode
+from dispatcher.model.objects import AnyObject, Namespace, StorageClass
 from dispatcher.model.pod import Pod
 from tests.agents.kube_fake import FakeApi, fake_api, until
 from tests.agents.kube_objects import needs, node_object, pod_object
@@ -38,18 +39,22 @@ class Dispatcher:
         self.incarnation, self.revision = "", 0
         self.pods: dict[str, Pod] = {}
         self.nodes: set[str] = set()
+        self.objects: dict[tuple[str, str], AnyObject] = {}
         self.last: Changes | None = None
 
     async def poll(self, wait_s: float = 5.0) -> Changes:
         answer = await self.agent.changes(self.incarnation, self.revision, wait_s)
         self.last = changes = decode(Changes, encode(answer))
         if changes.full:
-            self.pods, self.nodes = {}, set()
+            self.pods, self.nodes, self.objects = {}, set(), {}
         self.nodes |= {node.name for node in changes.nodes}
         self.nodes -= set(changes.nodes_gone)
         self.pods |= {pod.name: pod for pod in changes.pods}
         gone = set(changes.pods_gone)
         self.pods = {name: pod for name, pod in self.pods.items() if pod.uid not in gone}
+        self.objects |= {(type(one).__name__, one.key): one for one in changes.objects}
+        for ref in changes.objects_gone:
+            self.objects.pop((ref.kind, ref.key), None)
         self.incarnation, self.revision = changes.incarnation, changes.revision
         return changes
 
@@ -150,6 +155,33 @@ async def test_a_lost_api_server_is_told_and_its_return_too(tmp_path: Path, faul
         api.frozen.set()
         api.status = 200
         await dispatcher.poll_until(lambda: dispatcher.well() and "late" in dispatcher.nodes)
+
+
+async def test_objects_beside_pods_and_nodes_are_told_as_they_come_and_go(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        api.put("namespaces", {"metadata": {"name": "shop", "labels": {"team": "a"}}})
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(dispatcher.well)
+            assert dispatcher.objects == {("Namespace", "shop"): Namespace("shop", {"team": "a"})}
+            api.put("storageclasses", {"metadata": {"name": "fast"}, "provisioner": "csi.example.com"})
+            await dispatcher.poll_until(lambda: len(dispatcher.objects) > 1)
+            assert dispatcher.objects["StorageClass", "fast"] == StorageClass("fast", "csi.example.com")
+            api.delete("namespaces", "shop")
+            await dispatcher.poll_until(lambda: set(dispatcher.objects) == {("StorageClass", "fast")})
+
+
+@pytest.mark.parametrize("status", [403, 404], ids=["forbidden", "not served"])
+async def test_a_kind_that_is_not_shown_is_told_of_and_the_agent_goes_on(tmp_path: Path, status: int) -> None:
+    async with fake_api() as api:
+        api.refused["persistentvolumes"] = status
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(lambda: dispatcher.well() and dispatcher.agent.health.problem)
+            assert dispatcher.agent.health.problem == f"PersistentVolume: {status} no persistentvolumes for you"
+            assert dispatcher.nodes == {"n0", "n1"}
+            asked = sum(line.endswith("/persistentvolumes") for line in api.requests)
+            api.put("pods", pod_object("new"))
+            await dispatcher.poll_until(lambda: "new" in dispatcher.pods)
+            assert sum(line.endswith("/persistentvolumes") for line in api.requests) == asked == 1
 
 
 async def test_a_pod_that_names_another_scheduler_gets_one_event(tmp_path: Path) -> None:

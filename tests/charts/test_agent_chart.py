@@ -16,6 +16,12 @@ from tests.charts.rendering import Helm, Object, containers, of_kind, only, writ
 OBSERVER = {
     ("", "nodes", "", "list watch"),
     ("", "pods", "", "list watch"),
+    ("", "namespaces", "", "list watch"),
+    ("", "persistentvolumes", "", "list watch"),
+    ("", "persistentvolumeclaims", "", "list watch"),
+    *(("storage.k8s.io", kind, "", "list watch") for kind in ("storageclasses", "csinodes", "csidrivers")),
+    *(("storage.k8s.io", kind, "", "list watch") for kind in ("csistoragecapacities", "volumeattachments")),
+    ("policy", "poddisruptionbudgets", "", "list watch"),
     ("", "nodes/stats", "", "get"),
     ("metrics.k8s.io", "nodes", "", "list"),
     ("", "namespaces", "kube-system", "get"),

@@ -7,6 +7,7 @@ import pytest
 from dispatcher.model.messages import REFUSED, Bind, Changes, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
+from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
@@ -22,8 +23,14 @@ def pod(name: str, **more: object) -> Pod:
     return Pod(f"uid-{name}", "default", name, **fields)  # type: ignore[arg-type]
 
 
-def report(core: SchedulerCore, *pods: Pod, nodes: tuple[Node, ...] = (NODE,), now: float = 1.0) -> Sequence[Effect]:
-    changes = Changes("east", "east-uid", "life-1", 0, 1, full=True, nodes=nodes, pods=pods)
+def report(
+    core: SchedulerCore,
+    *pods: Pod,
+    nodes: tuple[Node, ...] = (NODE,),
+    objects: tuple[AnyObject, ...] = (),
+    now: float = 1.0,
+) -> Sequence[Effect]:
+    changes = Changes("east", "east-uid", "life-1", 0, 1, full=True, nodes=nodes, pods=pods, objects=objects)
     return core.handle(ClusterChanged(changes), now)
 
 
@@ -89,6 +96,32 @@ def test_a_node_that_comes_wakes_a_pod_that_found_none() -> None:
     assert intents(effects, ReportUnschedulable)
     core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, nodes=(NODE,))), 2.0)
     assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+def objects_of(core: SchedulerCore, cluster: str = "east") -> set[tuple[str, str]]:
+    return set(core.fleet.kept.keys_of(cluster))
+
+
+def test_objects_come_change_and_go_with_the_reports_of_their_cluster() -> None:
+    core = make_core(("east", "west"))
+    report(core, objects=(Namespace("a"), StorageClass("a")))
+    other = Changes("west", "west-uid", "life-1", 0, 1, full=True, objects=(Namespace("a"),))
+    core.handle(ClusterChanged(other), 1.0)
+    changed = Changes("east", "east-uid", "life-1", 1, 2, objects=(Namespace("a", {"x": "y"}),))
+    core.handle(ClusterChanged(changed), 2.0)
+    assert core.fleet.objects("east", Namespace)["a"].labels == {"x": "y"}
+    assert core.fleet.objects("west", Namespace)["a"].labels == {}
+    gone = Changes("east", "east-uid", "life-1", 2, 3, objects_gone=(ObjectRef("Namespace", "a"),))
+    core.handle(ClusterChanged(gone), 3.0)
+    assert objects_of(core) == {("StorageClass", "a")}
+    assert objects_of(core, "west") == {("Namespace", "a")}
+
+
+def test_a_full_report_forgets_the_objects_it_does_not_name() -> None:
+    core = make_core(("east",))
+    report(core, objects=(Namespace("a"), Namespace("b")))
+    report(core, objects=(Namespace("b"),), now=2.0)
+    assert objects_of(core) == {("Namespace", "b")}
 
 
 def test_a_pod_of_an_unknown_profile_waits_with_the_names_of_the_known_ones() -> None:
