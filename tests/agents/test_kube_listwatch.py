@@ -17,6 +17,7 @@ from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from tests.agents.kube_fake import FakeApi, fake_api, until
 from tests.agents.kube_objects import pod_object, raw
+from tests.agents.test_kube_objects import BY_NAME
 
 FAST = Pace(silence_s=30.0, watch_s=60.0, list_s=2.0, backoff_s=0.01, max_backoff_s=0.05, page=2)
 
@@ -231,3 +232,27 @@ async def test_a_loop_begun_again_goes_on_where_it_was_without_the_earned_pause(
         followed.api.delete("pods", "p0", silently=True)
         followed.api.expire("pods")
         await until(followed.equal)
+
+
+@pytest.mark.parametrize("status", [403, 404], ids=["forbidden", "not served"])
+async def test_an_optional_kind_that_is_not_shown_is_absent_and_asked_for_seldom(tmp_path: Path, status: int) -> None:
+    async with following(tmp_path) as followed:
+        api, cache = followed.api, ClusterCache(ChangeLog(), ["Namespace"])
+        api.refused["namespaces"] = status
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), Patience(connect_s=1.0, request_s=0.3))
+        pace = Pace(backoff_s=0.001, max_backoff_s=0.002, absent_s=3600)
+        path = "/api/v1/namespaces"
+        watch = ListWatch(client, "Namespace", path, BY_NAME["Namespace"].seen, cache, pace, optional=True)
+        for kind in ("nodes", "pods"):
+            cache.absent(kind)
+        task = asyncio.create_task(watch.run())
+        try:
+            await until(lambda: cache.synced and watch.fails)
+            for value in range(20):
+                api.put("pods", pod_object("p0", metadata={"labels": {"v": str(value)}}))
+                await until(followed.equal)
+            assert api.requests.count(f"GET {path}") == 1
+            assert watch.problem == f"Namespace: {status} no namespaces for you"
+        finally:
+            task.cancel()
+            await client.close()
