@@ -1,8 +1,9 @@
 """The programs of a real control plane: taken from KUBEBUILDER_ASSETS, or built once from Go modules into a cache.
 
 `python -m agents.controlplane.binaries [--minor 1.35] [TOOL ...]` builds what is missing and prints where it is.
-The cache is `$GLOBAL_DISPATCHER_CACHE/controlplane`, else `~/.cache/global-dispatcher/controlplane`; one directory a
-module and key, where the key is the hash of all that the module's build depends on.
+The variable KUBERNETES_MINOR selects the minor where none is given. The cache is `controlplane` in
+GLOBAL_DISPATCHER_CACHE, by default `~/.cache/global-dispatcher`; one directory a module and key, where the key is the
+hash of all that the module's build depends on.
 """
 
 import argparse
@@ -29,6 +30,7 @@ _KUBERNETES = {"1.36": "go.mod", "1.35": "1.35.mod"}
 MINORS = tuple(_KUBERNETES)
 _VERSION_VARIABLES = "k8s.io/component-base/version"
 _TAIL_LINES = 15
+_NOTHING_TO_BUILD_WITH = 3
 UNAVAILABLE = "no real control plane"
 Progress = Callable[[str], None]
 
@@ -96,6 +98,11 @@ _OTHERS = {
     "helm": Module("helm", "go.mod", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("helm",)),
 }
 TOOLS = (*_COMPONENTS, *_OTHERS)
+
+
+def selected_minor() -> str:
+    """The Kubernetes minor that KUBERNETES_MINOR asks for, else the default."""
+    return os.environ.get("KUBERNETES_MINOR") or DEFAULT_MINOR
 
 
 def module(tool: str, minor: str = DEFAULT_MINOR) -> Module:
@@ -248,16 +255,16 @@ def _print_line(line: str) -> None:
 
 
 def main() -> int:
-    """Build what is missing and print a line a tool; 1 with the reason when that is not possible."""
+    """Build what is missing, a line a tool. Else the reason why not: 1 if a build failed, 3 if there is no Go for it."""
     parser = argparse.ArgumentParser(prog="python -m agents.controlplane.binaries", description=main.__doc__)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all)")
-    parser.add_argument("--minor", default=DEFAULT_MINOR, choices=MINORS, help="of Kubernetes (default %(default)s)")
+    parser.add_argument("--minor", default=selected_minor(), choices=MINORS, help="of Kubernetes (default %(default)s)")
     given = parser.parse_args()
     try:
         found = ensure(given.tools or TOOLS, given.minor)
     except (BinariesUnavailableError, BuildFailedError, ValueError) as reason:
         _print_line(str(reason))
-        return 1
+        return _NOTHING_TO_BUILD_WITH if isinstance(reason, BinariesUnavailableError) else 1
     for tool, path in found.items():
         print(f"{tool}\t{path}")
     return 0

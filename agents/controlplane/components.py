@@ -15,6 +15,8 @@ from agents.controlplane.nodes import MANAGED, NodeSpec, equal_nodes, stages
 
 Object = dict[str, Any]
 _RATE = 5000
+# kwok's CEL library writes one map from several goroutines without a lock, and Go ends a process in which two meet.
+ENVIRONMENTS = {"kwok": {"GOMAXPROCS": "1"}}
 
 # User and group of each component's client certificate, as RBAC's built-in roles know them.
 IDENTITIES = {

@@ -22,7 +22,7 @@ import httpx
 from agents.controlplane import binaries, ports
 from agents.controlplane.api import Api
 from agents.controlplane.audit import AuditLog
-from agents.controlplane.components import IDENTITIES, Layout, PlaneSpec
+from agents.controlplane.components import ENVIRONMENTS, IDENTITIES, Layout, PlaneSpec
 from agents.controlplane.credentials import Authority
 from agents.controlplane.process import Component
 
@@ -64,7 +64,8 @@ class ControlPlane:
         self._issue_identities()
         self.admin = Api(self.server, authority.certificate, authority.client(*IDENTITIES["admin"]))
         self.components = {
-            name: Component(name, self.layout.command(name), directory / f"{name}.log") for name in spec.components()
+            name: Component(name, self.layout.command(name), directory / f"{name}.log", ENVIRONMENTS.get(name))
+            for name in spec.components()
         }
 
     def start(self) -> None:

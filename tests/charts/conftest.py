@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agents.controlplane import binaries
-from tests.charts.rendering import MISSING, Helm, find_helm
-from tests.controlplane import fixtures
+from tests.charts.rendering import MISSING, Helm
+from tests.controlplane import fixtures, programs
 from tests.controlplane.fixtures import FIXTURE, control_plane
 
 __all__ = ["control_plane"]
@@ -35,7 +35,7 @@ def pytest_runtest_makereport() -> Any:
 @pytest.fixture(scope="module")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """The real Helm, or a skip."""
-    program = find_helm()
+    program = programs.find("helm")
     if program is None:
         pytest.skip(MISSING)
     return Helm(program, tmp_path_factory.mktemp("helm"))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from agents.controlplane import binaries
 
 Object = dict[str, Any]
 CHARTS = Path(__file__).parents[2] / "helm"
@@ -21,12 +18,6 @@ MISSING = "no Helm: neither built by agents.controlplane.binaries nor on PATH"
 ADMISSION = tuple(
     f"admissionregistration.k8s.io/v1/{kind}" for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 )
-
-
-def find_helm() -> str | None:
-    """The program, from the cache of the control planes or from PATH."""
-    built = binaries.find("helm")
-    return str(built) if built else shutil.which("helm")
 
 
 class HelmError(RuntimeError):

@@ -14,12 +14,13 @@ import httpx
 import pytest
 import yaml
 
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import PlaneSpec
 from agents.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_mounted
 from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
-from tests.controlplane.fixtures import ControlPlanes, selected_minor
+from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
 

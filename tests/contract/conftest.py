@@ -10,10 +10,11 @@ import pytest
 import pytest_asyncio
 
 from agents.controlplane import binaries
+from agents.controlplane.binaries import selected_minor
 from tests.contract import servers
 from tests.contract.client import Api, Body
 from tests.contract.servers import EMBEDDED, REAL, Server
-from tests.controlplane.fixtures import selected_minor
+from tests.controlplane.programs import NO_KUBECTL
 
 Kubectl = Callable[..., str]
 _NUMBERS = itertools.count()
@@ -67,7 +68,7 @@ async def default(server: Server) -> AsyncIterator[Api]:
 def kubectl(server: Server, api: Api) -> Kubectl:
     """Real kubectl in the case's namespace: answers what it prints, and fails when it does (or does not: `fails`)."""
     if not server.kubectl:
-        pytest.skip("kubectl is not installed")
+        pytest.skip(NO_KUBECTL)
 
     def run(*arguments: str, manifest: Body | None = None, fails: bool = False) -> str:
         command = [server.kubectl, f"--kubeconfig={server.kubeconfig}", f"--namespace={api.namespace}", *arguments]

@@ -1,7 +1,6 @@
 """The two servers a case runs against: how each is started, and how it is reached."""
 
 import base64
-import shutil
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,10 +12,11 @@ from typing import Any
 import aiohttp
 import yaml
 
-from agents.controlplane import binaries, opt_in
+from agents.controlplane import opt_in
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.plane import control_plane
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
-from tests.controlplane.fixtures import selected_minor
+from tests.controlplane.programs import KUBECTL
 
 EMBEDDED, REAL = "embedded", "real"
 NODES = 3
@@ -66,10 +66,8 @@ def _decoded(text: str) -> bytes:
 @contextmanager
 def embedded(directory: Path) -> Iterator[Server]:
     """The embedded cluster, as a process of its own."""
-    built = binaries.find("kubectl", selected_minor())
-    kubectl = str(built) if built else shutil.which("kubectl") or ""
     with EmbeddedFleet.start([ClusterSpec("contract", nodes=NODES)], directory) as fleet:
-        yield Server(EMBEDDED, fleet.kubeconfig, kubectl, lambda: fleet.restart("contract"))
+        yield Server(EMBEDDED, fleet.kubeconfig, KUBECTL, lambda: fleet.restart("contract"))
 
 
 @contextmanager

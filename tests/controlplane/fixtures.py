@@ -6,7 +6,6 @@ Programs are built before the first test (a test's time limit does not count it)
 skipped with one line that says what is missing. `KUBERNETES_MINOR=1.35` selects another Kubernetes for all planes.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from agents.controlplane import binaries
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import PlaneSpec
 from agents.controlplane.plane import ControlPlane
 
@@ -62,11 +62,6 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     planes = ControlPlanes(tmp_path_factory.mktemp("planes"))
     yield planes
     planes.close()
-
-
-def selected_minor() -> str:
-    """The Kubernetes minor that planes get unless a test says otherwise."""
-    return os.environ.get("KUBERNETES_MINOR") or binaries.DEFAULT_MINOR
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

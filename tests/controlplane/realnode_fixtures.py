@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agents.controlplane import binaries
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.plane import ControlPlane
 from tests.controlplane import realnode_host
-from tests.controlplane.fixtures import selected_minor
 from tests.controlplane.realnode import RealNode
 
 

@@ -10,11 +10,12 @@ import httpx
 import pytest
 
 from agents.controlplane.api import Object
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import PlaneSpec
 from agents.controlplane.nodes import NOT_READY, NodeSpec
 from agents.controlplane.plane import ControlPlane, KubectlError
 from agents.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
-from tests.controlplane.fixtures import ControlPlanes, selected_minor
+from tests.controlplane.fixtures import ControlPlanes
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 

@@ -1,7 +1,6 @@
 """Real kubectl's daily verbs that need controllers and kubelets."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -9,9 +8,10 @@ import pytest
 import yaml
 
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from tests.controlplane.programs import KUBECTL, NO_KUBECTL
 from tests.embedded.simulated import Object, behaviour, deployment, job, pod, template
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+pytestmark = pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
 Kubectl = Callable[..., str]
 
 
@@ -21,7 +21,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     with EmbeddedFleet.start([ClusterSpec("east", nodes=4)], tmp_path_factory.mktemp("fleet")) as fleet:
 
         def run(*arguments: str, manifest: Object | None = None, fails: bool = False) -> str:
-            command = ["kubectl", "--kubeconfig", str(fleet.kubeconfig), *arguments]
+            command = [KUBECTL, "--kubeconfig", str(fleet.kubeconfig), *arguments]
             text = yaml.safe_dump(manifest) if manifest else None
             done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
             assert (done.returncode != 0) is fails, done.stdout + done.stderr

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import shutil
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -20,9 +19,10 @@ from aiohttp import web
 from agents.embedded.api import Api
 from agents.embedded.http import make_app
 from agents.embedded.storage import Storage
+from tests.controlplane.programs import KUBECTL, NO_KUBECTL
 from tests.embedded.api_client import TOKEN, deployment, node, pod
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+pytestmark = pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Kubectl:
     api: Api
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        command = ["kubectl", f"--kubeconfig={self.home}/config", f"--cache-dir={self.home}/cache", *arguments]
+        command = [KUBECTL, f"--kubeconfig={self.home}/config", f"--cache-dir={self.home}/cache", *arguments]
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.controlplane import binaries
-from tests.charts.rendering import MISSING, Helm, find_helm
-from tests.controlplane import fixtures
+from tests.charts.rendering import MISSING, Helm
+from tests.controlplane import fixtures, programs
 from tests.controlplane.fixtures import ControlPlanes, control_plane, pytest_runtest_makereport
 from tests.real.fleet import RealFleet, start
 from tests.system.harness import System
@@ -49,7 +49,7 @@ def say(request: pytest.FixtureRequest) -> Say:
 @pytest.fixture(scope="module")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """The real Helm, or a skip."""
-    program = find_helm()
+    program = programs.find("helm")
     if program is None:
         pytest.skip(MISSING)
     return Helm(program, tmp_path_factory.mktemp("helm"))

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import PlaneSpec
 from agents.controlplane.plane import ControlPlane
 from agents.embedded import kubeconfig
 from tests.charts.rendering import NAMESPACE, Helm, Object, of_kind
-from tests.controlplane.fixtures import ControlPlanes, selected_minor
+from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.harness import HOME
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import IDENTITIES
 from agents.controlplane.credentials import Authority
 from agents.controlplane.nodes import NodeSpec
@@ -27,7 +28,7 @@ from agents.observer.loads import Sample
 from agents.observer.seen import NodeTarget
 from agents.telemetry.kubelet import Kubelets, SourceError
 from tests.charts.rendering import NAMESPACE, Helm
-from tests.controlplane.fixtures import ControlPlanes, selected_minor
+from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode
 from tests.controlplane.realnode_config import IMAGE
 from tests.controlplane.realnode_fixtures import RealNodes, real_node

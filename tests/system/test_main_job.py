@@ -1,10 +1,10 @@
 """The main job: submitted in one cluster, run in all three, seen where it was submitted."""
 
-import shutil
 import subprocess
 
 import pytest
 
+from tests.controlplane.programs import KUBECTL, NO_KUBECTL
 from tests.system.cluster_api import DELEGATE, SOURCE_UID, Object, deployment, eventually
 from tests.system.harness import HOME, System
 
@@ -97,10 +97,10 @@ def test_a_job_completes_with_pods_in_several_clusters(system: System) -> None:
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+@pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
 def test_real_kubectl_shows_remote_pods_where_they_were_submitted(system: System) -> None:
     def kubectl(*words: str, context: str = HOME) -> str:
-        command = ["kubectl", "--kubeconfig", str(system.fleet.kubeconfig), "--context", context, *words]
+        command = [KUBECTL, "--kubeconfig", str(system.fleet.kubeconfig), "--context", context, *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     submit(system, "shop", 9, **{WEB: "cluster=1"})
