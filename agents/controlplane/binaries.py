@@ -255,7 +255,7 @@ def _print_line(line: str) -> None:
 
 
 def main() -> int:
-    """Build what is missing, a line a tool. Else the reason why not: 1 if a build failed, 3 if there is no Go for it."""
+    """Build what is missing, a line a tool; else say why not: 1 if a build failed, 3 if there is no Go for it."""
     parser = argparse.ArgumentParser(prog="python -m agents.controlplane.binaries", description=main.__doc__)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"of {', '.join(TOOLS)} (default: all)")
     parser.add_argument("--minor", default=selected_minor(), choices=MINORS, help="of Kubernetes (default %(default)s)")

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from ray import cancel
@@ -15,12 +17,13 @@ _OPEN_TIMEOUT_S = 10.0
 
 
 class RayLink:
-    """The actor of one cluster. `open_actor` finds or creates it (it may block, and runs in a thread)."""
+    """The actor of one cluster. `open_actor` finds or creates it; it may block, with a dead Ray for ever."""
 
     def __init__(self, cluster: str, open_actor: Callable[[], Any]) -> None:
         self.cluster = cluster
         self._open = open_actor
         self._handle: Any = None
+        self._opening: asyncio.Future[Any] | None = None
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
@@ -53,7 +56,9 @@ class RayLink:
 
     async def _actor(self) -> Any:
         if self._handle is None:
-            opening = asyncio.to_thread(self._open)
+            if self._opening is None or self._opening.done():
+                self._opening = _in_thread(self._open, f"open {self.cluster}")
+            opening = asyncio.shield(self._opening)  # one that takes longer than a call waits is the next call's
             try:
                 self._handle = await within(opening, _OPEN_TIMEOUT_S, self.cluster, "the look-up of its actor")
             except (RayError, ValueError, RuntimeError) as error:
@@ -67,6 +72,21 @@ class RayLink:
             self._handle = None
             return AgentDied(f"agent of cluster {self.cluster} died ({method}): {_first_line(error)}")
         return AgentFault(f"agent of cluster {self.cluster} failed {method}: {_first_line(error)}")
+
+
+def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
+    """The answer of a call that may never end. Unlike asyncio's own threads, this one keeps no process alive."""
+    answer: Future[Any] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return asyncio.wrap_future(answer)
 
 
 def _first_line(error: BaseException) -> str:
