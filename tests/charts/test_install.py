@@ -24,7 +24,7 @@ from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 HOME, AWAY = "east", "west"
 PODS = "/api/v1/namespaces/default/pods"

@@ -17,7 +17,7 @@ from agents.controlplane.plane import ControlPlane, KubectlError
 from agents.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
 from tests.controlplane.fixtures import ControlPlanes
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 NODES = [
     NodeSpec("big", cpu="16", zone="a", resources={"nvidia.com/gpu": "8"}),

@@ -13,6 +13,7 @@ from tests.system.harness import System, agent_pid, pause
 # Part -> how often. An API server, etcd and an agent are those of a plane that the seed chooses.
 PARTS = {"kube-apiserver": 5, "etcd": 4, "agent": 5, "raylet": 2, "gcs_server": 2, "dispatcher": 3}
 _DOWN_S = (0.1, 2.0)
+_START_S, _END_S = 60, 40
 
 
 class Blows:
@@ -54,16 +55,19 @@ class Blows:
     def _agent(self, _: str) -> str:
         name = self._random.choice(sorted(self._fleet.planes))
         server = self._fleet.server(name)
-        pid = eventually(lambda: agent_pid(server), 60, lambda: f"{name} has no agent\n{self._system.log}")
+        pid = eventually(lambda: agent_pid(server), _START_S, lambda: f"{name} has no agent\n{self._system.log}")
         os.kill(pid, signal.SIGKILL)
         return f"agent of {name}"
 
     def _ray(self, program: str) -> str:
-        """Agents and dispatcher end with their Ray; a supervisor starts the dispatcher again."""
-        tree = Tree(self._system.dispatcher.pid)
-        (pid,) = eventually(lambda: tree.named(program), 60, lambda: f"no {program}\n{self._system.log}")
+        """Agents and dispatcher end with their Ray; a supervisor starts the dispatcher again.
+
+        A Ray that is killed while it starts would show nothing of pods: it finds out itself, after a minute of its own.
+        """
+        eventually(lambda: self._system.get("/v1/clusters"), _START_S, lambda: self._system.log)
+        (pid,) = Tree(self._system.dispatcher.pid).named(program)
         os.kill(pid, signal.SIGKILL)
-        assert self._system.wait_ended(60) == 1
+        assert self._system.wait_ended(_END_S) == 1
         self._system.start_again()
         return program
 

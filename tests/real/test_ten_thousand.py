@@ -3,8 +3,6 @@
 import time
 from collections import Counter
 
-import pytest
-
 from tests.real import audit
 from tests.real.census import Census
 from tests.real.conftest import Say
@@ -17,8 +15,6 @@ APPS = {HOME: 10, "north": 5, "west": 5}  # what the first has more than its sha
 REPLICAS = 500
 PODS = REPLICAS * sum(APPS.values())
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-
-pytestmark = pytest.mark.timeout(900)
 
 
 def submit(system: System) -> None:

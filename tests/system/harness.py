@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import httpx
 
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
-from tests.system.cluster_api import ClusterApi, eventually, running_places
+from tests.system.cluster_api import PATIENCE, ClusterApi, eventually, running_places
 
 HOME = "east"
 # A node is lost after 15 s of silence: above the 10 s in which proxy nodes renew their leases.
@@ -151,7 +151,7 @@ class System:
     def wait_ended(self, timeout_s: float = 30) -> int:
         """The exit code of a dispatcher that ends by itself; AssertionError when it does not."""
         try:
-            return self.dispatcher.wait(timeout_s)
+            return self.dispatcher.wait(PATIENCE * timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the dispatcher goes on:\n{self.log}") from None
 
@@ -185,7 +185,7 @@ class System:
         """Stop everything that was started here."""
         self.dispatcher.send_signal(signal.SIGTERM)
         try:
-            self.dispatcher.wait(timeout=20)
+            self.dispatcher.wait(timeout=PATIENCE * 20)
         except subprocess.TimeoutExpired:
             self.dispatcher.kill()
             self.dispatcher.wait(timeout=10)

@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from tests.system.cluster_api import eventually
+from tests.system.cluster_api import PATIENCE, eventually
 
 TOKEN = "ab" * 32
 HEAD_IP, AGENT_IP = "127.0.0.2", "127.0.0.3"
@@ -94,9 +94,9 @@ class Process:
     def wait(self, timeout_s: float) -> int:
         """The exit code; AssertionError with the end of the log when it does not end."""
         try:
-            return self._process.wait(timeout_s)
+            return self._process.wait(PATIENCE * timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still runs after {timeout_s:.0f} s:\n{self.tail()}") from None
+            raise AssertionError(f"still runs after {PATIENCE * timeout_s:.0f} s:\n{self.tail()}") from None
 
     def __enter__(self) -> Self:
         return self
