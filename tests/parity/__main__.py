@@ -10,7 +10,7 @@ from agents.controlplane import binaries
 from agents.controlplane.process import ComponentFailedError
 from tests.parity import manifests
 from tests.parity.compare import differences
-from tests.parity.intended import intended
+from tests.parity.intended import unexplained
 from tests.parity.kube import Played, kube_scheduler
 from tests.parity.ours import OurSide
 
@@ -78,12 +78,12 @@ def _records(played: Played) -> list[dict[str, Any]]:
     for pod, theirs in played.verdicts:
         mine = ours.judge(pod)
         found = differences(theirs, mine)
-        meant = [one for one in found if intended(one, pod, played.case)]
+        rest = unexplained(found, pod)
         records.append(
             {
                 "pod": theirs.pod,
-                "differences": [one.record() for one in found if one not in meant],
-                "intended": [one.record() for one in meant],
+                "differences": [one.record() for one in rest],
+                "intended": [one.record() for one in found if one not in rest],
                 "kube-scheduler": theirs.record(),
                 "ours": mine.record(),
             }

@@ -33,7 +33,7 @@ class Verdict:
     `feasible`: the nodes it may go to, None where a side does not tell. `scores`: plugin -> node -> normalised score
     (a plugin that has nothing to say is absent, and counts 0 everywhere); `totals`: node -> weighted sum; both None
     where a side gives no scores (a single feasible node is taken unscored). `node`: the chosen one; "" for none, and
-    then `message` says why.
+    then `message` says why. `failed`: it could not decide, for an error that `message` tells.
     """
 
     pod: str
@@ -42,6 +42,7 @@ class Verdict:
     scores: PLUGIN_SCORES | None = None
     totals: dict[str, float] | None = None
     message: str = ""
+    failed: bool = False
 
     def record(self) -> Object:
         """Plain JSON values."""

@@ -11,7 +11,7 @@ _TOLERANCE = 1e-6  # our scores are floats with whole values
 
 @dataclass(frozen=True)
 class Difference:
-    """`what`: feasible, message, total, or the plugin whose score differs; `node` where it is about one."""
+    """`what`: error, feasible, message, total, or the plugin whose score differs; `node` where it is about one."""
 
     pod: str
     what: str
@@ -35,7 +35,7 @@ def _feasible(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
 
 
 def _message(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
-    if not theirs.node and not ours.node and theirs.message != ours.message:
+    if not (theirs.node or theirs.failed or ours.node) and theirs.message != ours.message:
         yield Difference(theirs.pod, "message", theirs.message, ours.message)
 
 
@@ -57,4 +57,15 @@ def _totals(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
             yield Difference(theirs.pod, "total", total, ours.totals[node], node)
 
 
-_CHECKS: tuple[Callable[[Verdict, Verdict], Iterator[Difference]], ...] = (_feasible, _message, _scores, _totals)
+def _failed(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
+    if theirs.failed:
+        yield Difference(theirs.pod, "error", theirs.message, ours.node or ours.message)
+
+
+_CHECKS: tuple[Callable[[Verdict, Verdict], Iterator[Difference]], ...] = (
+    _failed,
+    _feasible,
+    _message,
+    _scores,
+    _totals,
+)

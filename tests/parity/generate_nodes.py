@@ -26,8 +26,8 @@ IMAGES = (
 _SIZES = (1, 22 * 2**20, 23 * 2**20, 24 * 2**20, 150_000_000, 600_000_000, 1000 * 2**20, 3_000_000_000, 50_000_000_000)
 
 
-def node(dice: Dice, name: str) -> Object:
-    """One Ready node."""
+def node(dice: Dice, name: str, sizes: dict[str, int]) -> Object:
+    """One Ready node; `sizes` are those of the images, the same on every node."""
     spec: Object = {}
     taints = [_taint(dice) for _ in range(dice.number(0, 2))] if chance(dice, 30) else []
     # The API server takes a key with an effect once.
@@ -42,7 +42,7 @@ def node(dice: Dice, name: str) -> Object:
         "capacity": allocatable,
         "allocatable": allocatable,
     }
-    images = [{"names": [image], "sizeBytes": pick(dice, _SIZES)} for image in some(dice, IMAGES, 4)]
+    images = [{"names": [image], "sizeBytes": sizes[image]} for image in some(dice, IMAGES, 4)]
     if images:
         status["images"] = images
     meta = {"name": name, "labels": _labels(dice, name)}
@@ -79,7 +79,8 @@ def _allocatable(dice: Dice) -> dict[str, str]:
 
 def nodes(dice: Dice, prefix: str, most: int) -> list[Object]:
     """One to `most` nodes."""
-    return [node(dice, f"{prefix}-n{index}") for index in range(dice.number(1, most))]
+    sizes = {image: pick(dice, _SIZES) for image in IMAGES}
+    return [node(dice, f"{prefix}-n{index}", sizes) for index in range(dice.number(1, most))]
 
 
 def names_of(made: Sequence[Object]) -> list[str]:

@@ -1,16 +1,40 @@
 """The rows of docs/parity.md as rules: where our answer is meant to differ from kube-scheduler's, and nowhere else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tests.parity.case import Case, Object
+from tests.parity.case import Object
 from tests.parity.compare import Difference
+from tests.parity.profile import WEIGHTS
 
-Rule = Callable[[Difference, Object, Case], bool]
+Rule = Callable[[Difference, Object], bool]
+
+
+def _preferred_term_unread(found: Difference, pod: Object) -> bool:
+    """kube-scheduler fails a pod whose preferred node affinity it cannot read; to us such a term matches no node."""
+    return found.what == "error" and str(found.theirs).startswith('running PreScore plugin "NodeAffinity": ')
+
+
+def _whole_pod_requests_scored(found: Difference, pod: Object) -> bool:
+    """kube-scheduler's NodeResourcesFit scores a pod without its pod-level requests; we score it with them."""
+    return found.what == "NodeResourcesFit" and bool((pod["spec"].get("resources") or {}).get("requests"))
+
 
 # name of the row -> whether a difference is that row's
-RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {
+    "a preferred node affinity term that cannot be read": _preferred_term_unread,
+    "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
+}
 
 
-def intended(found: Difference, pod: Object, case: Case) -> bool:
-    """Whether a difference is one of the rows."""
-    return any(rule(found, pod, case) for rule in RULES.values())
+def unexplained(found: Sequence[Difference], pod: Object) -> list[Difference]:
+    """The differences that are no row's; a total is explained as far as the scores in it are, to the point."""
+    meant = [one for one in found if any(rule(one, pod) for rule in RULES.values())]
+    return [one for one in found if one not in meant and not _adds_up(one, meant)]
+
+
+def _adds_up(total: Difference, meant: Sequence[Difference]) -> bool:
+    if total.what != "total":
+        return False
+    parts = [one for one in meant if one.node == total.node and one.what in WEIGHTS]
+    told = sum(WEIGHTS[one.what] * ((one.theirs or 0.0) - (one.ours or 0.0)) for one in parts)
+    return bool(parts) and abs(told - (total.theirs - total.ours)) < 1e-6

@@ -85,6 +85,10 @@ class SchedulerLog:
         pod = values["pod"]
         self.verdicts[pod] = Verdict(pod, feasible=frozenset(), message=values.get("err", ""))
 
+    def _failed(self, values: dict[str, str]) -> None:
+        pod = values["pod"]
+        self.verdicts[pod] = Verdict(pod, message=values.get("err", ""), failed=True)
+
 
 def _values(text: str) -> dict[str, str]:
     return {key: json.loads(value) if value[0] == '"' else value for key, value in _VALUE.findall(text)}
@@ -99,5 +103,5 @@ _HANDLERS: dict[bytes, Callable[[SchedulerLog, dict[str, str]], None]] = {
     b"Successfully bound pod to node": SchedulerLog._bound,
     b"Unable to schedule pod; no fit; waiting": SchedulerLog._refused,
     b"Unable to schedule pod; no nodes are registered to the cluster; waiting": SchedulerLog._refused,
-    b"Error scheduling pod; retrying": SchedulerLog._refused,
+    b"Error scheduling pod; retrying": SchedulerLog._failed,
 }

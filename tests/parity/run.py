@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.parity import manifests
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.compare import Difference, differences
-from tests.parity.intended import intended
+from tests.parity.intended import unexplained
 from tests.parity.kube import Played, kube_scheduler
 from tests.parity.ours import OurSide
 
@@ -50,7 +50,7 @@ def compare_played(played: Played, report: Report, keep: Path | None = None) -> 
         _count(report, theirs)
         mine = ours.judge(pod)
         found = differences(theirs, mine)
-        rest = [one for one in found if not intended(one, pod, played.case)]
+        rest = unexplained(found, pod)
         report.counts["intended"] += len(found) - len(rest)
         report.found += rest
         if keep is not None and rest:
