@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test system real check fix bench lock clean
+.PHONY: help demo test system real parity check fix bench lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -35,6 +35,10 @@ system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters a
 real: $(VENV)/dev.stamp ## Run the suites on real control planes (builds them from Go modules once, into a cache)
 	@$(BIN)/python -m agents.controlplane.binaries >/dev/null || test $$? -eq 3
 	@$(BIN)/python -m pytest -m real $(ARGS)
+
+parity: $(VENV)/dev.stamp ## Compare with a real kube-scheduler and its oracle on generated fleets (a part of make real)
+	-@$(BIN)/python -m agents.controlplane.binaries >/dev/null
+	@$(BIN)/python -m pytest -m parity tests/parity $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, types and import contracts (changes nothing)
 	@$(BIN)/ruff check .

@@ -58,7 +58,7 @@ def _totals(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
 
 
 def _failed(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
-    if theirs.failed:
+    if theirs.failed != ours.failed:
         yield Difference(theirs.pod, "error", theirs.message, ours.node or ours.message)
 
 

@@ -30,7 +30,7 @@ def case(dice: Dice, name: str, size: Size) -> Case:
     fleet = nodes(dice, name, size.nodes)
     names = Names(spaces, tuple(names_of(fleet)))
     bound = [pod(dice, f"{name}-b{index}", names, bound=True) for index in range(dice.number(0, size.bound))]
-    pending = [pod(dice, f"{name}-p{index}", names) for index in range(dice.number(1, size.pending))]
+    pending = [pod(dice, f"{name}-p{index}", names) for index in range(dice.number(size.pending // 2, size.pending))]
     return Case(name, [*_namespaces(spaces), *_priority_classes()], fleet, bound, pending)
 
 

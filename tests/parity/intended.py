@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 from tests.parity.case import Object
 from tests.parity.compare import Difference
+from tests.parity.oracle.affinity import pod_terms
+from tests.parity.oracle.selectors import is_empty, selects
 from tests.parity.profile import WEIGHTS
 
 Rule = Callable[[Difference, Object], bool]
@@ -19,9 +21,25 @@ def _whole_pod_requests_scored(found: Difference, pod: Object) -> bool:
     return found.what == "NodeResourcesFit" and bool((pod["spec"].get("resources") or {}).get("requests"))
 
 
+def _gates_named(found: Difference, pod: Object) -> bool:
+    """We name the gates after the API server's words."""
+    gates = ", ".join(gate["name"] for gate in pod["spec"].get("schedulingGates") or ())
+    return found.what == "message" and bool(gates) and found.ours == f"{found.theirs}: {gates}"
+
+
+def _blank_namespace(found: Difference, pod: Object) -> bool:
+    """kube-scheduler takes all namespaces where a namespaceSelector of the pod to place matches one without labels."""
+    if found.what not in {"feasible", "message", "InterPodAffinity"}:
+        return False
+    selectors = [term.get("namespaceSelector") for term in pod_terms(pod)]
+    return any(not is_empty(one) and selects(one, {}) for one in selectors)
+
+
 # name of the row -> whether a difference is that row's
 RULES: dict[str, Rule] = {
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
+    "a namespaceSelector that a namespace without labels matches": _blank_namespace,
+    "the names of scheduling gates": _gates_named,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
 }
 

@@ -127,8 +127,8 @@ class KubeScheduler:
         path = KINDS[obj["kind"]].path.format(obj["metadata"].get("namespace", "default"))
         try:
             made = self._api.create(path, _clean(obj))
-            status = obj.get("status")
-            if status and obj["kind"] != "Node":
+            status = _status(obj)
+            if status:
                 made = self._api.patch(f"{path}/{made['metadata']['name']}/status", {"status": status})
             if "deletionTimestamp" in obj["metadata"]:
                 made = self._delete(made, 3600)
@@ -150,6 +150,14 @@ class KubeScheduler:
         answer.raise_for_status()
         gone: Object = answer.json()
         return gone
+
+
+def _status(obj: Object) -> Object | None:
+    """What has to be written into the status after the creation: a node brings its own, a pending pod has none."""
+    status = obj.get("status") or {}
+    if obj["kind"] == "Pod":
+        return status if status.get("phase", "Pending") != "Pending" else None
+    return status if obj["kind"] not in {"Node", "Namespace"} else None
 
 
 def _clean(obj: Object) -> Object:

@@ -23,12 +23,24 @@ def _terms(pod: Object, kind: str, when: str) -> list[Any]:
     return affinity.get(when) or []
 
 
+def pod_terms(pod: Object) -> list[Term]:
+    """All terms of a pod, required and preferred, for and against."""
+    found: list[Term] = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        found += _terms(pod, kind, _REQUIRED)
+        found += [one["podAffinityTerm"] for one in _terms(pod, kind, _PREFERRED)]
+    return found
+
+
 def _matches(world: World, term: Term, owner: Object, namespace: str, labels: Labels) -> bool:
     """Whether a term of `owner` is about a pod with these labels in this namespace."""
     spaces, selector = term.get("namespaces") or [], term.get("namespaceSelector")
     if not spaces and selector is None:
         spaces = [owner["metadata"]["namespace"]]
     there = namespace in spaces or selects(selector, world.namespaces.get(namespace, {}))
+    if world.quirks and "nodeName" not in owner["spec"]:
+        # The selector of a pod to place, already made names, is asked once more, about a namespace without labels.
+        there = there or selects(selector, {})
     return there and selects(term.get("labelSelector"), labels)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.oracle import affinity, filters, scores, spread
-from tests.parity.oracle.selectors import required_terms
+from tests.parity.oracle.selectors import required_terms, term_is_broken
 from tests.parity.oracle.world import Place, World
 from tests.parity.profile import WEIGHTS
 
@@ -30,14 +30,14 @@ _GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 class Oracle:
-    """One case under the documented rules; pods are judged one by one and seated where they went."""
+    """One case under the documented rules; `quirks`: under those that kube-scheduler follows, faults and all."""
 
-    def __init__(self, case: Case) -> None:
-        self.world = World(case)
+    def __init__(self, case: Case, *, quirks: bool = False) -> None:
+        self.world = World(case, quirks=quirks)
 
     def book(self, pod: Object, node: str) -> None:
         """Enter a pod where it is."""
-        self.world.seat(pod, node)
+        self.world.seat({**pod, "spec": {**pod["spec"], "nodeName": node}}, node)
 
     def judge(self, pod: Object) -> Verdict:
         """What kube-scheduler should say."""
@@ -48,6 +48,8 @@ class Oracle:
         feasible = [place for place in self.world.places.values() if not reasons[place.name]]
         if not feasible:
             return Verdict(name, feasible=frozenset(), message=_message(reasons))
+        if self.world.quirks and len(feasible) > 1 and _has_unread_preference(pod):
+            return Verdict(name, failed=True, message='running PreScore plugin "NodeAffinity"')
         found = {plugin: raw for plugin, score in _SCORES if (raw := score(self.world, pod, feasible)) is not None}
         tables = {plugin: {node: float(value) for node, value in raw.items()} for plugin, raw in found.items()}
         totals = {
@@ -80,6 +82,12 @@ def _named_nodes(pod: Object) -> set[str] | None:
             return None
         named |= set.intersection(*(set(one["values"]) for one in fields))
     return named
+
+
+def _has_unread_preference(pod: Object) -> bool:
+    node = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    preferred = node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return any(term_is_broken(one["preference"]) for one in preferred)
 
 
 def _message(reasons: dict[str, list[str]]) -> str:

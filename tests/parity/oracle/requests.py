@@ -14,9 +14,12 @@ def requests(pod: Object) -> dict[str, int]:
     return {name: units(name, value) for name, value in _total(pod["spec"], {}).items()}
 
 
-def expected(pod: Object) -> dict[str, int]:
-    """CPU and memory of a pod to place with the defaults for each container that does not name them."""
-    total = _total(pod["spec"], _DEFAULTS)
+def expected(pod: Object, *, whole: bool = True) -> dict[str, int]:
+    """CPU and memory of a pod to place with the defaults for each container that does not name them.
+
+    Without `whole`, requests for the pod as a whole are overlooked.
+    """
+    total = _total(pod["spec"] if whole else {**pod["spec"], "resources": None}, _DEFAULTS)
     return {name: units(name, total[name]) for name in _DEFAULTS}
 
 

@@ -43,7 +43,7 @@ def node_affinity(world: World, pod: Object, places: list[Place]) -> Raw | None:
 
 def node_resources_fit(world: World, pod: Object, places: list[Place]) -> Raw | None:
     """LeastAllocated: the mean free share of CPU and memory once the pod is there, with defaults for what is unsaid."""
-    wanted = expected(pod)
+    wanted = expected(pod, whole=not world.quirks)
     return {place.name: _least_allocated(place, wanted) for place in places}
 
 

@@ -43,9 +43,10 @@ class Place:
 
 
 class World:
-    """All nodes in order, and the labels of namespaces."""
+    """All nodes in order, and the labels of namespaces. `quirks`: with kube-scheduler's faults (docs/parity.md)."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, quirks: bool = False) -> None:
+        self.quirks = quirks
         self.places = {node["metadata"]["name"]: Place(node) for node in case.nodes}
         self.namespaces: dict[str, Labels] = {
             obj["metadata"]["name"]: obj["metadata"].get("labels") or {}
