@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from tests.parity.case import Case, Object
-from tests.parity.dice import Dice, DrawnDice, SeededDice
+from tests.parity.dice import Dice, DrawnDice, SeededDice, chance
 from tests.parity.generate_nodes import names_of, nodes
 from tests.parity.generate_pods import Names, pod
+from tests.parity.generate_volumes import Storage, pod_volumes, storage
 
 _PRIORITIES = {"parity-low": 10, "parity-high": 1000, "parity-negative": -5}
 
@@ -24,19 +25,34 @@ class Size:
 SMALL = Size(nodes=4, bound=4, pending=2)
 
 
-def case(dice: Dice, name: str, size: Size) -> Case:
-    """One case; `name` is in the names of all it holds, so that cases do not touch each other on one API server."""
+def case(dice: Dice, name: str, size: Size, volumes: bool = False) -> Case:
+    """One case; `name` is in the names of all it holds, so that cases do not touch each other on one API server.
+
+    With `volumes` most of its pods have some.
+    """
     spaces = (f"{name}-a", f"{name}-b", f"{name}-c")
     fleet = nodes(dice, name, size.nodes)
     names = Names(spaces, tuple(names_of(fleet)))
     bound = [pod(dice, f"{name}-b{index}", names, bound=True) for index in range(dice.number(0, size.bound))]
     pending = [pod(dice, f"{name}-p{index}", names) for index in range(dice.number(size.pending // 2, size.pending))]
-    return Case(name, [*_namespaces(spaces), *_priority_classes()], fleet, bound, pending)
+    made = Case(name, [*_namespaces(spaces), *_priority_classes()], fleet, bound, pending)
+    if volumes:
+        _mount(dice, made, storage(dice, name, spaces, names.nodes))
+    return made
 
 
-def seeded_case(seed: str, name: str, size: Size) -> Case:
+def _mount(dice: Dice, made: Case, found: Storage) -> None:
+    made.objects += found.objects
+    for one in (*made.bound, *made.pending):
+        if chance(dice, 70):
+            mounted = pod_volumes(dice, found, one["metadata"]["namespace"], one is made.pending[-1])
+            if mounted:
+                one["spec"]["volumes"] = mounted
+
+
+def seeded_case(seed: str, name: str, size: Size, volumes: bool = False) -> Case:
     """The case of a seed."""
-    return case(SeededDice(f"{seed}/{name}"), name, size)
+    return case(SeededDice(f"{seed}/{name}"), name, size, volumes)
 
 
 @st.composite

@@ -15,6 +15,7 @@ from tests.parity.case import Verdict
 
 _LINE = re.compile(rb'^[IWE]\d{4} [\d:.]+ +\d+ ([\w.]+):\d+\] "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _VALUE = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+_NOT_BOUND = 'running PreBind plugin "VolumeBinding"'
 _POLL_S = 0.001
 
 
@@ -86,8 +87,12 @@ class SchedulerLog:
         self.verdicts[pod] = Verdict(pod, feasible=frozenset(), message=values.get("err", ""))
 
     def _failed(self, values: dict[str, str]) -> None:
-        pod = values["pod"]
-        self.verdicts[pod] = Verdict(pod, message=values.get("err", ""), failed=True)
+        pod, error, found = values["pod"], values.get("err", ""), self._attempt
+        if error.startswith(_NOT_BOUND) and found.totals:
+            # Decided, and the volumes not bound, since no controller does: the place is not known, all else is.
+            self.verdicts[pod] = Verdict(pod, "", frozenset(found.totals), found.scores, found.totals)
+        else:
+            self.verdicts[pod] = Verdict(pod, message=error, failed=not error.startswith(_NOT_BOUND))
 
 
 def _values(text: str) -> dict[str, str]:

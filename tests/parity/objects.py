@@ -1,10 +1,16 @@
 """Manifests of what stands beside nodes and pods, as the agents read them."""
 
-from typing import Any
+import json
 
+from agents.kube.objects import KINDS
+from dispatcher.model.objects import AnyObject
 from tests.parity.case import Object
 
+_BY_NAME = {kind.name: kind for kind in KINDS}
 
-def record_of(obj: Object) -> Any:
-    """The record of dispatcher.model.objects; None for a kind that has no say in placement by itself."""
-    return None
+
+def record_of(obj: Object) -> AnyObject | None:
+    """The record of an object; None for a kind that agents do not watch (a PriorityClass is in the pod already)."""
+    kind = _BY_NAME.get(obj["kind"])
+    seen = kind.seen(json.dumps(obj).encode()) if kind else None
+    return seen.record if seen else None

@@ -1,0 +1,141 @@
+"""Volumes, claims, classes and limits as manifests, and the volumes of pods."""
+
+from dataclasses import dataclass, field
+
+from tests.parity.case import Object
+from tests.parity.dice import Dice, chance, pick
+from tests.parity.generate_nodes import ZONE
+
+DRIVER = "csi.example.com"
+_MODES = ("ReadWriteOnce",) * 4 + ("ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
+_SIZES = ("1Gi", "5Gi", "10Gi")
+# How a claim stands: bound to a volume, to one that is not there, not bound at all, or waiting for its first pod.
+_BOUND, _LOST, _UNBOUND, _WAITING = "bound", "lost", "unbound", "waiting"
+_STATES = (_BOUND,) * 12 + (_LOST, _UNBOUND)
+
+
+@dataclass
+class Storage:
+    """What pods of one case may mount: claims by namespace, those that wait for their first pod apart."""
+
+    objects: list[Object] = field(default_factory=list)
+    claims: list[tuple[str, str]] = field(default_factory=list)
+    waiting: list[tuple[str, str]] = field(default_factory=list)
+
+
+def storage(dice: Dice, prefix: str, spaces: tuple[str, ...], nodes: tuple[str, ...]) -> Storage:
+    """Classes, some claims and volumes, and how many volumes some nodes can attach."""
+    made = Storage([_class(f"{prefix}-now", False), _class(f"{prefix}-wait", True), _driver()])
+    for index in range(dice.number(1, 6)):
+        space, name = pick(dice, spaces), f"{prefix}-c{index}"
+        state = _WAITING if chance(dice, 20) else pick(dice, _STATES)
+        made.objects += _claim(dice, prefix, space, name, state)
+        (made.waiting if state == _WAITING else made.claims).append((space, name))
+    made.objects += [_volume(dice, f"{prefix}-free{index}", f"{prefix}-wait") for index in range(dice.number(0, 3))]
+    made.objects += [_csi_node(node, dice.number(0, 3)) for node in nodes if chance(dice, 60)]
+    return made
+
+
+def pod_volumes(dice: Dice, storage: Storage, namespace: str, last: bool) -> list[Object]:
+    """Volumes of a pod: claims of its namespace, inline disks; waiting claims for the `last` pod of a case alone."""
+    known = [*storage.claims, *(storage.waiting if last else ())]
+    names = [name for space, name in known if space == namespace] + ["no-such-claim"] * chance(dice, 2)
+    mounted = list(dict.fromkeys(pick(dice, names) for _ in range(pick(dice, (1, 1, 2))))) if names else []
+    volumes = [
+        {"name": name, "persistentVolumeClaim": {"claimName": name, **({"readOnly": True} if chance(dice, 10) else {})}}
+        for name in mounted
+    ]
+    return volumes + ([{"name": "disk", **_disk(dice)}] if chance(dice, 20) else [])
+
+
+def _disk(dice: Dice) -> Object:
+    read_only = {"readOnly": True} if chance(dice, 40) else {}
+    return pick(
+        dice,
+        (
+            {"gcePersistentDisk": {"pdName": "disk-1", **read_only}},
+            {"awsElasticBlockStore": {"volumeID": "vol-1", **read_only}},
+            {"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.2026-01.com.example:a", "lun": 0, **read_only}},
+            {"rbd": {"monitors": ["10.0.0.2"], "image": "a", **read_only}},
+        ),
+    )
+
+
+def _claim(dice: Dice, prefix: str, space: str, name: str, state: str) -> list[Object]:
+    mode, size = pick(dice, _MODES), pick(dice, _SIZES)
+    storage_class = f"{prefix}-wait" if state == _WAITING else f"{prefix}-now"
+    spec: Object = {
+        "accessModes": [mode],
+        "resources": {"requests": {"storage": size}},
+        "storageClassName": storage_class,
+    }
+    claim: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": space},
+        "spec": spec,
+    }
+    if state not in {_BOUND, _LOST}:
+        return [claim]
+    spec["volumeName"] = f"{name}-volume"
+    claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim["status"] = {"phase": "Bound"}
+    if state == _LOST:
+        return [claim]
+    volume = _volume(dice, f"{name}-volume", storage_class)
+    volume["spec"] |= {
+        "accessModes": [mode],
+        "claimRef": {"kind": "PersistentVolumeClaim", "namespace": space, "name": name},
+    }
+    volume["status"] = {"phase": "Bound"}
+    return [claim, volume]
+
+
+def _volume(dice: Dice, name: str, storage_class: str) -> Object:
+    labels = {ZONE: pick(dice, ("z1", "z2", "z1__z2"))} if chance(dice, 25) else {}
+    spec: Object = {
+        "capacity": {"storage": pick(dice, _SIZES)},
+        "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
+        "storageClassName": storage_class,
+        "csi": {"driver": DRIVER, "volumeHandle": name},
+    }
+    if chance(dice, 35):
+        values = ["z1", "z2"][: dice.number(1, 2)]
+        clause = {"key": ZONE, "operator": "In", "values": values}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [clause]}]}}
+    meta = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}
+
+
+def _class(name: str, waits: bool) -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "kubernetes.io/no-provisioner" if waits else DRIVER,
+        "volumeBindingMode": "WaitForFirstConsumer" if waits else "Immediate",
+    }
+
+
+def _driver() -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": DRIVER},
+        "spec": {"attachRequired": True, "storageCapacity": False},
+    }
+
+
+def _csi_node(name: str, limit: int) -> Object:
+    driver = {
+        "name": DRIVER,
+        "nodeID": name,
+        "topologyKeys": None,
+        **({"allocatable": {"count": limit}} if limit else {}),
+    }
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name},
+        "spec": {"drivers": [driver]},
+    }
