@@ -30,8 +30,8 @@ class Row:
 
     @property
     def more_is_better(self) -> bool:
-        """Rates shall be high; seconds, milliseconds and sizes low."""
-        return self.unit.endswith("/s")
+        """Rates and shares shall be high; seconds, milliseconds and sizes low."""
+        return self.unit.endswith("/s") or self.unit == "%"
 
     @property
     def met(self) -> bool | None:

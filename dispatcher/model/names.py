@@ -38,6 +38,8 @@ RACK = "topology.kubernetes.io/rack"
 PROVIDER = PREFIX + "provider"
 BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
 
+GPU_MILLI = PREFIX + "gpu-milli"  # extended resource: thousandths of a GPU, 1000 for each that the node has
+
 _APP_LABELS = "app.kubernetes.io/"
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 # Labels that controllers make anew for each template, job or replica.

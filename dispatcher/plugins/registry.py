@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
+from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.live_headroom import LiveCPU, LiveMemory, LiveNetwork
 from dispatcher.plugins.node_affinity import NodeAffinity
@@ -89,6 +90,7 @@ _SPECS = (
     PluginSpec(LiveMemory, LiveMemory.ARGS),
     PluginSpec(LiveNetwork, LiveNetwork.ARGS),
     PluginSpec(HomeCluster),
+    PluginSpec(GPUFragmentation, GPUFragmentation.ARGS),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
 

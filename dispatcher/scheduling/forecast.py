@@ -18,7 +18,7 @@ from dispatcher.scheduling.classes import PodClass, merged
 from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.explain import Common, Ground, LateScores, Shown
 from dispatcher.scheduling.fleet_row import FactSheet, LateFacts
-from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.framework import Floats, Placed, Reserve
 from dispatcher.scheduling.judges import Judge, finite, weighted
 from dispatcher.scheduling.peaks import NOWHERE, Peak
 from dispatcher.scheduling.points import PluginError
@@ -87,6 +87,8 @@ def can_forecast(pods: PodClass, items: Sequence[tuple[object, Placed]]) -> bool
     groups, first = pods.groups, items[0][1].pod
     if groups is None or groups.bonus.size > _MOST_GROUPS:
         return False
+    if any(isinstance(one, Judge) and isinstance(one.role.plugin, Reserve) for one in pods.members):
+        return False  # what a plugin books for itself cannot be supposed
     return all(
         placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
     )
