@@ -7,6 +7,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.class_shelf import ClassShelf
@@ -22,6 +23,7 @@ from dispatcher.scheduling.points import ClassKey, Plan, PluginError, Restores, 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 Result = Decision | Unschedulable
+_Item = tuple[PodId, Placed]
 _MOST_TROUBLES = 20
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
@@ -76,14 +78,17 @@ class Scheduler:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
         if len(items) < _WORTH_IT:
             return []
-        pods, first = self._classes.get(key), items[0][1]
+        first, now = items[0][1], key
         try:
+            now = self.plan.standing_key(key, first, self.fleet)
+            pods = self._classes.get(now)
             pods.catch_up(first)
         except PluginError:
-            self._classes.drop(key)  # decided alone, the pod meets the error again and says so
+            self._classes.drop(now)  # decided alone, the pod meets the error again and says so
             return []
         if pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
             return []
+        items, key = self._alike(key, now, items), now
         forecast = Forecast(pods, pods.groups, first, len(items))
         results: list[Result] = []
         while len(results) < len(items) and not forecast.void:
@@ -92,8 +97,19 @@ class Scheduler:
         return results
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
+        try:
+            key = self.plan.standing_key(key, placed, self.fleet)
+        except PluginError as error:
+            return self._fault(pod_id, placed, error)
         pods = self._classes.get(key)
         return self._guarded(key, pod_id, placed, pods, pods)
+
+    def _alike(self, key: ClassKey, now: ClassKey, items: Sequence[_Item]) -> list[_Item]:
+        """The first of these pods: those that what the fleet holds does not tell apart."""
+        try:
+            return list(takewhile(lambda item: self.plan.standing_key(key, item[1], self.fleet) == now, items))
+        except PluginError:
+            return [items[0]]
 
     def _guarded(
         self, key: ClassKey, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast

@@ -5,14 +5,16 @@ catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is e
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
-from dispatcher.scheduling.fleet_counts import MatchCounts, Observed
+from dispatcher.scheduling.fleet_counts import DomainCount, MatchCounts, Observed
 from dispatcher.scheduling.fleet_journal import Journal
 from dispatcher.scheduling.fleet_nodes import NodeTable
 from dispatcher.scheduling.fleet_objects import ClusterObjects
@@ -26,8 +28,11 @@ from dispatcher.scheduling.fleet_occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet_readings import take_reading
+from dispatcher.scheduling.fleet_terms import TermCounts
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
+from dispatcher.scheduling.pod_sets import PodSet, StandingTerm, pods_beside
 
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
 
 
@@ -40,8 +45,9 @@ class FleetState(NodeTable):
         self.loads = Journal()  # rows whose pods or readings changed
         self.observed = Observed()
         self._now = now
-        self._counts = MatchCounts()
         self.kept = ClusterObjects()
+        self._counts = MatchCounts(self._namespace_labels)
+        self._terms = TermCounts(self._namespace_labels)
         self._ports = Ports()
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
@@ -217,7 +223,8 @@ class FleetState(NodeTable):
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:
             if occupant.row is not None:
-                self._counts.shift(occupant.placed.pod, row, self._domain_of, amount)
+                self._counts.shift(occupant.placed, row, self._domain_of, amount)
+                self._terms.shift(occupant.placed, row, self._domain_of, amount)
 
     def occupant(self, pod_id: PodId) -> Occupant | None:
         """Where a pod is, None if it is nowhere."""
@@ -255,17 +262,38 @@ class FleetState(NodeTable):
 
     def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
         """[domains of key] pods of `pod`'s namespace that match; counted once, then kept up to date."""
+        return self.count_in(pods_beside(pod, selector), key)
+
+    def count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set; counted once, then kept up to date."""
         level = level_of(key)
-        count = self._counts.find(pod, selector, level, self._placed_in)
+        if pods.asks_namespaces:
+            self.observed.kinds.add(Namespace.__name__)
+        count = self._counts.find(pods, level, self._placed_in, self.kept.versions[Namespace.__name__])
+        return self._seen(count)
+
+    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+        """The affinity terms of placed pods that match a pod, by number."""
+        return self._terms.about(placed)
+
+    def count_of(self, term: StandingTerm) -> Ints:
+        """[domains of its key] what the holders of a term add up to."""
+        return self._seen(self._terms.count(term))
+
+    def _seen(self, count: DomainCount) -> Ints:
         self.observed.counts[id(count)] = count
-        return count.window(self._domain_size(level))
+        return count.window(self._domain_size(count.key))
+
+    def _namespace_labels(self, cluster: str, namespace: str) -> Mapping[str, str]:
+        found = self.kept.of(cluster, Namespace).get(namespace)
+        return found.labels if found else _NO_LABELS
 
     def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object of a kind in a cluster."""
         self.observed.kinds.add(kind.__name__)
         return self.kept.of(cluster, kind)
 
-    def _placed_in(self, namespace: str, level: str) -> Iterator[tuple[Pod, int]]:
+    def _placed_in(self, namespaces: frozenset[str] | None, level: str) -> Iterator[tuple[Placed, int]]:
         for occupant in self._occupants.values():
-            if occupant.row is not None and occupant.placed.pod.namespace == namespace:
-                yield occupant.placed.pod, self._domain_of(level, occupant.row)
+            if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
+                yield occupant.placed, self._domain_of(level, occupant.row)

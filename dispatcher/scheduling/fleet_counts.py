@@ -1,46 +1,28 @@
-"""How many pods match a selector in each fault domain: counted once, then kept up to date pod by pod."""
+"""How many pods of a set are in each fault domain: counted once, then kept up to date pod by pod."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from dispatcher.model.labels import LabelSelector
-from dispatcher.model.pod import Pod
 from dispatcher.scheduling.columns import grown, read_only
-from dispatcher.scheduling.framework import Ints
+from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.pod_sets import LabelsOf, PodSet, PodSetIndex
 
-Match = Callable[[Pod], bool]
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
-Build = Callable[[str, str], Iterable[tuple[Pod, int]]]  # (namespace, level) -> pods placed, with their domain
-
-
-def selector_key(pod: Pod, selector: LabelSelector | None) -> Hashable:
-    """A hashable name for what `selector` matches; None stands for the pods of the same app as `pod`."""
-    if selector is None:
-        return ("app", frozenset(pod.app_labels.items()))
-    return ("selector", frozenset(selector.match_labels.items()), selector.match_expressions)
-
-
-def _match(pod: Pod, selector: LabelSelector | None) -> Match:
-    if selector is not None:
-        return lambda other: selector.matches(other.labels)
-    app = pod.app_labels
-    return lambda other: other.app_labels == app
+Build = Callable[[frozenset[str] | None, str], Iterable[tuple[Placed, int]]]  # (namespaces, level) -> placed, domain
 
 
 @dataclass(eq=False)
-class MatchCount:
-    """[domains of `key`] pods of `namespace` that match; `version` moves with every change."""
+class DomainCount:
+    """[domains of `key`] whole numbers; `version` moves with every change."""
 
-    namespace: str
     key: str
-    matches: Match
     counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     version: int = 0
 
     def add(self, domain: int, amount: int) -> None:
-        """Count `amount` more pods in a domain; -1 (unknown domain) counts nowhere."""
+        """Add `amount` in a domain; -1 (unknown domain) counts nowhere."""
         if domain < 0:
             return
         self.counts = grown(self.counts, domain + 1, 0)
@@ -54,54 +36,70 @@ class MatchCount:
         return window
 
 
+@dataclass(eq=False)
+class MatchCount(DomainCount):
+    """Members of `pods` in each domain. `namespaces_at`: the version of the namespaces' labels it was counted with."""
+
+    pods: PodSet = field(kw_only=True)
+    namespaces_at: int = field(kw_only=True)
+
+    def has(self, placed: Placed, labels_of: LabelsOf) -> bool:
+        """Whether a placed pod counts."""
+        pod = placed.pod
+        return (self.pods.terminating or not pod.terminating) and self.pods.matches(pod, placed.home, labels_of)
+
+
 @dataclass
 class Observed:
-    """What somebody looked at besides the rows: the clock, counts of matching pods, kinds of objects."""
+    """What somebody looked at besides the rows: the clock, counts, kinds of objects."""
 
     now: bool = False
-    counts: dict[int, MatchCount] = field(default_factory=dict)
+    counts: dict[int, DomainCount] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
 
 
 class MatchCounts:
-    """Every count somebody asked for, by (namespace, selector, topology key). Terminating pods are not counted.
+    """Every count somebody asked for, by (set of pods, topology key).
 
-    At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if asked for again.
+    At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if asked for again. So is
+    a count for which labels of namespaces have a say, once any of these has changed.
     """
 
-    def __init__(self, limit: int = 4096) -> None:
-        self._limit = limit
+    def __init__(self, labels_of: LabelsOf, limit: int = 4096) -> None:
+        self._labels_of, self._limit = labels_of, limit
         self._counts: dict[Hashable, MatchCount] = {}
-        self._by_namespace: dict[str, list[MatchCount]] = {}
+        self._index: PodSetIndex[MatchCount] = PodSetIndex()
 
-    def find(self, pod: Pod, selector: LabelSelector | None, key: str, build: Build) -> MatchCount:
-        """The count for the pods of `pod`'s namespace; `build` lists what is placed."""
-        name = (pod.namespace, selector_key(pod, selector), key)
+    def find(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
+        """The count of a set; `build` lists what is placed, `namespaces_at` is the version of namespaces' labels."""
+        name = (pods.name, key)
         count = self._counts.pop(name, None)
+        if count is not None and count.pods.asks_namespaces and count.namespaces_at != namespaces_at:
+            self._drop(count)
+            count = None
         if count is None:
-            count = self._build(pod, selector, key, build)
+            count = self._build(pods, key, build, namespaces_at)
         self._counts[name] = count  # dicts keep order: the first is the one unused for longest
         return count
 
-    def _build(self, pod: Pod, selector: LabelSelector | None, key: str, build: Build) -> MatchCount:
+    def _build(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
         if len(self._counts) >= self._limit:
-            oldest = self._counts.pop(next(iter(self._counts)))
-            oldest.version += 1  # whoever still looks at it learns that it is stale
-            self._by_namespace[oldest.namespace].remove(oldest)
-        count = MatchCount(pod.namespace, key, _match(pod, selector))
-        self._by_namespace.setdefault(pod.namespace, []).append(count)
-        for other, domain in build(pod.namespace, key):
-            if not other.terminating and count.matches(other):
+            self._drop(self._counts.pop(next(iter(self._counts))))
+        count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
+        self._index.put(count, pods)
+        for placed, domain in build(pods.namespaces, key):
+            if count.has(placed, self._labels_of):
                 count.add(domain, 1)
         return count
 
-    def shift(self, pod: Pod, row: int, domain_of: DomainOf, amount: int) -> None:
+    def _drop(self, count: MatchCount) -> None:
+        count.version += 1  # whoever still looks at it learns that it is stale
+        self._index.drop(count, count.pods)
+
+    def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
-        counts = self._by_namespace.get(pod.namespace)
-        if not counts or pod.terminating:
-            return
-        for count in counts:
-            if count.matches(pod):
+        for count in self._index.near(placed.pod):
+            if count.has(placed, self._labels_of):
                 count.add(domain_of(count.key, row), amount)
 
     def dump(self) -> Mapping[Hashable, Sequence[int]]:

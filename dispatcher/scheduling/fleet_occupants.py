@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS
 from dispatcher.scheduling.framework import Placed
@@ -56,6 +57,9 @@ def weighs_the_same(one: Pod, other: Pod) -> bool:
         and one.labels == other.labels
         and one.namespace == other.namespace
         and one.terminating == other.terminating
+        and one.pod_affinity == other.pod_affinity
+        and one.pod_anti_affinity == other.pod_anti_affinity
+        and one.annotations.get(DOMAIN_SCOPE) == other.annotations.get(DOMAIN_SCOPE)
     )
 
 

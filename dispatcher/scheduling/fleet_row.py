@@ -12,7 +12,8 @@ from dispatcher.model.resources import Resources
 from dispatcher.scheduling.columns import NodeColumns, RowList
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import nonzero_request, requested
-from dispatcher.scheduling.framework import Ints, K, SmallInts
+from dispatcher.scheduling.framework import Ints, K, Placed, SmallInts
+from dispatcher.scheduling.pod_sets import PodSet, StandingTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,18 @@ class OneRow(NodeColumns):
     def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
         """[domains of key] matching pods in the whole fleet now."""
         return self._fleet.count_matching(pod, selector, key)
+
+    def count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set in the whole fleet now."""
+        return self._fleet.count_in(pods, key)
+
+    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+        """Affinity terms of placed pods that match a pod now."""
+        return self._fleet.terms_about(placed)
+
+    def count_of(self, term: StandingTerm) -> Ints:
+        """[domains of its key] what the holders of a term add up to now."""
+        return self._fleet.count_of(term)
 
     def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object of a kind in a cluster now."""

@@ -19,6 +19,7 @@ from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.pod_sets import PodSet, StandingTerm
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -130,6 +131,18 @@ class Fleet(Protocol):
         """key -> object of a kind (`model.objects`) in a cluster. Whoever asks is judged anew when the kind changes."""
         ...
 
+    def count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set (`pod_sets`), placed + assumed, each once in the whole fleet."""
+        ...
+
+    def terms_about(self, placed: "Placed") -> Sequence[StandingTerm]:
+        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `standing_key`."""
+        ...
+
+    def count_of(self, term: StandingTerm) -> Ints:
+        """[domains of its key] how many pods hold a term of `terms_about`; if preferred, what their weights add up to."""
+        ...
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -168,6 +181,14 @@ class Plugin:
     def class_key(self, placed: Placed) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
         raise TypeError(f"plugin {self.name} does not say what it looks at")
+
+    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+        """What else of the pod matters because of what the fleet holds now (terms of placed pods that match it).
+
+        Two pods get equal answers if their class keys and their standing keys are equal. It is asked right before a
+        decision, of every pod: it must be cheap, and no key may come back with another meaning.
+        """
+        return None
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""

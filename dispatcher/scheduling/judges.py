@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.fleet_counts import MatchCount, Observed
+from dispatcher.scheduling.fleet_counts import DomainCount, Observed
 from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
 from dispatcher.scheduling.points import PluginError, guarded
 from dispatcher.scheduling.roles import Role
@@ -25,7 +25,7 @@ class Judge:
     role: Role
     state: object = None
     observed: Observed = field(default_factory=Observed)
-    versions: list[tuple[MatchCount, int]] = field(default_factory=list)
+    versions: list[tuple[DomainCount, int]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
     asked_at: float = float("nan")
     nodes_at: int = -1  # position of the journal of nodes when PreFilter answered

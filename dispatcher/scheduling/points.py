@@ -68,6 +68,7 @@ class Scored:
 class Plan:
     """The plugins of one profile by extension point, each in profile order.
 
+    `standing`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
     `judges`: filters and scores; their PreFilter answer is kept for the class. `gates`: Reserve plugins and those
     that only pre-filter; their PreFilter is asked for every single pod, since what they book moves with every pod.
     `noting_gates`: gates that add numbers of their own to a decision's record.
@@ -75,6 +76,7 @@ class Plan:
 
     profile: str
     looks: tuple[Plugin, ...]
+    standing: tuple[tuple[int, Plugin], ...]
     judges: tuple[Plugin, ...]
     gates: tuple[Plugin, ...]
     filters: tuple[Filter, ...]
@@ -95,6 +97,9 @@ class Plan:
         return cls(
             profile=profile.scheduler_name,
             looks=tuple(looks),
+            standing=tuple(
+                (at, one) for at, one in enumerate(looks) if type(one).standing_key is not Plugin.standing_key
+            ),
             judges=tuple(judges),
             gates=tuple(gates),
             filters=tuple(one for one in plugins if isinstance(one, Filter)),
@@ -107,6 +112,14 @@ class Plan:
     def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
         return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
+
+    def standing_key(self, key: ClassKey, placed: Placed, fleet: Fleet) -> ClassKey:
+        """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
+        for at, plugin in self.standing:
+            found = guarded(plugin, plugin.standing_key, placed, fleet)
+            if found is not None:
+                key = (*key[:at], (key[at], found), *key[at + 1 :])
+        return key
 
 
 def _pre_filters(plugin: Plugin) -> bool:

@@ -12,8 +12,8 @@ import numpy as np
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.eligibility import topology_key
-from dispatcher.scheduling.fleet_counts import selector_key
 from dispatcher.scheduling.framework import Bools, Fleet, Ints, SmallInts
+from dispatcher.scheduling.pod_sets import selector_key
 
 _SHOWN_DOMAINS = 16
 

@@ -1,0 +1,164 @@
+"""Sets of pods that a rule counts, named so that equal rules share one count; and an index to find them by a pod.
+
+A set is told by namespaces and label selectors. What labels a namespace has is looked up in the cluster in which the
+pod was submitted; of a namespace that is not known, no label is.
+"""
+
+import enum
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dispatcher.model.labels import IN, LabelSelector
+from dispatcher.model.pod import Pod, PodAffinityTerm
+
+T = TypeVar("T", bound=Hashable)
+
+LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
+Label = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class PodSet:
+    """Pods wherever they are: equal names mean equal sets.
+
+    `matches(pod, cluster of submission, labels_of)` tells members. `namespaces`: where all of them are, None: anywhere.
+    `clues`: labels of which every member has at least one; none if that cannot be told.
+    """
+
+    name: Hashable
+    matches: Callable[[Pod, str, LabelsOf], bool]
+    namespaces: frozenset[str] | None
+    clues: tuple[Label, ...] = ()
+    asks_namespaces: bool = False  # whether labels of namespaces have a say
+    terminating: bool = True  # whether a terminating pod may be a member
+
+
+class TermKind(enum.Enum):
+    """What a term of a placed pod does for a pod that it matches."""
+
+    REQUIRED = "required affinity"
+    REPELLING = "required anti-affinity"
+    PREFERRED = "preferred affinity, by weight; negative for anti-affinity"
+
+
+@dataclass(frozen=True, slots=True)
+class StandingTerm:
+    """A term that placed pods have, or had lately. `number` is never used again; `key` is its topology key."""
+
+    number: int
+    kind: TermKind
+    key: str
+
+
+def selector_key(pod: Pod, selector: LabelSelector | None) -> Hashable:
+    """A hashable name for what `selector` matches; None stands for the pods of the same app as `pod`."""
+    if selector is None:
+        return ("app", frozenset(pod.app_labels.items()))
+    return ("selector", frozenset(selector.match_labels.items()), selector.match_expressions)
+
+
+def pods_beside(pod: Pod, selector: LabelSelector | None) -> PodSet:
+    """The live pods of `pod`'s namespace that match `selector`; None: those of the same app."""
+    name, home = ("beside", pod.namespace, selector_key(pod, selector)), frozenset((pod.namespace,))
+    if selector is not None:
+        matches = selector.matches
+        return PodSet(name, lambda one, *_: matches(one.labels), home, _clues(selector), terminating=False)
+    app = pod.app_labels
+    clue = tuple(sorted(app.items())[:1])
+    return PodSet(name, lambda one, *_: one.app_labels == app, home, clue, terminating=False)
+
+
+def pods_of_terms(terms: Sequence[PodAffinityTerm]) -> PodSet:
+    """The pods that every one of `terms` (one at least) means; their topology keys have no say."""
+    targets = list({target.name: target for target in map(_Target.of, terms)}.values())
+    return PodSet(
+        name=("terms", frozenset(target.name for target in targets)),
+        matches=targets[0].matches if len(targets) == 1 else _all_of([target.matches for target in targets]),
+        namespaces=next((target.namespaces for target in targets if target.namespace_selector is None), None),
+        clues=next((found for target in targets if (found := _clues(target.selector))), ()),
+        asks_namespaces=any(target.asks_namespaces for target in targets),
+    )
+
+
+def _all_of(matches: list[Callable[[Pod, str, LabelsOf], bool]]) -> Callable[[Pod, str, LabelsOf], bool]:
+    return lambda pod, home, labels_of: all(match(pod, home, labels_of) for match in matches)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Whom one term means."""
+
+    name: Hashable
+    selector: LabelSelector | None
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector | None
+
+    @classmethod
+    def of(cls, term: PodAffinityTerm) -> "_Target":
+        namespaces = frozenset(term.namespaces)
+        name = (_name_of(term.selector), namespaces, _name_of(term.namespace_selector))
+        return cls(name, term.selector, namespaces, term.namespace_selector)
+
+    @property
+    def asks_namespaces(self) -> bool:
+        wanted = self.namespace_selector
+        return wanted is not None and bool(wanted.match_labels or wanted.match_expressions)
+
+    def matches(self, pod: Pod, home: str, labels_of: LabelsOf) -> bool:
+        if self.selector is None or not self.selector.matches(pod.labels):
+            return False
+        wanted = self.namespace_selector
+        return pod.namespace in self.namespaces or (
+            wanted is not None and wanted.matches(labels_of(home, pod.namespace))
+        )
+
+
+def _name_of(selector: LabelSelector | None) -> Hashable:
+    return None if selector is None else (frozenset(selector.match_labels.items()), selector.match_expressions)
+
+
+def _clues(selector: LabelSelector | None) -> tuple[Label, ...]:
+    if selector is None:
+        return ()
+    if selector.match_labels:
+        return (min(selector.match_labels.items()),)
+    listed = next((clause for clause in selector.match_expressions if clause.operator == IN), None)
+    return tuple((listed.key, value) for value in listed.values) if listed else ()
+
+
+class PodSetIndex(Generic[T]):
+    """Things by the set of pods they are about: for one pod, few of many have to be tried.
+
+    A thing stands under each of its namespaces (or under "any") and each clue (or under "none").
+    """
+
+    def __init__(self) -> None:
+        self._things: dict[tuple[str | None, Label | None], dict[T, None]] = {}
+
+    def put(self, thing: T, pods: PodSet) -> None:
+        """Enter a thing."""
+        for place in _places(pods):
+            self._things.setdefault(place, {})[thing] = None
+
+    def drop(self, thing: T, pods: PodSet) -> None:
+        """Take it out again."""
+        for place in _places(pods):
+            things = self._things[place]
+            del things[thing]
+            if not things:
+                del self._things[place]
+
+    def near(self, pod: Pod) -> Iterator[T]:
+        """The things whose set may hold `pod`, each once."""
+        if not self._things:
+            return
+        for namespace in (pod.namespace, None):
+            for clue in (None, *pod.labels.items()):
+                yield from self._things.get((namespace, clue), ())
+
+
+def _places(pods: PodSet) -> Iterator[tuple[str | None, Label | None]]:
+    for namespace in (None,) if pods.namespaces is None else pods.namespaces:
+        for clue in dict.fromkeys(pods.clues) or (None,):
+            yield namespace, clue
