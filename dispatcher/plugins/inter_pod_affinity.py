@@ -12,8 +12,7 @@ term of a placed pod that does. Score = floor(100 * (raw - least) / (most - leas
 Pods count until they are gone, terminating ones too. Source: kube-scheduler's InterPodAffinity; domains span clusters.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -32,19 +31,18 @@ from dispatcher.scheduling.framework import (
     Ints,
     Part,
     Placed,
+    SmallInts,
 )
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, boolean, whole
+from dispatcher.scheduling.plugin_args import Arg, ArgTable, whole_number, yes_or_no
 from dispatcher.scheduling.pod_sets import PodSet, StandingTerm, TermKind
 
 _NO_RULES = AffinityRules((), (), (), None)
-_Weighted = tuple[int, Ints]
 
 
 @dataclass(frozen=True)
 class _State:
-    """A pod's own rules and what they and the terms of others come to, by domain."""
+    """What a pod's terms and those of others about it come to, by domain."""
 
-    rules: AffinityRules
     filters: tuple[Part, ...]
     scores: tuple[Part, ...]
 
@@ -55,8 +53,134 @@ class InterPodAffinity(DomainPlugin):
     name: ClassVar[str] = "InterPodAffinity"
     normalizes: ClassVar[bool] = True
     ARGS: ClassVar[ArgTable] = {
-        "hardPodAffinityWeight": Arg(1, "what a required affinity term of a placed pod is worth, 0-100", whole(0, 100)),
-        "ignorePreferredTermsOfExistingPods": Arg(
-            False, "whether terms of placed pods have no say in the score of a pod without preferred terms", boolean
+        "hard_pod_affinity_weight": Arg(
+            1, "what a required affinity term of a placed pod adds to the score, 0-100", whole_number(0, 100)
+        ),
+        "ignore_preferred_terms_of_existing_pods": Arg(
+            False, "a pod without preferred terms of its own is not scored by those of placed pods", yes_or_no
         ),
     }
+
+    def __init__(self, hard_pod_affinity_weight: int, ignore_preferred_terms_of_existing_pods: bool) -> None:
+        self._hard_weight = hard_pod_affinity_weight
+        self._own_only = ignore_preferred_terms_of_existing_pods
+        self._book = AffinityBook()
+
+    # --- what is looked at -------------------------------------------------------------------------------------------
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The pod's rules, and whether it is meant by its own required affinity; None without rules."""
+        rules = self._book.rules_of(placed.pod)
+        if rules is None:
+            return None
+        if rules.together is None:
+            return rules.name
+        return rules.name, *_self_key(rules.together, placed)
+
+    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+        """The numbers of the terms of placed pods that mean this pod; None if none does.
+
+        Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
+        them apart; a pod that a new term means becomes one of another class.
+        """
+        return tuple([term.number for term in fleet.terms_about(placed)]) or None
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
+        return self._answers(self._book.rules_of(placed.pod) or _NO_RULES, placed, fleet)
+
+    def _answers(self, rules: AffinityRules, placed: Placed, fleet: Fleet) -> object:
+        about = fleet.terms_about(placed)
+        if rules is _NO_RULES and not about:
+            return SKIP
+        filters = (
+            *_drawn(rules, placed, fleet),
+            *_refused(_own_counts(rules.repelling, fleet), Reason.POD_ANTI_AFFINITY, fleet),
+            *_refused(_counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet),
+        )
+        scores = () if self._own_only and not rules.preferred else self._scores(rules, about, fleet)
+        return _State(filters, scores) if filters or scores else SKIP
+
+    def _scores(self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: Fleet) -> tuple[Part, ...]:
+        sums: dict[str, Ints] = {}
+        for key, weight, counts in (
+            *((rule.key, rule.weight, fleet.count_in(rule.pods, rule.key)) for rule in rules.preferred),
+            *((key, 1, counts) for key, counts in _counts_of(about, TermKind.PREFERRED, fleet)),
+            *((key, self._hard_weight, counts) for key, counts in _counts_of(about, TermKind.REQUIRED, fleet)),
+        ):
+            if weight:
+                sums[key] = sums[key] + weight * counts if key in sums else weight * counts
+        return tuple(Part(fleet.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items())
+
+    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+        """Required affinity, required anti-affinity, that of placed pods."""
+        return cast(_State, state).filters
+
+    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+        """One part for each topology key."""
+        return cast(_State, state).scores
+
+    def normalize(self, raw: Floats) -> Floats:
+        """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
+        least, most = raw.min(initial=np.inf), raw.max(initial=-np.inf)
+        if not most > least:
+            return np.zeros(len(raw))
+        scores: Floats = np.floor(MAX_SCORE * ((raw - least) / (most - least)))
+        return scores
+
+
+def _drawn(rules: AffinityRules, placed: Placed, fleet: Fleet) -> Iterator[Part]:
+    """Required affinity: each key's domains that hold a pod which all terms mean."""
+    if rules.together is None:
+        return
+    keys = dict.fromkeys(rule.key for rule in rules.required)
+    counts = {key: fleet.count_in(rules.together, key) for key in keys}
+    first = not any(found.any() for found in counts.values()) and _is_own(rules.together, placed, fleet)
+    code = fleet.reasons.code(Reason.POD_AFFINITY)
+    for key, found in counts.items():
+        yield _refusing(fleet.domain(key), (found <= 0) & (not first), code, elsewhere=code)
+
+
+def _refused(counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: Fleet) -> Iterator[Part]:
+    """Refuse the domains in which anything is counted."""
+    taken: dict[str, Bools] = {}
+    for key, found in counts:
+        taken[key] = taken[key] | (found > 0) if key in taken else found > 0
+    for key, domains in taken.items():
+        if domains.any():
+            yield _refusing(fleet.domain(key), domains, fleet.reasons.code(reason))
+
+
+def _refusing(domain: SmallInts, refused: Bools, code: int, *, elsewhere: int = 0) -> Part:
+    answers = np.zeros(len(refused) + 1, dtype=np.uint16)
+    answers[:-1][refused] = code
+    answers[-1] = elsewhere
+    return Part(domain, answers)
+
+
+def _own_counts(rules: Iterable[AffinityRule], fleet: Fleet) -> Iterator[tuple[str, Ints]]:
+    return ((rule.key, fleet.count_in(rule.pods, rule.key)) for rule in rules)
+
+
+def _counts_of(about: Sequence[StandingTerm], kind: TermKind, fleet: Fleet) -> Iterator[tuple[str, Ints]]:
+    return ((term.key, fleet.count_of(term)) for term in about if term.kind is kind)
+
+
+def _is_own(pods: PodSet, placed: Placed, fleet: Fleet) -> bool:
+    """Whether a pod is one of `pods`."""
+    return pods.matches(placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace))
+
+
+def _labels_of(fleet: Fleet, home: str, namespace: str) -> Mapping[str, str]:
+    found = fleet.objects(home, Namespace).get(namespace)
+    return found.labels if found else {}
+
+
+def _self_key(pods: PodSet, placed: Placed) -> tuple[Hashable, ...]:
+    """What `_is_own` looks at. If labels of namespaces have a say, they are looked up in time; their names are here."""
+    pod = placed.pod
+    if pods.asks_namespaces:
+        return frozenset(pod.labels.items()), pod.namespace, placed.home
+    return (pods.matches(pod, placed.home, lambda *_: {}),)

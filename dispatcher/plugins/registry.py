@@ -12,6 +12,7 @@ from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
 from dispatcher.plugins.home_cluster import HomeCluster
+from dispatcher.plugins.inter_pod_affinity import InterPodAffinity
 from dispatcher.plugins.live_headroom import LiveCPU, LiveMemory, LiveNetwork
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.node_ports import NodePorts
@@ -86,6 +87,7 @@ _SPECS = (
     PluginSpec(NodeResourcesFit, NodeResourcesFit.ARGS),
     PluginSpec(NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocation.ARGS),
     PluginSpec(FaultDomainSpread, FaultDomainSpread.ARGS),
+    PluginSpec(InterPodAffinity, InterPodAffinity.ARGS),
     PluginSpec(LiveCPU, LiveCPU.ARGS),
     PluginSpec(LiveMemory, LiveMemory.ARGS),
     PluginSpec(LiveNetwork, LiveNetwork.ARGS),

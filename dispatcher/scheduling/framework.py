@@ -140,7 +140,7 @@ class Fleet(Protocol):
         ...
 
     def count_of(self, term: StandingTerm) -> Ints:
-        """[domains of its key] how many pods hold a term of `terms_about`; if preferred, what their weights add up to."""
+        """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
         ...
 
 

@@ -94,6 +94,13 @@ def texts(raw: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(raw))
 
 
+def yes_or_no(raw: object) -> bool:
+    """True or false."""
+    if not isinstance(raw, bool):
+        raise ValueError(f"must be true or false, not {shown(raw)}")
+    return raw
+
+
 def one_of(*choices: str) -> Check:
     """One of a few words."""
 

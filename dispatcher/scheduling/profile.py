@@ -20,6 +20,7 @@ _TABLE: tuple[tuple[str, float], ...] = (
     ("NodeResourcesFit", 1),
     ("NodeResourcesBalancedAllocation", 1),
     ("FaultDomainSpread", 2),
+    ("InterPodAffinity", 2),
     ("LiveCPU", 2),
     ("LiveMemory", 1),
     ("LiveNetwork", 1),
