@@ -58,6 +58,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.AFFINITY_CONFLICT,
         Reason.TAINT,
         Reason.SPREAD_LABEL,
+        Reason.POD_AFFINITY,
         Reason.NOT_READY,
         Reason.CLUSTER_NOT_READY,
         Reason.CLUSTER_NOT_ALLOWED,
