@@ -12,7 +12,17 @@ import msgspec
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.node import NO_SCHEDULE, Node, Reading, Taint
-from dispatcher.model.pod import Affinity, HostPort, Pod, SourceRef, SpreadConstraint, Toleration
+from dispatcher.model.pod import (
+    Affinity,
+    HostPort,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    SourceRef,
+    SpreadConstraint,
+    Toleration,
+    WeightedPodAffinityTerm,
+)
 from dispatcher.model.resources import parse_resources
 from dispatcher.model.topology import LEVELS
 from dispatcher.scheduling.fleet import FleetState
@@ -188,6 +198,25 @@ class PodBuilder:
     ) -> Self:
         """One more spread constraint."""
         return self._add("spread", SpreadConstraint(key, max_skew, hard, selector, min_domains))
+
+    def near(self, key: str, *selectors: LabelSelector | None, weight: int = 0, **where: Any) -> Self:
+        """Pod affinity terms of one key, required without a weight; `where`: namespaces, namespace_selector."""
+        return self._tie("pod_affinity", key, selectors, weight, where)
+
+    def away(self, key: str, *selectors: LabelSelector | None, weight: int = 0, **where: Any) -> Self:
+        """Pod anti-affinity terms, as in `near`."""
+        return self._tie("pod_anti_affinity", key, selectors, weight, where)
+
+    def _tie(
+        self, field: str, key: str, selectors: Sequence[LabelSelector | None], weight: int, where: dict[str, Any]
+    ) -> Self:
+        known: PodAffinity = self._fields.get(field) or PodAffinity()
+        own = {"namespaces": () if where.get("namespace_selector") else (self._fields["namespace"],), **where}
+        terms = tuple(PodAffinityTerm(_label_key(key), selector, **own) for selector in selectors)
+        if weight:
+            weighted = tuple(WeightedPodAffinityTerm(weight, term) for term in terms)
+            return self.set(**{field: PodAffinity(known.required, (*known.preferred, *weighted))})
+        return self.set(**{field: PodAffinity((*known.required, *terms), known.preferred)})
 
     def delegate_of(self, cluster: str, uid: str, *, epoch: int = 1) -> Self:
         """Make it the delegate of a source pod."""
