@@ -138,10 +138,25 @@ class FinishSource(Intent, frozen=True):
 
 
 class ReportUnschedulable(Intent, frozen=True):
-    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a Warning event."""
+    """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a Warning event.
+
+    `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
+    """
 
     message: str
     reason: str = "Unschedulable"
+    nominated_node: str | None = None
+
+
+class Evict(Intent, frozen=True):
+    """Take `pod` off `node` for a pod of higher priority: condition DisruptionTarget, then delete, by UID and node.
+
+    `priority` is the other pod's: a pod that has as much itself is not evicted. `preemptor` names it for people.
+    """
+
+    node: str
+    priority: int
+    preemptor: str = ""
 
 
 AnyIntent = (
@@ -154,6 +169,7 @@ AnyIntent = (
     | DeleteSource
     | FinishSource
     | ReportUnschedulable
+    | Evict
 )
 
 

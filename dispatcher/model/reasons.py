@@ -41,6 +41,7 @@ class Reason(enum.Enum):
     INVALID = "pod cannot be scheduled: {}"
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
+    PREEMPTED = "gave its place to a pod of higher priority while it waited"
     PRE_BIND = "node(s) could not be prepared for the pod: {}"
 
     def text(self, argument: str = "") -> str:

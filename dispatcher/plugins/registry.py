@@ -21,9 +21,11 @@ from dispatcher.plugins.node_resources_balanced_allocation import NodeResourcesB
 from dispatcher.plugins.node_resources_fit import NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, QueueSort, Reserve, Score
+from dispatcher.scheduling.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
 from dispatcher.scheduling.plugin_args import ArgTable, check_args, did_you_mean
 from dispatcher.scheduling.quota import QuotaLedger
 
@@ -50,12 +52,18 @@ class PluginSpec:
     def points(self) -> tuple[str, ...]:
         """The extension points it implements, by kube-scheduler's names."""
         table: tuple[tuple[str, Callable[[type[Plugin]], bool]], ...] = (
+            ("PreEnqueue", lambda cls: issubclass(cls, PreEnqueue)),
             ("QueueSort", lambda cls: hasattr(cls, "sort_key")),
             ("PreFilter", lambda cls: cls.pre_filter is not Plugin.pre_filter),
             ("Filter", lambda cls: issubclass(cls, Filter)),
+            ("PostFilter", lambda cls: issubclass(cls, PostFilter)),
+            ("PreScore", lambda cls: issubclass(cls, PreScore)),
             ("Score", lambda cls: issubclass(cls, Score)),
             ("Reserve", lambda cls: issubclass(cls, Reserve)),
             ("Permit", lambda cls: issubclass(cls, Permit)),
+            ("PreBind", lambda cls: issubclass(cls, PreBind)),
+            ("Bind", lambda cls: issubclass(cls, Bind)),
+            ("PostBind", lambda cls: issubclass(cls, PostBind)),
         )
         return tuple(point for point, has in table if has(self.plugin))
 
@@ -77,6 +85,7 @@ def _quota(args: Mapping[str, Any], context: PluginContext) -> Plugin:
 
 _SPECS = (
     PluginSpec(PrioritySort),
+    PluginSpec(SchedulingGates),
     PluginSpec(TenantQuota, factory=_quota),
     PluginSpec(ClusterAllowed),
     PluginSpec(NodeReady),

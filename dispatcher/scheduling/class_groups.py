@@ -165,6 +165,13 @@ class GroupTable:
             return peak, own
         return peak, rival[1] if rival else None
 
+    def at(self, row: int) -> Peak | None:
+        """A row with its score, None if it is not feasible."""
+        group = self.group(row)
+        if self._rows.first[row] != 0 or self.bonus.codes[group] or self.best() is None:
+            return None
+        return Peak(row, float(self._rows.total[row] + self.bonus.points[group]))
+
     def _choose(self, totals: Floats) -> tuple[int, Peak] | None:
         highest = totals.max()
         if highest == NOWHERE:

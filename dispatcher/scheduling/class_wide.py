@@ -10,7 +10,7 @@ import numpy as np
 from dispatcher.scheduling.class_rows import RowTable
 from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats, Rows
+from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, Skip
 from dispatcher.scheduling.judges import Judge, weighted
 from dispatcher.scheduling.peaks import NOWHERE, Peak, peak_of
 from dispatcher.scheduling.shared_answers import SharedColumn, count_codes
@@ -31,8 +31,8 @@ class WideTable:
         self._raw: dict[int, Floats] = {}
         self._normal: dict[int, Floats] = {}
 
-    def ask(self) -> None:
-        """Ask everybody about every row that is left."""
+    def ask(self, placed: Placed) -> None:
+        """Ask everybody about every row that is left; `placed` is any pod of the class."""
         fleet, table = self._fleet, self._table
         candidates = table.feasible_rows()
         codes = np.zeros(len(candidates), dtype=np.uint16)
@@ -44,12 +44,12 @@ class WideTable:
         self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
         self._totals, self._raw, self._normal = table.total[rows], {}, {}
         if len(rows):
-            self._score(self._where(rows))
+            self._score(placed, self._where(rows))
 
     def _where(self, rows: RowList) -> Rows:
         return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy
 
-    def _score(self, rows: Rows) -> None:
+    def _score(self, placed: Placed, rows: Rows) -> None:
         for column in self._columns:
             raw = column.raw[rows]
             if len(column.values) == 1:
@@ -59,8 +59,14 @@ class WideTable:
             self._keep(column.judge, raw, normal)
         for judge in self._judges:
             if judge.role.score_at is not None:
-                raw = judge.finite_scores(self._fleet, rows)
-                self._keep(judge, raw, judge.normalize(raw) if judge.role.normalizes else raw)
+                raw = self._raw_of(judge, placed, rows)
+                normalizes = judge.role.normalizes and not isinstance(judge.prepared, Skip)
+                self._keep(judge, raw, judge.normalize(raw) if normalizes else raw)
+
+    def _raw_of(self, judge: Judge, placed: Placed, rows: Rows) -> Floats:
+        if judge.pre_scores:
+            return judge.prepared_scores(placed, self._fleet, self._rows, rows)
+        return judge.finite_scores(self._fleet, rows)
 
     def _keep(self, judge: Judge, raw: Floats, normal: Floats) -> None:
         role = judge.role
@@ -80,6 +86,12 @@ class WideTable:
         second = self._peak()
         self._totals[at] = kept
         return first, second
+
+    def at(self, row: int) -> Peak | None:
+        """A row with its score, None if it is not feasible."""
+        at = int(np.searchsorted(self._rows, row))
+        found = at < len(self._rows) and int(self._rows[at]) == row
+        return Peak(row, float(self._totals[at])) if found else None
 
     def _peak(self) -> Peak | None:
         found = peak_of(None, self._totals, self._fleet.rank[self._rows])

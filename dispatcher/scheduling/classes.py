@@ -27,7 +27,7 @@ from dispatcher.scheduling.columns import RowList, distinct
 from dispatcher.scheduling.explain import Ground, Notes, Scores
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_row import RowFacts
-from dispatcher.scheduling.framework import Depends, Floats, Placed
+from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
 from dispatcher.scheduling.judges import Judge
 from dispatcher.scheduling.partitions import Partitions
 from dispatcher.scheduling.peaks import Peak
@@ -88,7 +88,7 @@ class PodClass:
         anew = self._hear() or changed is None or any(one.role.reach is Reach.ROW for one in stale)
         rows = None if anew or changed is None or touched is None else distinct(changed, touched)
         far = anew or moved or any(one.role.reach in _FAR for one in stale)
-        self._answer(rows, nodes_changed=moved, far=far)
+        self._answer(placed, rows, nodes_changed=moved, far=far)
         for one in self.members:
             if isinstance(one, Judge):
                 one.note(fleet)
@@ -150,7 +150,7 @@ class PodClass:
             leading.append(one)
         return tuple(leading)
 
-    def _answer(self, rows: RowList | None, *, nodes_changed: bool, far: bool) -> None:
+    def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, far: bool) -> None:
         moved = self.rows.update(rows, nodes_changed=nodes_changed)
         if self.bonus is not None and (far or self.groups is None):
             partition = self.bonus.partition
@@ -164,7 +164,7 @@ class PodClass:
         elif self.bonus is None:
             self._wide = self._wide_table
         if self._wide is not None:
-            self._wide.ask()
+            self._wide.ask(placed)
         elif self.groups is not None and (rows is None or moved is None):
             self.groups.begin()
         elif self.groups is not None and rows is not None and moved is not None:
@@ -190,6 +190,23 @@ class PodClass:
         table = self.groups or self._wide
         self._best = table.best() if table else None
         return self._best
+
+    def only(self, row: int) -> tuple[Peak, None] | None:
+        """`best` as if `row` were the only node; None if it is not feasible."""
+        table = self.groups or self._wide
+        peak = table.at(row) if table else None
+        if peak is None:
+            return None
+        self._best = found = (peak, None)
+        return found
+
+    def answer_of(self, plugin: str) -> object:
+        """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
+        for one in self.members:
+            if one.role.name == plugin:
+                judge = one.judge if isinstance(one, SharedColumn) else one
+                return judge.prepared if judge.pre_scores else judge.state
+        return SKIP
 
     def scores(self) -> Scores:
         """The per-plugin scores of what `best` answered; to be asked before anything moves."""

@@ -1,4 +1,4 @@
-"""The scheduling cycle: PreFilter, Filter, Score, Reserve, Permit; one pod's decision, or a batch of one class.
+"""The scheduling cycle: from PreFilter to Permit; one pod's decision, or a batch of one class.
 
 A decision is the feasible row of the highest total score, among equals the row of the lowest rank (see
 `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
@@ -17,14 +17,18 @@ from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.forecast import Forecast, can_forecast
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve, Skip
+from dispatcher.scheduling.lifecycle import CycleState
+from dispatcher.scheduling.nominations import Nominations
 from dispatcher.scheduling.peaks import Peak
 from dispatcher.scheduling.points import ClassKey, Plan, PluginError, Restores, guarded
+from dispatcher.scheduling.post_filter import PostFilters
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 Result = Decision | Unschedulable
 _Item = tuple[PodId, Placed]
 _MOST_TROUBLES = 20
+_LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
@@ -36,10 +40,18 @@ class Scheduler:
     """
 
     def __init__(
-        self, profile: Profile, plugins: Sequence[Plugin], fleet: FleetState, *, class_bytes: int = 512 * 2**20
+        self,
+        profile: Profile,
+        plugins: Sequence[Plugin],
+        fleet: FleetState,
+        *,
+        nominations: Nominations | None = None,
+        class_bytes: int = 512 * 2**20,
     ) -> None:
         self.plan = Plan.of(profile, plugins)
         self.fleet = fleet
+        self.nominations = nominations or Nominations(fleet)
+        self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._note)
         self.faults: Counter[str] = Counter()
         self._troubles: dict[str, None] = {}
         self._classes = ClassShelf(self.plan, fleet, class_bytes)
@@ -76,7 +88,7 @@ class Scheduler:
 
     def _ahead(self, key: ClassKey, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
-        if len(items) < _WORTH_IT:
+        if len(items) < _WORTH_IT or self._yielding(items):
             return []
         first, now = items[0][1], key
         try:
@@ -96,13 +108,19 @@ class Scheduler:
             results.append(self._guarded(key, pod_id, placed, pods, forecast))
         return results
 
+    def _yielding(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
+        """Whether nominated pods step aside for any of these: then each is decided on its own."""
+        nominations = self.nominations
+        return len(nominations) > 0 and any(nominations.matter_to(id_, one.pod.priority) for id_, one in items)
+
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
         try:
             key = self.plan.standing_key(key, placed, self.fleet)
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         pods = self._classes.get(key)
-        return self._guarded(key, pod_id, placed, pods, pods)
+        with self.nominations.aside_for(pod_id, placed.pod.priority):
+            return self._guarded(key, pod_id, placed, pods, pods)
 
     def _alike(self, key: ClassKey, now: ClassKey, items: Sequence[_Item]) -> list[_Item]:
         """The first of these pods: those that what the fleet holds does not tell apart."""
@@ -133,15 +151,34 @@ class Scheduler:
             pods.catch_up(placed)
             if pods.refusal is not None:
                 return self._refused(pod_id, placed, pods.refusal)
-        best = rows.best()
+        self.fleet.cycle = CycleState(states, pods.answer_of)
+        best = self._promised(pod_id, pods) or rows.best()
         if best is None:
-            return self._no_place(pod_id, placed, rows.ground())
+            return self._helped(self._no_place(pod_id, placed, rows.ground()), pods, rows)
         decision = self._capture(pod_id, placed, rows, *best)
         self._explain(decision, pods, states)
         result = self._book(decision)
         if result is decision:
             rows.booked(decision.row)
+            self.nominations.drop(pod_id)
         return result
+
+    def _promised(self, pod_id: PodId, pods: PodClass) -> tuple[Peak, None] | None:
+        """A nominated pod goes where it was nominated, if it fits there now."""
+        nominee = self.nominations.of(pod_id)
+        row = self.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
+        return None if row is None else pods.only(row)
+
+    def _helped(self, refused: Unschedulable, pods: PodClass, rows: PodClass | Forecast) -> Unschedulable:
+        """PostFilter, where the profile has one."""
+        if not self.plan.post_filters:
+            return refused
+        if isinstance(rows, Forecast):
+            pods.catch_up(refused.placed)
+        helped = self.post_filters.help(refused, pods)
+        if helped.nominated and isinstance(rows, Forecast):
+            rows.void = True
+        return helped
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
@@ -215,7 +252,10 @@ class Scheduler:
             answer = guarded(plugin, plugin.permit, decision.placed, decision.row, self.fleet)
             if isinstance(answer, Refuse):
                 return answer
-            decision.wait_s = max(decision.wait_s, answer or 0.0)
+            if answer:
+                decision.waits[plugin.name] = min(answer, _LONGEST_WAIT_S)
+        if self.plan.late:
+            decision.cycle = self.fleet.cycle.kept([one.name for one in self.plan.late])
         return None
 
     def _explain(self, decision: Decision, pods: PodClass, states: dict[str, object]) -> None:

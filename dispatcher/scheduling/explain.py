@@ -8,7 +8,7 @@ The record of a decision (plain JSON values):
     readings {cpu|memory|network: {used, age_s} or "unknown"} of the chosen node,
     extras {plugin: its own numbers}.
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
-    rejected, feasible 0, evaluated.
+    nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated.
 """
 
 import itertools
@@ -24,6 +24,7 @@ from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.fleet_row import LateFacts, OneRow, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
+from dispatcher.scheduling.lifecycle import CycleState, Victim
 from dispatcher.scheduling.points import ExplainingPlugin
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
@@ -138,7 +139,8 @@ class Decision:
 
     `extras` are what plugins noted at once; `later` (plugin, its PreFilter answer) are those that can be asked later,
     since they look at the chosen row alone and `facts` holds it as it was.
-    `wait_s` above 0: a Permit plugin wants the place held that long before it is acted on.
+    `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
+    `cycle`: what plugins keep for the points after the decision.
     """
 
     pod_id: PodId
@@ -155,7 +157,8 @@ class Decision:
     later: Notes = ()
     runner_up: tuple[str, str, float] | None = None
     extras: dict[str, Any] = field(default_factory=dict)
-    wait_s: float = 0.0
+    waits: dict[str, float] = field(default_factory=dict)
+    cycle: CycleState | None = None
 
     @property
     def margin(self) -> float | None:
@@ -204,7 +207,10 @@ class Decision:
 
 @dataclass(slots=True)
 class Unschedulable:
-    """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments."""
+    """A pod without a place: `message` for the fleet, `per_cluster` for each cluster, `reasons` without arguments.
+
+    `nominated`: (cluster, node) that it is promised, once `victims` are evicted; `displaced` lost their promise to it.
+    """
 
     pod_id: PodId
     placed: Placed
@@ -213,6 +219,9 @@ class Unschedulable:
     time: float
     ground: Ground
     per_cluster: dict[str, str] = field(default_factory=dict)
+    nominated: tuple[str, str] | None = None
+    victims: tuple[Victim, ...] = ()
+    displaced: tuple[PodId, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""
@@ -221,6 +230,8 @@ class Unschedulable:
             "outcome": "unschedulable",
             "message": self.message,
             "clusters": self.per_cluster,
+            "nominated": dict(zip(("cluster", "node"), self.nominated, strict=True)) if self.nominated else None,
+            "victims": [{"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node} for one in self.victims],
             "rejected": self.ground.rejected_record(),
             "feasible": self.ground.feasible,
             "evaluated": self.ground.evaluated,

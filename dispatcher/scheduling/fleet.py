@@ -30,6 +30,7 @@ from dispatcher.scheduling.fleet_occupants import (
 from dispatcher.scheduling.fleet_readings import take_reading
 from dispatcher.scheduling.fleet_terms import TermCounts
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
+from dispatcher.scheduling.lifecycle import CycleState
 from dispatcher.scheduling.pod_sets import PodSet, StandingTerm, pods_beside
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -44,6 +45,7 @@ class FleetState(NodeTable):
         self.reasons = ReasonTable()
         self.loads = Journal()  # rows whose pods or readings changed
         self.observed = Observed()
+        self.cycle = CycleState()
         self._now = now
         self.kept = ClusterObjects()
         self._counts = MatchCounts(self._namespace_labels)
@@ -167,6 +169,14 @@ class FleetState(NodeTable):
         if not self._at[where]:
             del self._at[where]
         return True
+
+    def lift(self, occupant: Occupant) -> None:
+        """What-if: the pod leaves its row, but stays known; `seat` is the exact inverse."""
+        self._detach(occupant)
+
+    def seat(self, occupant: Occupant, row: int) -> None:
+        """The pod that was lifted is back on its row."""
+        self._attach(occupant, row)
 
     def _attach(self, occupant: Occupant, row: int) -> None:
         occupant.row = row

@@ -30,6 +30,10 @@ class Journal:
             del self._rows[:drop]
             self._dropped += drop
 
+    def rewind(self, position: int) -> None:
+        """Forget what was noted from `position` on: it was undone, bit for bit."""
+        del self._rows[max(position - self._dropped, 0) :]
+
     def since(self, position: int) -> NDArray[np.intp] | None:
         """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""
         if position < self._dropped:

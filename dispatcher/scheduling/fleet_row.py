@@ -100,7 +100,7 @@ class OneRow(NodeColumns):
 
     def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
         self._fleet, self._at = fleet, slice(facts.row, facts.row + 1)
-        self.now, self.n = facts.now, 1
+        self.now, self.n, self.cycle = facts.now, 1, fleet.cycle
         self.axis, self.reasons = fleet.axis, fleet.reasons
         self.clusters, self.taint_sets = fleet.clusters, fleet.taint_sets
         self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]

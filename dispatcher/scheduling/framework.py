@@ -10,7 +10,7 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 import enum
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,11 @@ from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.hints import Happening, WakeEvent
 from dispatcher.scheduling.pod_sets import PodSet, StandingTerm
+
+if TYPE_CHECKING:
+    from dispatcher.scheduling.lifecycle import CycleState, WaitingRoom
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -59,6 +63,7 @@ class Fleet(Protocol):
     """
 
     now: float
+    cycle: "CycleState"  # of the pod that is being decided or bound
     axis: ResourceAxis
     reasons: ReasonTable
     n: int
@@ -177,6 +182,15 @@ class Plugin:
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
+    # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
+
+    def attach(self, room: "WaitingRoom") -> None:
+        """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
+        return True
 
     def class_key(self, placed: Placed) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""

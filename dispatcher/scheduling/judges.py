@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
+from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_counts import DomainCount, Observed
 from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
+from dispatcher.scheduling.lifecycle import PreScore
 from dispatcher.scheduling.points import PluginError, guarded
 from dispatcher.scheduling.roles import Role
 
@@ -29,6 +31,7 @@ class Judge:
     kinds: dict[str, int] = field(default_factory=dict)
     asked_at: float = float("nan")
     nodes_at: int = -1  # position of the journal of nodes when PreFilter answered
+    prepared: object = None  # what PreScore answered
     known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
 
     @property
@@ -89,6 +92,21 @@ class Judge:
         plugin = self.role.plugin
         fleet.observed = self.observed
         return _as_long(plugin, guarded(plugin, plugin.score, self.state, fleet, rows), rows)
+
+    @property
+    def pre_scores(self) -> bool:
+        """Whether its scores are prepared from the set of feasible rows."""
+        return isinstance(self.role.plugin, PreScore)
+
+    def prepared_scores(self, placed: Placed, fleet: FleetState, feasible: RowList, rows: Rows) -> Floats:
+        """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros for SKIP."""
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        self.prepared = state = guarded(plugin, plugin.pre_score, self.state, placed, fleet, feasible)
+        if isinstance(state, Skip):
+            return np.zeros(len(feasible))
+        scores: Floats = guarded(plugin, plugin.score, state, fleet, rows)
+        return finite(plugin, _as_long(plugin, scores, rows))
 
     def finite_scores(self, fleet: FleetState, rows: Rows) -> Floats:
         """The same for feasible rows; PluginError for anything that is no finite number."""

@@ -14,6 +14,7 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Score,
 )
+from dispatcher.scheduling.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,6 +85,11 @@ class Plan:
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
     noting_gates: tuple[ExplainingPlugin, ...] = ()
+    pre_enqueues: tuple[PreEnqueue, ...] = ()
+    post_filters: tuple[PostFilter, ...] = ()
+    pre_binds: tuple[PreBind, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    post_binds: tuple[PostBind, ...] = ()
 
     @classmethod
     def of(cls, profile: Profile, plugins: Sequence[Plugin]) -> "Plan":
@@ -107,7 +113,17 @@ class Plan:
             reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
             permits=tuple(permits),
             noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
+            pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
+            post_filters=tuple(one for one in plugins if isinstance(one, PostFilter)),
+            pre_binds=tuple(one for one in plugins if isinstance(one, PreBind)),
+            binds=tuple(one for one in plugins if isinstance(one, Bind)),
+            post_binds=tuple(one for one in plugins if isinstance(one, PostBind)),
         )
+
+    @property
+    def late(self) -> tuple[Plugin, ...]:
+        """The plugins of the points after the decision."""
+        return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)
 
     def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""

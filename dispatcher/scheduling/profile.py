@@ -10,6 +10,7 @@ from dispatcher.scheduling.framework import PluginUse, Profile
 # name, weight (of scores)
 _TABLE: tuple[tuple[str, float], ...] = (
     ("PrioritySort", 1),
+    ("SchedulingGates", 1),
     ("TenantQuota", 1),
     ("ClusterAllowed", 1),
     ("NodeReady", 1),

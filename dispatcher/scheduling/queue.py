@@ -1,22 +1,58 @@
 """The scheduling queue: pods that wait for a decision, in which order, and what wakes those that found no place.
 
 A pod is active (to be decided, in the order of the QueueSort plugin), backing off (until a time), unschedulable (until
-an event that may help, or for `flush_s` at most) or gated (until its gates go). Order rests on no hash and no clock.
+an event that may help, or for `flush_s` at most), gated (a PreEnqueue plugin does not let it in) or waiting (it has a
+place, which something still holds up). Order rests on no hash and no clock.
 """
 
 import enum
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.framework import Placed, QueueSort
-from dispatcher.scheduling.hints import HELPED_BY, NEVER, NODES, WakeEvent
+from dispatcher.scheduling.hints import HELPED_BY, NEVER, NODES, Happening, WakeEvent
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
+
+_NO_REASON: frozenset[Reason] = frozenset()
+
+
+class Gates(Protocol):
+    """What the queue asks of the plugins of a pod's profile."""
+
+    def gate(self, placed: Placed) -> Why | None:
+        """Why a pod may not enter the queue (PreEnqueue); None: it may."""
+        ...
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        """Which events may help a pod refused for this reason."""
+        ...
+
+    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
+        ...
+
+
+class NoPlugins:
+    """Nobody gates, and the table of `hints` says what helps."""
+
+    def gate(self, placed: Placed) -> Why | None:
+        """Only a pod with scheduling gates may not enter."""
+        return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        """The table's row."""
+        return HELPED_BY[reason]
+
+    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        """Always."""
+        return True
 
 
 class _State(enum.Enum):
@@ -24,12 +60,19 @@ class _State(enum.Enum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
+    WAITING = "waiting"
     POPPED = "popped"
+
+
+_PARKED = (_State.UNSCHEDULABLE, _State.GATED)
 
 
 @dataclass(eq=False, slots=True)
 class QueuedPod:
-    """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off."""
+    """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off.
+
+    `note` says in words why it is gated or waiting.
+    """
 
     pod_id: PodId
     placed: Placed
@@ -40,14 +83,20 @@ class QueuedPod:
     ready_at: float = float("-inf")
     since: float = float("-inf")
     helped_by: WakeEvent = NEVER
+    reasons: frozenset[Reason] = _NO_REASON
+    note: str = ""
     state: _State = _State.POPPED
     ticket: int = 0
+
+
+_Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
 
 
 class SchedulingQueue:
     """Holds every pod that waits. `classify` names the class of a pod: equal names are decided together.
 
-    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` per pod it wakes.
+    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` per pod it wakes (and
+    per class whose hint says no).
     """
 
     def __init__(
@@ -55,26 +104,32 @@ class SchedulingQueue:
         sort: QueueSort,
         classify: Callable[[Placed], Hashable],
         *,
+        gates: Gates | None = None,
         first_s: float = 1.0,
         longest_s: float = 10.0,
         flush_s: float = 300.0,
     ) -> None:
         self._sort, self._classify = sort, classify
+        self._gates: Gates = gates or NoPlugins()
         self._first_s, self._longest_s, self._flush_s = first_s, longest_s, flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(_State, 0)
         # Entries whose ticket is not their pod's any more are void; they are dropped when they come up.
         self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
-        self._parked: dict[WakeEvent, dict[PodId, QueuedPod]] = {}
+        self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
+        self._parked: dict[WakeEvent, dict[_Alike, dict[PodId, QueuedPod]]] = {}
         self._tickets = itertools.count(1)
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
     def add(self, pod_id: PodId, placed: Placed, now: float) -> None:
-        """Enter a pod, or its new version: one that changed is tried again, one that did not keeps its place."""
+        """Enter a pod, or its new version: one that changed is tried again, one that did not keeps its place.
+
+        A pod that has a place already goes on waiting for it, whatever changes about it.
+        """
         known = self._pods.get(pod_id)
-        if known is not None and known.placed == placed:
+        if known is not None and (known.placed == placed or known.state is _State.WAITING):
             return
         queued_at = known.queued_at if known else now
         item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, self._order(pod_id, placed, queued_at))
@@ -82,10 +137,7 @@ class SchedulingQueue:
             item.attempts, item.ready_at = known.attempts, known.ready_at
             self.remove(pod_id)
         self._pods[pod_id] = item
-        if placed.pod.gated:
-            self._move(item, _State.GATED)
-        else:
-            self._ready(item, now)
+        self._ready(item, now)
 
     def _order(self, pod_id: PodId, placed: Placed, queued_at: float) -> tuple[Any, ...]:
         try:
@@ -110,7 +162,7 @@ class SchedulingQueue:
         return {state.value: count for state, count in self._counts.items() if state is not _State.POPPED}
 
     def state_of(self, pod_id: PodId) -> str | None:
-        """active, backoff, unschedulable or gated; None if the pod does not wait here."""
+        """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
         item = self._pods.get(pod_id)
         return item.state.value if item else None
 
@@ -151,16 +203,25 @@ class SchedulingQueue:
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
         self._failed(item, now)
-        item.helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
-        for reason in reasons:
-            item.helped_by |= HELPED_BY[reason]
+        self._refused(item, reasons)
         item.since = now
         self._return(item, _State.UNSCHEDULABLE)
+
+    def _refused(self, item: QueuedPod, reasons: frozenset[Reason]) -> None:
+        item.reasons = reasons
+        item.helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
+        for reason in reasons:
+            item.helped_by |= self._gates.helped_by(item.placed, reason)
 
     def retry(self, item: QueuedPod, now: float) -> None:
         """A popped pod had a place that came to nothing: it is decided anew after its back-off."""
         self._failed(item, now)
         self._return(item, _State.BACKOFF)
+
+    def hold(self, item: QueuedPod, note: str) -> None:
+        """A popped pod has a place, but something holds it up: nothing here moves it on."""
+        item.note = note
+        self._return(item, _State.WAITING)
 
     def _failed(self, item: QueuedPod, now: float) -> None:
         item.attempts += 1
@@ -175,33 +236,53 @@ class SchedulingQueue:
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
-    def wake(self, event: WakeEvent, now: float) -> None:
+    def wake(self, event: WakeEvent | Happening, now: float) -> None:
         """Something happened: pods that it may help are decided again, after what is left of their back-off."""
-        for helped_by in [mask for mask in self._parked if mask & event]:
-            for item in list(self._parked[helped_by].values()):
-                self._ready(item, now)
+        happening = event if isinstance(event, Happening) else Happening(event)
+        for helped_by in [mask for mask in self._parked if mask & happening.kind]:
+            for alike in list(self._parked[helped_by].values()):
+                first = next(iter(alike.values()))
+                if self._gates.worth(happening, first.placed, first.reasons):
+                    for item in list(alike.values()):
+                        self._ready(item, now)
+
+    def activate(self, pod_id: PodId, now: float) -> None:
+        """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
+        item = self._pods.get(pod_id)
+        if item is not None and item.state is _State.UNSCHEDULABLE:
+            self._ready(item, now)
 
     def flush(self, now: float) -> None:
         """Time passed: back-offs end, and all that is unschedulable for `flush_s` is tried again."""
         self._end_backoffs(now)
-        for parked in list(self._parked.values()):
-            for item in list(parked.values()):
-                if now - item.since < self._flush_s:
-                    break  # parked in the order of time
+        while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
+            _, ticket, item = self._unflushed.popleft()
+            if item.state is _State.UNSCHEDULABLE and item.ticket == ticket:
                 self._ready(item, now)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float) -> None:
-        self._move(item, _State.ACTIVE if item.ready_at <= now else _State.BACKOFF)
+        why = self._gates.gate(item.placed)
+        if why is not None:
+            self._leave(item)
+            item.state = _State.POPPED  # what wakes it is written over: it must have left its old group first
+            self._refused(item, frozenset((why.reason,)))
+            item.note = why.text
+            self._move(item, _State.GATED)
+        else:
+            self._move(item, _State.ACTIVE if item.ready_at <= now else _State.BACKOFF)
 
     def _leave(self, item: QueuedPod) -> None:
         if item.state is not _State.POPPED:
             self._counts[item.state] -= 1
-        if item.state is _State.UNSCHEDULABLE:
-            parked = self._parked[item.helped_by]
-            del parked[item.pod_id]
-            if not parked:
+        if item.state in _PARKED:
+            groups = self._parked[item.helped_by]
+            alike = groups[item.class_key, item.reasons]
+            del alike[item.pod_id]
+            if not alike:
+                del groups[item.class_key, item.reasons]
+            if not groups:
                 del self._parked[item.helped_by]
 
     def _move(self, item: QueuedPod, state: _State) -> None:
@@ -214,8 +295,11 @@ class SchedulingQueue:
             heapq.heappush(self._active, (item.order, item.ticket, item))
         elif state is _State.BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
-        elif state is _State.UNSCHEDULABLE:
-            self._parked.setdefault(item.helped_by, {})[item.pod_id] = item
+        elif state in _PARKED:
+            groups = self._parked.setdefault(item.helped_by, {})
+            groups.setdefault((item.class_key, item.reasons), {})[item.pod_id] = item
+            if state is _State.UNSCHEDULABLE:
+                self._unflushed.append((item.since, item.ticket, item))
 
     def _compact(self) -> None:
         # Pods that change all the time leave void entries behind: never more of them than pods that wait.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dispatcher.scheduling.framework import Depends, DomainPlugin, Filter, Plugin, Score
+from dispatcher.scheduling.lifecycle import PreScore
 from dispatcher.scheduling.points import ExplainingPlugin, Plan
 
 
@@ -61,6 +62,8 @@ def _role(plan: Plan, plugin: Plugin) -> Role:
 
 
 def _reach(plugin: Plugin, *, scored: bool) -> Reach:
+    if scored and isinstance(plugin, PreScore):
+        return Reach.WIDE
     if isinstance(plugin, DomainPlugin):
         return Reach.PARTS
     if plugin.depends is Depends.STATIC:

@@ -218,7 +218,7 @@ def test_a_plugin_that_fails_to_give_back_does_not_keep_the_others_from_it() -> 
 
 
 def test_a_permit_may_ask_to_hold_the_place() -> None:
-    assert placed_by(scheduler(fleet(a=["n1"]), Fit(), Poison()), pod().labels(poison="wait")).wait_s == 7.5
+    assert placed_by(scheduler(fleet(a=["n1"]), Fit(), Poison()), pod().labels(poison="wait")).waits == {"Poison": 7.5}
 
 
 def test_equal_nodes_are_told_apart_by_a_stable_rank_and_not_by_the_order_of_arrival() -> None:

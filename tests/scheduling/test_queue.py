@@ -68,7 +68,7 @@ def test_a_removed_pod_is_not_popped() -> None:
     queue = a_queue()
     queue.remove(add(queue, pod("p")))
     assert queue.pop(0) is None
-    assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
+    assert queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0, "waiting": 0}
 
 
 def test_a_gated_pod_is_parked_until_its_gates_go() -> None:

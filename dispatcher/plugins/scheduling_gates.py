@@ -1,0 +1,29 @@
+"""A pod with scheduling gates does not enter the queue before all of them are gone.
+
+Source: kube-scheduler's SchedulingGates.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import ClassVar
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import Depends, Placed, Refuse, refuse
+from dispatcher.scheduling.hints import NEVER, WakeEvent
+from dispatcher.scheduling.lifecycle import PreEnqueue
+
+
+class SchedulingGates(PreEnqueue):
+    """Gates pods with spec.schedulingGates."""
+
+    name: ClassVar[str] = "SchedulingGates"
+    depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.GATED: NEVER}  # its own change is told to the queue anyway
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """A pod without gates is judged without them."""
+        return None
+
+    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+        """GATED with the names of the gates."""
+        pod = placed.pod
+        return refuse(Reason.GATED, ", ".join(pod.gates)) if pod.gates or pod.gated else None

@@ -1,0 +1,217 @@
+"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind, PostBind; and CycleState.
+
+`framework` has the points of the decision itself. Names, order and meaning are kube-scheduler's; a plugin implements
+the points it needs by inheriting these classes. The order of all points, and what happens at each where no plugin is
+asked or one raises, is told in ARCHITECTURE.md.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.messages import AnyIntent
+from dispatcher.model.reasons import Why
+from dispatcher.scheduling.framework import SKIP, Codes, Fleet, Placed, Plugin, Refuse, Score
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+def _skip(key: str) -> object:
+    return SKIP
+
+
+PodId = tuple[str, str]  # cluster of submission, uid
+RowList = NDArray[np.intp]
+
+
+class CycleState:
+    """One pod's cycle as its plugins may read it at any point: `fleet.cycle.read(self.name)`.
+
+    What a plugin answered in PreFilter (or, after it, in PreScore) stands under its name; SKIP if it was not asked or
+    had nothing to say. `write` keeps more until the pod is bound or given back.
+    """
+
+    __slots__ = ("_answers", "_source", "_written")
+
+    def __init__(self, answers: Mapping[str, object] = _NOTHING, source: Callable[[str], object] = _skip) -> None:
+        self._answers, self._source = answers, source
+        self._written: dict[str, object] = {}
+
+    def read(self, key: str) -> object:
+        """What stands under a plugin's name, or under a key that was written; SKIP if nothing does."""
+        if key in self._written:
+            return self._written[key]
+        return self._answers[key] if key in self._answers else self._source(key)
+
+    def write(self, key: str, value: object) -> None:
+        """Keep a value for the points to come."""
+        self._written[key] = value
+
+    def kept(self, names: Iterable[str]) -> "CycleState":
+        """The same for the points after the decision: what is under `names` now, whatever the fleet does meanwhile."""
+        kept = CycleState({name: self.read(name) for name in names})
+        kept._written = self._written
+        return kept
+
+
+class PreEnqueue(Plugin):
+    """May the pod enter the queue at all? A refused pod is gated: nobody looks at it until it may."""
+
+    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+        """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
+        raise TypeError(f"plugin {self.name} gates nothing")
+
+
+class PreScore(Score):
+    """A Score plugin that prepares its scores from the set of feasible nodes.
+
+    It is asked anew, and all rows are scored anew, whenever anything moved: for plugins that do need the whole set.
+    """
+
+    def pre_score(self, state: object, placed: Placed, fleet: Fleet, rows: RowList) -> object:
+        """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the feasible ones."""
+        raise TypeError(f"plugin {self.name} prepares no scores")
+
+
+# --- PostFilter ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A pod on a node that may be evicted for the pod that found no place."""
+
+    pod_id: PodId
+    placed: Placed
+    cluster: str  # where it runs
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """PostFilter's answer: the pod will fit `row` once `victims` are gone; that room is its own from now on."""
+
+    row: int
+    victims: tuple[Victim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoHelp:
+    """PostFilter's answer: nothing to be done; `message` follows the reasons of the refusal.
+
+    `keeps`: an earlier nomination of the pod stands (its victims are still going); else it is taken back.
+    """
+
+    message: str
+    keeps: bool = False
+
+
+class Trial(Protocol):
+    """What-if on the fleet for one refused pod. Whatever is taken out is back when PostFilter has answered."""
+
+    rows: RowList  # refused rows that might fit without some pods, ascending; no others are worth a try
+    evaluated: int  # live rows
+    nominated: int | None  # row of the node that the pod is promised already
+    one_by_one: bool  # a row's answer rests on other rows, too: try rows one after the other
+
+    def why(self, row: int) -> Why | None:
+        """Why the row is refused, None if it is not."""
+        ...
+
+    def lower(self, row: int) -> Sequence[Victim]:
+        """Pods on the row of lower priority than the refused one, as far as they may be evicted."""
+        ...
+
+    def going(self, row: int) -> bool:
+        """Whether a pod of lower priority on the row is on its way out already."""
+        ...
+
+    def without(self, victims: Sequence[Victim]) -> None:
+        """As if these were gone."""
+        ...
+
+    def back(self, victims: Sequence[Victim]) -> None:
+        """As if these had stayed after all."""
+        ...
+
+    def codes(self, rows: RowList) -> Codes:
+        """What the profile's filters say about `rows` now: 0, or the first reason."""
+        ...
+
+
+class PostFilter(Plugin):
+    """Asked when no node is feasible; the first plugin that nominates one ends the point."""
+
+    def post_filter(self, placed: Placed, trial: Trial, fleet: Fleet) -> Nomination | NoHelp | None:
+        """A nomination, why there is none, or None for nothing to say."""
+        raise TypeError(f"plugin {self.name} helps no pod")
+
+
+# --- Permit ----------------------------------------------------------------------------------------------------------
+
+
+class WaitingRoom(Protocol):
+    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
+
+    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
+        """All pods that wait for any plugin, longest first."""
+        ...
+
+    def allow(self, pod_id: PodId, plugin: str) -> None:
+        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown pods are ignored."""
+        ...
+
+    def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
+        """The pod's place is given back, whoever else lets it wait. Unknown pods are ignored."""
+        ...
+
+
+# --- binding ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Something that must be done in `cluster` before the bind; `intent`'s id and epoch are filled in when it is sent.
+
+    Equal orders are sent once.
+    """
+
+    cluster: str
+    intent: AnyIntent
+
+
+class PreBind(Plugin):
+    """What must be so before the pod is bound (volumes, say)."""
+
+    deadline_s: float = 600.0  # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
+
+    def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | Sequence[Order] | None:
+        """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place back."""
+        raise TypeError(f"plugin {self.name} prepares no binds")
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The bind is somebody else's task, named for people; the place is held until the pod is seen bound."""
+
+    to: str
+    deadline_s: float = 300.0
+
+
+class Bind(Plugin):
+    """Binds in place of the agents; the first that does not pass it on with None has it."""
+
+    def bind(self, placed: Placed, row: int, fleet: Fleet) -> Handed | Refuse | None:
+        """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
+        raise TypeError(f"plugin {self.name} binds nothing")
+
+
+class PostBind(Plugin):
+    """Told when a pod is bound; nothing it does can change that."""
+
+    def post_bind(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """The pod is bound; `row` is -1 if its node is gone by now."""
+        raise TypeError(f"plugin {self.name} is told nothing")

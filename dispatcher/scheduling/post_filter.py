@@ -1,0 +1,86 @@
+"""PostFilter: what may be done for a pod that no node takes; its words, its promise, and whom it costs their place."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+from dispatcher.scheduling.classes import PodClass
+from dispatcher.scheduling.explain import Unschedulable
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet_occupants import Occupant
+from dispatcher.scheduling.lifecycle import NoHelp, Nomination
+from dispatcher.scheduling.nominations import Nominations, Nominee
+from dispatcher.scheduling.points import Plan, PluginError, guarded
+from dispatcher.scheduling.trial import FleetTrial, LowestPriorities
+
+_BUDGETS = "PodDisruptionBudget"
+
+
+def nobody(occupant: Occupant, home: str) -> bool:
+    """Where nobody says who may be evicted, nobody may."""
+    return False
+
+
+class PostFilters:
+    """Asks the PostFilter plugins of one profile. `may_evict` says who may be evicted at all."""
+
+    def __init__(
+        self, plan: Plan, fleet: FleetState, nominations: Nominations, fault: Callable[[PluginError], None]
+    ) -> None:
+        self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
+        self._lowest = LowestPriorities(fleet)
+        self._told: tuple[Hashable, list[NoHelp]] = (None, [])
+        self.may_evict: Callable[[Occupant, str], bool] = nobody
+
+    def help(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
+        """The refusal with what the plugins did about it; `pods` is the pod's class, caught up with the fleet."""
+        nominee = self._nominations.of(refused.pod_id)
+        world = self._world(refused, pods, nominee)
+        if self._told[0] == world:
+            return self._unhelped(refused, self._told[1])
+        answers = self._ask(refused, pods, nominee)
+        if answers and isinstance(answers[-1], Nomination):
+            return self._nominated(refused, answers[-1])
+        words = [one for one in answers if isinstance(one, NoHelp)]
+        self._told = (self._world(refused, pods, nominee), words)
+        return self._unhelped(refused, words)
+
+    def _world(self, refused: Unschedulable, pods: PodClass, nominee: Nominee | None) -> Hashable:
+        """All that an answer rests on: equal worlds need not be asked twice."""
+        fleet, pod = self._fleet, refused.placed.pod
+        moved = (fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS])
+        return (*moved, id(pods), pod.priority, pod.preempts, refused.placed.home, nominee)
+
+    def _ask(self, refused: Unschedulable, pods: PodClass, nominee: Nominee | None) -> list[Nomination | NoHelp]:
+        """What the plugins say, up to the first nomination."""
+        placed, fleet, answers = refused.placed, self._fleet, []
+        first = pods.rows.first[: fleet.n]
+        trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, nominee)
+        for plugin in self._plan.post_filters:
+            try:
+                with trial:
+                    answer = guarded(plugin, plugin.post_filter, placed, trial, fleet)
+            except PluginError as error:
+                self._fault(error)  # the pod keeps the reasons it has
+                continue
+            if answer is not None:
+                answers.append(answer)
+            if isinstance(answer, Nomination):
+                break
+        return answers
+
+    def _unhelped(self, refused: Unschedulable, words: list[NoHelp]) -> Unschedulable:
+        if not any(one.keeps for one in words):
+            self._nominations.drop(refused.pod_id)
+        message = " ".join([refused.message, *(one.message for one in words)])
+        kept = self._nominations.of(refused.pod_id)
+        return replace(refused, message=message, nominated=(kept.cluster, kept.node) if kept else None)
+
+    def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:
+        cluster, node = self._fleet.name_of(found.row)
+        placed = refused.placed
+        displaced = self._nominations.lower_on(cluster, node, placed.pod.priority)
+        for pod_id in displaced:
+            self._nominations.drop(pod_id)
+        victims = frozenset(one.pod_id for one in found.victims)
+        self._nominations.put(Nominee(refused.pod_id, placed, cluster, node, victims))
+        return replace(refused, nominated=(cluster, node), victims=found.victims, displaced=tuple(displaced))
