@@ -1,10 +1,10 @@
 """Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, shared_queue_sort
+from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.runtime.clock import Clock
 from dispatcher.runtime.fleet_views import CoreViews
 from dispatcher.runtime.journal import Journal
@@ -30,12 +30,10 @@ class Dispatcher:
     views: CoreViews
 
 
-def assemble(
-    links: Sequence[AgentLink], config: DispatcherConfig, registry: Mapping[str, PluginSpec] = REGISTRY
-) -> Dispatcher:
+def assemble(links: Sequence[AgentLink], config: DispatcherConfig) -> Dispatcher:
     """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`."""
     clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(config.tenants)
-    built = [(profile, build(profile, PluginContext(quota=ledger), registry)) for profile in config.profiles]
+    built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
     profiles = Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built])
     timing = config.timing
     queue = SchedulingQueue(

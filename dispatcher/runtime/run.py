@@ -27,18 +27,19 @@ _LOOK_S = 1.0
 def run_dispatcher(file: Path, level: str | None) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
     try:
-        registry = plugin_registry()
-        config = load_config(file, registry=registry)
+        config = load_config(file, registry=plugin_registry())
     except ConfigError as error:
         raise CommandError(_all_problems(file, error)) from None
     if not config.clusters:
         raise CommandError(f"{file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)")
     configure_logging(level or config.log.level, config.log.format)
+    for note in config.notes:
+        log.warning("a key of the configuration has no meaning here", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup)
             links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
-            return asyncio.run(serve_until_signal(assemble(links, config, registry), config.http, ray.ended))
+            return asyncio.run(serve_until_signal(assemble(links, config), config.http, ray.ended))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path as FilePath
 from typing import TypeVar
 
 from dispatcher.model.tenant import Tenant
-from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, shared_queue_sort
+from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.runtime.settings.agents import agent_problems
 from dispatcher.runtime.settings.document import Document, read_document
+from dispatcher.runtime.settings.plugin_files import with_plugin_files
 from dispatcher.runtime.settings.problems import ConfigError, Problem
-from dispatcher.runtime.settings.profiles import read_profile
+from dispatcher.runtime.settings.profile_files import Named, ProfilesRead, read_profile_files
 from dispatcher.runtime.settings.sections import (
     ClusterSection,
     ConfigFile,
@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DispatcherConfig:
-    """Everything that is configured, checked; `file` is None for the built-in defaults."""
+    """Everything that is configured, checked; `file` is None for the built-in defaults.
+
+    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here.
+    `policy_files`: plugins and profiles, to be read again when they change.
+    """
 
     clusters: tuple[ClusterSection, ...] = ()
     profiles: tuple[Profile, ...] = (DEFAULT_PROFILE,)
@@ -42,6 +46,9 @@ class DispatcherConfig:
     timing: TimingSection = field(default_factory=TimingSection)
     log: LogSection = field(default_factory=LogSection)
     file: FilePath | None = None
+    registry: Mapping[str, PluginSpec] = field(default_factory=lambda: REGISTRY)
+    notes: tuple[Problem, ...] = ()
+    policy_files: tuple[FilePath, ...] = ()
 
     @property
     def profile(self) -> Profile:
@@ -57,22 +64,29 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
     config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
     problems = [*problems, *(one for one in shape if one not in problems)]
     problems += _cluster_problems(config, document)
-    problems += _timing_problems(config, document)
-    profiles = _profiles(document, config, problems, registry)
+    plugin_files = [_beside(document, name) for name in config.plugin_files]
+    known = _collected(problems, lambda: with_plugin_files(plugin_files, registry), dict(registry))
+    named = _profile_files(document, config, problems)
+    read = read_profile_files(named, document, known, problems)
+    timing = _with_backoffs(config.timing, read)
+    problems += _timing_problems(timing, document)
     nobody: tuple[Tenant, ...] = ()
     tenants = _referred(document, config, "tenants", problems, read_tenants, nobody)
     if problems:
         raise ConfigError(_in_order(problems))
     return DispatcherConfig(
         clusters=tuple(_placed(cluster, document) for cluster in config.clusters),
-        profiles=profiles,
+        profiles=read.profiles,
         tenants=tenants,
         ray=config.ray,
         http=config.http,
         journal=config.journal,
-        timing=config.timing,
+        timing=timing,
         log=config.log,
         file=FilePath(path) if path is not None else None,
+        registry=known,
+        notes=read.notes,
+        policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 
 
@@ -116,44 +130,22 @@ def _referred(
     return _collected(problems, lambda: read(_beside(document, name)), default) if name else default
 
 
-def _profiles(
-    document: Document, config: ConfigFile, problems: list[Problem], registry: Mapping[str, PluginSpec]
-) -> tuple[Profile, ...]:
-    """One profile by `profile`, or several by `profiles`; what is wrong with them is noted."""
-
-    def read(file: FilePath) -> Profile:
-        return read_profile(file, registry)
-
+def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:
+    """The one file of `profile`, or those of `profiles`; also if the file that names them has problems of its own."""
     if not config.profiles:
-        return (_referred(document, config, "profile", problems, read, DEFAULT_PROFILE),)
+        raw = document.data.get("profile") if isinstance(document.data, dict) else None
+        name = config.profile or (raw if problems and isinstance(raw, str) else "")
+        return [(("profile",), name, _beside(document, name))] if name else []
     if config.profile:
         problems.append(
             document.problem(("profile",), "is given beside profiles: put it into that list, and leave this empty")
         )
-    found: dict[str, Profile] = {}
-    for at, name in enumerate(config.profiles):
-        file = _beside(document, name)
-        one = _collected(problems, partial(read, file), None)
-        if one is None:
-            continue
-        if one.scheduler_name in found:
-            text = f"{name}: another profile has the scheduler_name {one.scheduler_name} already"
-            problems.append(document.problem(("profiles", at), text))
-        found[one.scheduler_name] = one
-    problems += _sort_problems(tuple(found.values()), document, registry)
-    return tuple(found.values())
+    return [(("profiles", at), name, _beside(document, name)) for at, name in enumerate(config.profiles)]
 
 
-def _sort_problems(
-    profiles: tuple[Profile, ...], document: Document, registry: Mapping[str, PluginSpec]
-) -> list[Problem]:
-    if len(profiles) < 2:
-        return []
-    try:
-        shared_queue_sort([(one, build(one, PluginContext(), registry)) for one in profiles])
-    except ValueError as error:
-        return [document.problem(("profiles",), str(error))]
-    return []
+def _with_backoffs(timing: TimingSection, read: ProfilesRead) -> TimingSection:
+    given = {"backoff_first_s": read.backoff_first_s, "backoff_longest_s": read.backoff_longest_s}
+    return timing.model_copy(update={key: float(value) for key, value in given.items() if value is not None})
 
 
 def _beside(document: Document, name: str) -> FilePath:
@@ -177,8 +169,7 @@ def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
     return problems
 
 
-def _timing_problems(config: ConfigFile, document: Document) -> list[Problem]:
-    timing = config.timing
+def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]:
     pairs = (
         ("poll_wait_s", "cluster_silent_s"),
         ("deadline_s", "execute_s"),

@@ -36,7 +36,11 @@ class ProfileFile(Section):
 
 def read_profile(path: FilePath, registry: Mapping[str, PluginSpec]) -> Profile:
     """The profile of a file; ConfigError with everything that is wrong with it."""
-    document = read_document(path)
+    return profile_of(read_document(path), registry)
+
+
+def profile_of(document: Document, registry: Mapping[str, PluginSpec]) -> Profile:
+    """The profile of a document; ConfigError with everything that is wrong with it."""
     problems: list[Problem] = []
     entries = validated(ProfileFile, document, problems)
     problems += _whole(entries, document, registry)

@@ -94,6 +94,7 @@ class ConfigFile(BaseSettings):
     clusters: Annotated[tuple[ClusterSection, ...], Field(description="the member clusters")] = ()
     profile: Annotated[str, Field(description="profile file; empty: the built-in default")] = ""
     profiles: Annotated[tuple[str, ...], Field(description="several profile files, each its own scheduler_name")] = ()
+    plugin_files: Annotated[tuple[str, ...], Field(description="Python files that hold PLUGIN")] = ()
     tenants: Annotated[str, Field(description="tenants file; empty: nobody is limited")] = ""
     ray: RaySection = RaySection()
     http: HttpSection = HttpSection()
