@@ -1,11 +1,12 @@
 """Whole cases: a fleet of nodes, pods that run on it, and pods to place."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from tests.parity.case import Case, Object
-from tests.parity.dice import Dice, DrawnDice, SeededDice, chance
+from tests.parity.dice import Dice, DrawnDice, SeededDice, chance, pick
 from tests.parity.generate_nodes import names_of, nodes
 from tests.parity.generate_pods import Names, pod
 from tests.parity.generate_volumes import Storage, pod_volumes, storage
@@ -25,19 +26,22 @@ class Size:
 SMALL = Size(nodes=4, bound=4, pending=2)
 
 
-def case(dice: Dice, name: str, size: Size, volumes: bool = False) -> Case:
+def case(dice: Dice, name: str, size: Size, volumes: bool = False, profiles: Sequence[str] = ()) -> Case:
     """One case; `name` is in the names of all it holds, so that cases do not touch each other on one API server.
 
-    With `volumes` most of its pods have some.
+    With `volumes` most of its pods have some; with `profiles` each pending pod names one of them.
     """
     spaces = (f"{name}-a", f"{name}-b", f"{name}-c")
     fleet = nodes(dice, name, size.nodes)
     names = Names(spaces, tuple(names_of(fleet)))
-    bound = [pod(dice, f"{name}-b{index}", names, bound=True) for index in range(dice.number(0, size.bound))]
+    most = size.bound if fleet else 0
+    bound = [pod(dice, f"{name}-b{index}", names, bound=True) for index in range(dice.number(0, most))]
     pending = [pod(dice, f"{name}-p{index}", names) for index in range(dice.number(size.pending // 2, size.pending))]
     made = Case(name, [*_namespaces(spaces), *_priority_classes()], fleet, bound, pending)
     if volumes:
         _mount(dice, made, storage(dice, name, spaces, names.nodes))
+    for one in made.pending if profiles else ():
+        one["spec"]["schedulerName"] = pick(dice, profiles)
     return made
 
 
@@ -50,9 +54,9 @@ def _mount(dice: Dice, made: Case, found: Storage) -> None:
                 one["spec"]["volumes"] = mounted
 
 
-def seeded_case(seed: str, name: str, size: Size, volumes: bool = False) -> Case:
+def seeded_case(seed: str, name: str, size: Size = Size(), volumes: bool = False, profiles: Sequence[str] = ()) -> Case:
     """The case of a seed."""
-    return case(SeededDice(f"{seed}/{name}"), name, size, volumes)
+    return case(SeededDice(f"{seed}/{name}"), name, size, volumes, profiles)
 
 
 @st.composite

@@ -78,7 +78,9 @@ def _allocatable(dice: Dice) -> dict[str, str]:
 
 
 def nodes(dice: Dice, prefix: str, most: int) -> list[Object]:
-    """One to `most` nodes."""
+    """One to `most` nodes; now and then none at all."""
+    if chance(dice, 2):
+        return []
     sizes = {image: pick(dice, _SIZES) for image in IMAGES}
     return [node(dice, f"{prefix}-n{index}", sizes) for index in range(dice.number(1, most))]
 

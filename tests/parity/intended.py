@@ -1,6 +1,6 @@
 """The rows of docs/parity.md as rules: where our answer is meant to differ from kube-scheduler's, and nowhere else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.parity.case import Object
 from tests.parity.compare import Difference
@@ -47,12 +47,14 @@ RULES: dict[str, Rule] = {
 def unexplained(found: Sequence[Difference], pod: Object) -> list[Difference]:
     """The differences that are no row's; a total is explained as far as the scores in it are, to the point."""
     meant = [one for one in found if any(rule(one, pod) for rule in RULES.values())]
-    return [one for one in found if one not in meant and not _adds_up(one, meant)]
+    return [
+        one for one in found if one not in meant and not _adds_up(one, meant, WEIGHTS[pod["spec"]["schedulerName"]])
+    ]
 
 
-def _adds_up(total: Difference, meant: Sequence[Difference]) -> bool:
+def _adds_up(total: Difference, meant: Sequence[Difference], weights: Mapping[str, int]) -> bool:
     if total.what != "total":
         return False
-    parts = [one for one in meant if one.node == total.node and one.what in WEIGHTS]
-    told = sum(WEIGHTS[one.what] * ((one.theirs or 0.0) - (one.ours or 0.0)) for one in parts)
+    parts = [one for one in meant if one.node == total.node and one.what in weights]
+    told = sum(weights[one.what] * ((one.theirs or 0.0) - (one.ours or 0.0)) for one in parts)
     return bool(parts) and abs(told - (total.theirs - total.ours)) < 1e-6

@@ -17,11 +17,11 @@ import httpx
 
 from agents.controlplane.api import Api
 from agents.controlplane.plane import ControlPlane, control_plane
-from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.kinds import KINDS
 from tests.parity.log import SchedulerLog
-from tests.parity.profile import WEIGHTS
+from tests.parity.profile import CONFIGURATION, WEIGHTS
 
 _IN_FLIGHT = 8
 # Nodes are taken as they are written, pods without ServiceAccounts and with any overhead.
@@ -34,13 +34,10 @@ _SCHEDULER_FLAGS = (
     # Its batches take over a former pod's node without scoring the others: nothing to compare.
     "--feature-gates=OpportunisticBatching=false",
 )
-# Preemption would add its words and its deletions; the decision before it is compared. Nobody here binds volumes.
-_PROFILE = {
-    "schedulerName": SCHEDULER_NAME,
-    "percentageOfNodesToScore": 100,
-    "plugins": {"postFilter": {"disabled": [{"name": "*"}]}},
-    "pluginConfig": [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 0}}],
-}
+# Laid over each profile: preemption would add its words and deletions to the decision that is compared, and nobody
+# binds volumes here.
+_NO_POST_FILTER = {"postFilter": {"disabled": [{"name": "*"}]}}
+_NO_BINDING = {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 0}}
 
 
 @dataclass
@@ -59,7 +56,7 @@ class KubeScheduler:
         self._plane = plane
         self._created: dict[str, Case] = {}
         self._shared: dict[tuple[str, str], Object | None] = {}
-        self._log = SchedulerLog(plane.directory / "kube-scheduler.log", WEIGHTS)
+        self._log = SchedulerLog(plane.directory / "kube-scheduler.log")
         self.refused: Counter[str] = Counter()
         self.refusals: list[str] = []
 
@@ -98,7 +95,7 @@ class KubeScheduler:
             verdict = Verdict(key, message=_gated(pod))
         else:
             self._log.follow(lambda: key in self._log.verdicts, f"an answer about pod {key}")
-            verdict = self._log.verdicts.pop(key)
+            verdict = _unweighted(self._log.verdicts.pop(key), WEIGHTS[pod["spec"]["schedulerName"]])
         if not verdict.node:
             # Out of the way, so that it is not tried again among later pods.
             self._delete(pod, 0)
@@ -166,8 +163,31 @@ def _clean(obj: Object) -> Object:
     meta = {key: value for key, value in obj["metadata"].items() if key not in servers | {"deletionGracePeriodSeconds"}}
     kept = {key: value for key, value in obj.items() if key != "status" or obj["kind"] == "Node"}
     if obj["kind"] == "Pod" and not obj["spec"].get("nodeName"):
-        kept["spec"] = {**obj["spec"], "schedulerName": SCHEDULER_NAME}
+        name = obj["spec"].get("schedulerName", "")
+        kept["spec"] = {**obj["spec"], "schedulerName": name if is_ours(name) else SCHEDULER_NAME}
     return {**kept, "metadata": meta}
+
+
+def _unweighted(verdict: Verdict, weights: dict[str, int]) -> Verdict:
+    if verdict.scores is not None:
+        verdict.scores = {
+            plugin: {node: score / weights.get(plugin, 1) for node, score in scores.items()}
+            for plugin, scores in verdict.scores.items()
+        }
+    return verdict
+
+
+def _configuration() -> Object:
+    profiles = [
+        {
+            **profile,
+            "percentageOfNodesToScore": 100,
+            "plugins": {**profile["plugins"], **_NO_POST_FILTER},
+            "pluginConfig": [*profile["pluginConfig"], _NO_BINDING],
+        }
+        for profile in CONFIGURATION["profiles"]
+    ]
+    return {**CONFIGURATION, "profiles": profiles}
 
 
 def _gated(pod: Object) -> str:
@@ -178,10 +198,9 @@ def _gated(pod: Object) -> str:
 @contextmanager
 def kube_scheduler(cases: Sequence[Case], directory: Path | None = None, **more: Any) -> Iterator[KubeScheduler]:
     """A kube-scheduler that knows the cases. Its processes end with the block."""
-    config = {"profiles": [_PROFILE]}
     options: dict[str, Any] = {
         "scheduler": True,
-        "scheduler_config": config,
+        "scheduler_config": _configuration(),
         "api_flags": _API_FLAGS,
         "scheduler_flags": _SCHEDULER_FLAGS,
     }

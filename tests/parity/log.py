@@ -26,13 +26,12 @@ class _Attempt:
 
 
 class SchedulerLog:
-    """Follows the log file; `weights` divide the logged scores back to 0..100."""
+    """Follows the log file. Scores of its verdicts are as logged: times the weights."""
 
-    def __init__(self, path: Path, weights: dict[str, float]) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
         self._rest = b""
-        self._weights = weights
         self._attempt = _Attempt()
         self.nodes: set[str] = set()
         self.verdicts: dict[str, Verdict] = {}
@@ -68,9 +67,7 @@ class SchedulerLog:
         self._attempt = _Attempt()
 
     def _scored(self, values: dict[str, str]) -> None:
-        plugin = values["plugin"]
-        score = int(values["score"]) / self._weights.get(plugin, 1.0)
-        self._attempt.scores.setdefault(plugin, {})[values["node"]] = score
+        self._attempt.scores.setdefault(values["plugin"], {})[values["node"]] = int(values["score"])
 
     def _totalled(self, values: dict[str, str]) -> None:
         self._attempt.totals[values["node"]] = int(values["score"])

@@ -16,9 +16,10 @@ from dispatcher.scheduling.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Placed, Refuse, Score, Skip
+from dispatcher.scheduling.points import Plan
 from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
 from tests.parity.objects import record_of
-from tests.parity.profile import ALIASES, kube_profile
+from tests.parity.profile import ALIASES, DEFAULT, profiles
 
 CLUSTER = "parity"
 
@@ -29,8 +30,10 @@ class OurSide:
     def __init__(self, case: Case) -> None:
         self.fleet = FleetState()
         self.fleet.set_cluster(CLUSTER, ready=True, synced=True)
-        profile = kube_profile()
-        self.scheduler = Scheduler(profile, build(profile, PluginContext()), self.fleet)
+        self._schedulers = {
+            name: Scheduler(profile, build(profile, PluginContext()), self.fleet)
+            for name, profile in profiles().items()
+        }
         for obj in case.objects:
             record = record_of(obj)
             if record is not None:
@@ -46,16 +49,17 @@ class OurSide:
         """Enter a pod where it is; one that has ended takes nothing."""
         found = _pod({**pod, "spec": {**pod["spec"], "nodeName": node}})
         if found is not None and not found.terminal:
-            self.scheduler.restore((CLUSTER, found.uid), Placed(found, CLUSTER), CLUSTER, node)
+            self._schedulers[DEFAULT].restore((CLUSTER, found.uid), Placed(found, CLUSTER), CLUSTER, node)
 
     def judge(self, pod: Object) -> Verdict:
         """What our core says of a pending pod; nothing is booked."""
         found = _pod(pod)
         assert found is not None, f"pod {key_of(pod)} is not read as ours"
         placed, pod_id = Placed(found, CLUSTER), (CLUSTER, found.uid)
-        verdict = self._tables(placed, key_of(pod))
-        result = self.scheduler.schedule(placed, pod_id)
-        self.scheduler.forget(pod_id)
+        scheduler = self._schedulers[found.scheduler_name]
+        verdict = self._tables(scheduler.plan, placed, key_of(pod))
+        result = scheduler.schedule(placed, pod_id)
+        scheduler.forget(pod_id)
         if isinstance(result, Unschedulable):
             verdict.message = result.message
             unfit = found.problems or found.gated
@@ -73,8 +77,8 @@ class OurSide:
         assert abs(decision.score - best) < 1e-6, f"{verdict.pod}: placed at {decision.score}, the best is {best}"
         assert abs(verdict.totals[decision.node] - best) < 1e-6
 
-    def _tables(self, placed: Placed, name: str) -> Verdict:
-        plan, fleet = self.scheduler.plan, self.fleet
+    def _tables(self, plan: Plan, placed: Placed, name: str) -> Verdict:
+        fleet = self.fleet
         states: dict[str, object] = {}
         for plugin in plan.judges:
             states[plugin.name] = state = plugin.pre_filter(placed, fleet)

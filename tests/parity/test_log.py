@@ -18,12 +18,12 @@ def lines(*texts: str) -> str:
 def log_of(tmp_path: Path, *texts: str) -> SchedulerLog:
     path = tmp_path / "log"
     path.write_text("W1121 noise\n" + lines(*texts))
-    log = SchedulerLog(path, {"TaintToleration": 3})
+    log = SchedulerLog(path)
     log.follow(lambda: bool(log.verdicts), "any verdict")
     return log
 
 
-def test_scores_of_a_bound_pod_are_divided_by_their_weights(tmp_path: Path) -> None:
+def test_scores_of_a_bound_pod_are_those_of_the_log(tmp_path: Path) -> None:
     log = log_of(
         tmp_path,
         'eventhandlers.go:63] "Add event for node" node="n1"',
@@ -36,7 +36,7 @@ def test_scores_of_a_bound_pod_are_divided_by_their_weights(tmp_path: Path) -> N
     )
     assert log.nodes == {"n1"}
     assert log.verdicts["a/p"] == Verdict(
-        "a/p", "n1", frozenset(("n1", "n2")), {"TaintToleration": {"n1": 100, "n2": 0}}, {"n1": 300, "n2": 0}
+        "a/p", "n1", frozenset(("n1", "n2")), {"TaintToleration": {"n1": 300, "n2": 0}}, {"n1": 300, "n2": 0}
     )
 
 
@@ -56,7 +56,7 @@ def test_a_line_that_is_half_written_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "log"
     whole = lines('eventhandlers.go:63] "Add event for node" node="n1"')
     path.write_text(whole[:40])
-    log = SchedulerLog(path, {})
+    log = SchedulerLog(path)
 
     def grown() -> bool:
         path.write_text(whole)
@@ -70,7 +70,7 @@ def test_an_answer_that_does_not_come_is_named(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.touch()
     with pytest.raises(TimeoutError, match="about pod a/p"):
-        SchedulerLog(path, {}).follow(lambda: False, "an answer about pod a/p", timeout_s=0)
+        SchedulerLog(path).follow(lambda: False, "an answer about pod a/p", timeout_s=0)
 
 
 @pytest.mark.parametrize(

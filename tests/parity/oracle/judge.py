@@ -7,7 +7,7 @@ from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.oracle import affinity, filters, scores, spread
 from tests.parity.oracle.selectors import required_terms, term_is_broken
 from tests.parity.oracle.world import Place, World
-from tests.parity.profile import WEIGHTS
+from tests.parity.profile import DEFAULT, WEIGHTS
 
 _BY_NODE: tuple[Callable[[Object, Place], list[str]], ...] = (
     filters.node_unschedulable,
@@ -53,7 +53,7 @@ class Oracle:
         found = {plugin: raw for plugin, score in _SCORES if (raw := score(self.world, pod, feasible)) is not None}
         tables = {plugin: {node: float(value) for node, value in raw.items()} for plugin, raw in found.items()}
         totals = {
-            place.name: sum(WEIGHTS[plugin] * table[place.name] for plugin, table in tables.items())
+            place.name: sum(WEIGHTS[DEFAULT][plugin] * table[place.name] for plugin, table in tables.items())
             for place in feasible
         }
         best = max(totals, key=lambda node: totals[node])
@@ -91,6 +91,8 @@ def _has_unread_preference(pod: Object) -> bool:
 
 
 def _message(reasons: dict[str, list[str]]) -> str:
+    if not reasons:
+        return "no nodes available to schedule pods"
     texts = Counter(text for found in reasons.values() for text in found)
     parts = sorted(f"{count} {text}" for text, count in texts.items())
     return f"0/{len(reasons)} nodes are available: {', '.join(parts)}."
