@@ -1,153 +1,197 @@
 """Pods of one app stay spread over fault domains (provider, region, zone, rack, cluster, host, any node label).
 
-Counts are of matching pods of the namespace in the whole fleet, running and assumed, each once.
+Counts are of matching pods of the namespace in the whole fleet, running and assumed, each once; of pods on nodes that
+have all keys of the pod's hard (or soft) constraints, are in clusters it allows, satisfy its selector and affinity
+(unless nodeAffinityPolicy is Ignore) and, with nodeTaintsPolicy Honor, have no taint that it does not tolerate.
 Hard: the pod may go to domain d if  count(d) + own - min <= max_skew;  own is 1 if the pod matches its own selector.
-    min is the least count over the *eligible* domains: those of live nodes that satisfy the pod's selector, affinity
-    and allowed clusters and have all its hard keys; Ready or not, so the skew holds through a lost zone.
-    min is 0 while there are fewer eligible domains than `min_domains`.
-Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1; score = 100 * (largest + least - cost) / largest cost,
-    0 where a node lacks a key. Unit: pods. Source: kube-scheduler's PodTopologySpread with nodeAffinityPolicy Honor
-    and nodeTaintsPolicy Ignore; a count here takes in all nodes of an eligible domain.
-A pod without constraints of its own gets the profile's `defaults`, if it has labels to tell its app by.
+    min is the least count over the domains of such nodes, Ready or not, so the skew holds through a lost zone; it is 0
+    while there are fewer of them than `min_domains`.
+Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 100 * (largest + least - cost) / largest
+    cost, rounded down; `domains` of feasible nodes alone. 0 where a node lacks a key. Unit: pods.
+A pod without constraints gets the profile's `defaults`, if it has labels to tell its app by; or, with `defaulting`
+System, kube-scheduler's (hosts by 3, zones by 5, both soft). Source: kube-scheduler's PodTopologySpread.
 """
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
+from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.eligibility import (
     ClusterChoiceError,
     LabelMasks,
     allowed_clusters,
     clusters_key,
     selection_key,
+    tolerated,
+    tolerations_key,
+    topology_key,
 )
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
     Bools,
-    Codes,
-    Depends,
-    Filter,
+    DomainPlugin,
     Fleet,
     Floats,
+    Part,
     Placed,
     Rows,
-    Score,
 )
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, shown
-from dispatcher.scheduling.spread import Spread, spread_key, spread_of
+from dispatcher.scheduling.plugin_args import Arg, ArgTable, one_of
+from dispatcher.scheduling.spread import Area, Spread, area_of, spread_key
+from dispatcher.scheduling.spread_args import LIST, SYSTEM, constraints, system_defaults
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 
 
-def _constraints(raw: object) -> tuple[SpreadConstraint, ...]:
-    """[{key: zone, max_skew: 1, hard: false}, ...]."""
-    if not isinstance(raw, list | tuple):
-        raise ValueError(f"must be a list of {{key, max_skew, hard}}, not {shown(raw)}")
-    return tuple(_constraint(item) for item in raw)
-
-
-def _constraint(raw: object) -> SpreadConstraint:
-    if not isinstance(raw, Mapping) or not set(raw) <= {"key", "max_skew", "hard"}:
-        raise ValueError(f"each must hold key, max_skew, hard, not {shown(raw)}")
-    key, skew, hard = raw.get("key"), raw.get("max_skew", 1), raw.get("hard", False)
-    if not isinstance(key, str) or not key:
-        raise ValueError(f"key must be a level (zone, cluster, ...) or a node label, not {shown(key)}")
-    if isinstance(skew, bool) or not isinstance(skew, int) or not 1 <= skew <= 1_000_000:
-        raise ValueError(f"max_skew of {key} must be a whole number from 1, not {shown(skew)}")
-    if not isinstance(hard, bool):
-        raise ValueError(f"hard of {key} must be true or false, not {shown(hard)}")
-    return SpreadConstraint(key, skew, hard)
-
-
 @dataclass(frozen=True)
 class _Ground:
-    """What a pod class is judged on in this cycle."""
+    """What a pod class is judged on: constraints as things stand, and the weight of each soft one.
 
+    `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have.
+    """
+
+    pod: Pod
     hard: tuple[Spread, ...]
     soft: tuple[Spread, ...]
+    weights: tuple[float, ...]
+    strict: bool
 
 
-class FaultDomainSpread(Filter, Score):
+class FaultDomainSpread(DomainPlugin):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
-    depends: ClassVar[Depends] = Depends.DOMAIN
     normalizes: ClassVar[bool] = True
     ARGS: ClassVar[ArgTable] = {
-        "defaults": Arg((), "constraints {key, max_skew, hard} for pods that have none of their own", _constraints)
+        "defaults": Arg((), "constraints {key, max_skew, hard} for pods that have none of their own", constraints),
+        "defaulting": Arg(LIST, f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's", one_of(LIST, SYSTEM)),
     }
 
-    def __init__(self, defaults: tuple[SpreadConstraint, ...]) -> None:
-        self._defaults = defaults
+    def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
+        if defaults and defaulting == SYSTEM:
+            raise ValueError(f"defaults cannot be given with defaulting {SYSTEM}")
+        self._defaults, self._system = defaults, defaulting == SYSTEM
         self._masks = LabelMasks()
 
     def _rules(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
-        return pod.spread or (self._defaults if self._defaults and pod.app_labels else ())
+        if pod.spread:
+            return pod.spread
+        if self._system:
+            return system_defaults(pod)
+        return self._defaults if self._defaults and pod.app_labels else ()
 
     def class_key(self, placed: Placed) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
-        pod = placed.pod
-        rules = tuple(spread_key(rule, pod) for rule in self._rules(pod))
-        return (pod.namespace, rules, selection_key(pod), clusters_key(placed)) if rules else None
+        pod, rules = placed.pod, self._rules(placed.pod)
+        if not rules:
+            return None
+        taints = tolerations_key(pod) if any(rule.honor_taints for rule in rules) else None
+        keys = tuple(spread_key(rule, pod) for rule in rules)
+        return pod.namespace, keys, selection_key(pod), clusters_key(placed), taints, bool(pod.spread)
+
+    # --- the ground --------------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """The constraints with their counts as they are now; SKIP without constraints."""
-        constraints = self._rules(placed.pod)
-        if not constraints:
+        pod, rules = placed.pod, self._rules(placed.pod)
+        if not rules:
             return SKIP
-        eligible = self._eligible(placed, fleet)
-        for one in constraints:
-            if one.hard:
-                eligible = eligible & (fleet.domain(one.key) >= 0)
-        rules = [spread_of(one, placed.pod, fleet, eligible) for one in constraints]
-        hard = tuple(rule for rule in rules if rule.constraint.hard)
-        return _Ground(hard, tuple(rule for rule in rules if not rule.constraint.hard))
+        strict = bool(pod.spread) or not self._system
+        hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
+        soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
+        weights = tuple(float(np.log(np.count_nonzero(area.present) + 2.0)) for area in soft)
+        return _Ground(pod, _counted(hard, pod, fleet), _counted(soft, pod, fleet), weights, strict)
 
-    def _eligible(self, placed: Placed, fleet: Fleet) -> Bools:
-        mask = fleet.live
-        if selection_key(placed.pod) is not None:
-            mask = mask & self._masks.selected(placed.pod, fleet, slice(0, fleet.n))
-        try:
-            allowed = allowed_clusters(placed, fleet)
-        except ClusterChoiceError:  # ClusterAllowed says so where that plugin is on
-            allowed = None
-        return mask if allowed is None else mask & allowed[fleet.cluster]
+    def _areas(
+        self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: Fleet, *, strict: bool
+    ) -> tuple[Area, ...]:
+        pod, base = placed.pod, _open_rows(placed, fleet)
+        for rule in rules if strict else ():
+            base = base & (fleet.domain(topology_key(rule.key, pod)) >= 0)
+        return tuple(area_of(rule, pod, fleet, self._policies(rule, pod, fleet, base)) for rule in rules)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def _policies(self, rule: SpreadConstraint, pod: Pod, fleet: Fleet, base: Bools) -> Bools:
+        if rule.honor_affinity and selection_key(pod) is not None:
+            base = base & self._masks.selected(pod, fleet, slice(0, fleet.n))
+        return base & tolerated(pod, fleet) if rule.honor_taints else base
+
+    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+        """Count anew on the same ground."""
+        if not isinstance(state, _Ground):
+            return state
+        hard = _counted([one.area for one in state.hard], placed.pod, fleet)
+        return replace(state, hard=hard, soft=_counted([one.area for one in state.soft], placed.pod, fleet))
+
+    def pre_score(self, state: object, fleet: Fleet, rows: Rows) -> object:
+        """Weigh the soft constraints by the domains of the feasible rows."""
+        ground = cast(_Ground, state)
+        if not ground.soft:
+            return ground
+        found = [one.area.domain[rows] for one in ground.soft]
+        if ground.strict:
+            whole = np.logical_and.reduce([codes >= 0 for codes in found])
+            found = [codes[whole] for codes in found]
+        sizes = (_size(one.area, codes) for one, codes in zip(ground.soft, found, strict=True))
+        return replace(ground, weights=tuple(float(np.log(size + 2.0)) for size in sizes))
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
-        codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+        parts = []
         for rule in cast(_Ground, state).hard:
-            by_domain = np.zeros(len(rule.counts) + 1, dtype=np.uint16)  # the last entry is what code -1 reads
-            by_domain[:-1][rule.counts > rule.most] = fleet.reasons.code(Reason.SPREAD, rule.level)
-            by_domain[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.level)
-            np.copyto(codes, by_domain[rule.domain[rows]], where=codes == 0)
-        return codes
+            answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
+            answers[:-1][rule.counts > rule.most] = fleet.reasons.code(Reason.SPREAD, rule.area.level)
+            answers[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.area.level)
+            parts.append(Part(rule.area.domain, answers))
+        return parts
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
-        raw = np.zeros(len(fleet.live[rows]))
-        for rule in cast(_Ground, state).soft:
-            weight = np.log(np.count_nonzero(rule.present) + 2.0)
-            by_domain = np.full(len(rule.counts) + 1, _LACKS_KEY)
-            by_domain[:-1] = -(rule.counts * weight + rule.constraint.max_skew - 1)
-            raw += by_domain[rule.domain[rows]]
-        return np.maximum(raw, _LACKS_KEY)
+        ground, parts = cast(_Ground, state), []
+        for rule, weight in zip(ground.soft, ground.weights, strict=True):
+            answers = np.full(len(rule.counts) + 1, _LACKS_KEY if ground.strict else 0.0)
+            answers[:-1] = -(rule.counts * weight + (rule.area.constraint.max_skew - 1))
+            parts.append(Part(rule.area.domain, answers))
+        return parts
 
     def normalize(self, raw: Floats) -> Floats:
         """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""
-        cost, has = -raw, raw > _LACKS_KEY
+        cost, has = np.floor(0.5 - raw), raw > _LACKS_KEY / 2
         largest = cost[has].max(initial=0.0)
         if largest <= 0.0:
             return np.where(has, MAX_SCORE, 0.0)
-        return np.where(has, MAX_SCORE * (largest + cost[has].min() - cost) / largest, 0.0)
+        return np.where(has, np.floor(MAX_SCORE * (largest + cost[has].min() - cost) / largest), 0.0)
 
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = cast(_Ground, state)
-        return {rule.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
+        return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
+
+
+def _open_rows(placed: Placed, fleet: Fleet) -> Bools:
+    """[n] live rows of clusters that the pod allows."""
+    try:
+        allowed = allowed_clusters(placed, fleet)
+    except ClusterChoiceError:  # ClusterAllowed says so where that plugin is on
+        allowed = None
+    return fleet.live if allowed is None else fleet.live & allowed[fleet.cluster]
+
+
+def _counted(areas: Sequence[Area], pod: Pod, fleet: Fleet) -> tuple[Spread, ...]:
+    return tuple(Spread.of(area, pod, fleet) for area in areas)
+
+
+def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:
+    """How many domains there are among `codes`; rows without one are together one more."""
+    if area.level == HOST_LEVEL:
+        return len(codes)
+    seen = np.zeros(len(area.present) + 1, dtype=np.bool_)
+    seen[codes] = True
+    return int(np.count_nonzero(seen))

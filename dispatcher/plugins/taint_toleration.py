@@ -10,31 +10,30 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
-from dispatcher.model.pod import Toleration
+from dispatcher.model.node import PREFER_NO_SCHEDULE, Taint
+from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.eligibility import tolerations_key, untolerated
 from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
-
-_HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
 @dataclass
 class _Verdicts:
     """What a pod class thinks of each taint set: [sets] reason code and [sets] soft taints not tolerated."""
 
-    tolerations: tuple[Toleration, ...]
+    pod: Pod
     codes: list[int] = field(default_factory=list)
     soft: list[int] = field(default_factory=list)
 
     def catch_up(self, fleet: Fleet) -> None:
         """Judge the taint sets that are new; a set never changes once it has its number."""
         for taints in fleet.taint_sets[len(self.codes) :]:
-            hard = next((one for one in taints if one.effect in _HARD and not self._tolerates(one)), None)
+            hard = untolerated(self.pod, taints)
             self.codes.append(fleet.reasons.code(Reason.TAINT, str(hard)) if hard else 0)
             self.soft.append(sum(one.effect == PREFER_NO_SCHEDULE and not self._tolerates(one) for one in taints))
 
     def _tolerates(self, taint: Taint) -> bool:
-        return any(taint.tolerated_by(toleration) for toleration in self.tolerations)
+        return any(taint.tolerated_by(toleration) for toleration in self.pod.tolerations)
 
 
 class TaintToleration(Filter, Score):
@@ -45,12 +44,12 @@ class TaintToleration(Filter, Score):
     normalizes: ClassVar[bool] = True
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The tolerations (how long an eviction waits has no part in it)."""
-        return frozenset((one.key, one.operator, one.value, one.effect) for one in placed.pod.tolerations)
+        """The tolerations."""
+        return tolerations_key(placed.pod)
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """What the pod thinks of each taint set."""
-        return _Verdicts(placed.pod.tolerations)
+        return _Verdicts(placed.pod)
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated."""

@@ -3,12 +3,13 @@
 Shared by the filters that enforce this and by fault-domain spread, which counts only the domains a pod may go to.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
 from dispatcher.model import names
 from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
+from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.topology import level_of, within_cluster
 from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows
@@ -97,6 +98,24 @@ def selection_key(pod: Pod) -> Hashable:
     if required is None and not pod.node_selector:
         return None
     return frozenset(pod.node_selector.items()), required
+
+
+def tolerations_key(pod: Pod) -> Hashable:
+    """Everything of a pod that decides which taints it tolerates (how long an eviction waits has no part in it)."""
+    return frozenset((one.key, one.operator, one.value, one.effect) for one in pod.tolerations)
+
+
+def untolerated(pod: Pod, taints: Sequence[Taint]) -> Taint | None:
+    """The first taint that keeps new pods away and that the pod does not tolerate."""
+    hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return next((one for one in hard if not any(one.tolerated_by(each) for each in pod.tolerations)), None)
+
+
+def tolerated(pod: Pod, fleet: Fleet) -> Bools:
+    """[n] whether the pod tolerates all taints of the node that keep new pods away."""
+    verdicts = np.fromiter((untolerated(pod, taints) is None for taints in fleet.taint_sets), dtype=np.bool_)
+    mask: Bools = verdicts[fleet.taint_set]
+    return mask
 
 
 def clusters_key(placed: Placed) -> Hashable:

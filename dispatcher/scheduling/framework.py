@@ -239,6 +239,14 @@ class Score(Plugin):
         """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises."""
         raise TypeError(f"plugin {self.name} scores nothing")
 
+    def pre_score(self, state: object, fleet: Fleet, rows: Rows) -> object:
+        """PreScore: what `score` is handed, from PreFilter's state and the feasible rows.
+
+        For a policy whose scores rest on which nodes are feasible. `rows` are all of those, or so many of them that
+        every combination of domains that a feasible row has (by the plugin's parts) is there.
+        """
+        return state
+
     normalizes: ClassVar[bool] = False
 
     def normalize(self, raw: Floats) -> Floats:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.topology import HOST_LEVEL
+from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.eligibility import topology_key
 from dispatcher.scheduling.framework import Bools, Fleet, Ints, SmallInts
 from dispatcher.scheduling.pod_sets import selector_key
@@ -19,33 +20,64 @@ _SHOWN_DOMAINS = 16
 
 
 @dataclass(frozen=True)
-class Spread:
-    """One constraint as things stand: [n] domain of each row, [domains] matching pods and which are eligible.
+class Area:
+    """One constraint on the nodes as they are: [n] domain of each row, and [domains] which ones are eligible.
 
-    `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`. `own` is 1 if the
-    pod matches its own selector, so that it adds to what is counted.
+    `counted`: the rows whose pods count, None for all that have a domain. `own` is 1 if the pod matches its own
+    selector, so that it adds to what is counted.
     """
 
     constraint: SpreadConstraint
     level: str
     domain: SmallInts
-    counts: Ints
     present: Bools
-    least: int
+    counted: RowList | None
     own: int
+
+    def counts(self, pod: Pod, fleet: Fleet) -> Ints:
+        """[domains] matching pods; an empty selector matches no pod that is placed (as in kube-scheduler)."""
+        selector = self.constraint.selector
+        if selector is not None and not selector.match_labels and not selector.match_expressions:
+            return np.zeros(len(self.present), dtype=np.int64)
+        if self.counted is None:
+            return fleet.count_matching(pod, selector, self.level)
+        by_row = fleet.count_matching(pod, selector, HOST_LEVEL)[self.counted]
+        found = np.bincount(self.domain[self.counted], weights=by_row, minlength=len(self.present))
+        counts: Ints = found.astype(np.int64)
+        return counts
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One constraint as things stand: [domains] matching pods.
+
+    `least` is the least count over the eligible domains, 0 while there are fewer than `min_domains`.
+    """
+
+    area: Area
+    counts: Ints
+    least: int
+
+    @classmethod
+    def of(cls, area: Area, pod: Pod, fleet: Fleet) -> "Spread":
+        """Count anew."""
+        counts = area.counts(pod, fleet)
+        found = counts[area.present]
+        enough = len(found) >= max(area.constraint.min_domains, 1)
+        return cls(area, counts, int(found.min()) if enough else 0)
 
     @property
     def most(self) -> int:
         """How many pods a domain may hold to take one more."""
-        return self.constraint.max_skew + self.least - self.own
+        return self.area.constraint.max_skew + self.least - self.area.own
 
     def record(self, fleet: Fleet, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
-        at, eligible = int(self.domain[row]), np.flatnonzero(self.present)
+        at, eligible = int(self.area.domain[row]), np.flatnonzero(self.area.present)
         return {
             "domain": self._name(at, fleet) if at >= 0 else None,
-            "max_skew": self.constraint.max_skew,
-            "hard": self.constraint.hard,
+            "max_skew": self.area.constraint.max_skew,
+            "hard": self.area.constraint.hard,
             "min": self.least,
             "skew": int(self.counts[at]) - self.least if at >= 0 else None,
             "counts": {self._name(code, fleet): int(self.counts[code]) for code in eligible[:_SHOWN_DOMAINS].tolist()},
@@ -54,24 +86,24 @@ class Spread:
 
     def _name(self, code: int, fleet: Fleet) -> str:
         # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
-        if self.level == HOST_LEVEL:
+        if self.area.level == HOST_LEVEL:
             return "/".join(fleet.name_of(code))
-        return fleet.domain_values(self.level)[code]
+        return fleet.domain_values(self.area.level)[code]
 
 
-def spread_of(one: SpreadConstraint, pod: Pod, fleet: Fleet, eligible: Bools) -> Spread:
-    """A constraint of `pod` as things stand; `eligible`: [n] the rows whose domains have a part in the least count."""
-    key = topology_key(one.key, pod)
-    domain, counts = fleet.domain(key), fleet.count_matching(pod, one.selector, key)
-    if key == HOST_LEVEL:  # every row is a domain of its own
+def area_of(one: SpreadConstraint, pod: Pod, fleet: Fleet, eligible: Bools) -> Area:
+    """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
+    level = topology_key(one.key, pod)
+    domain = fleet.domain(level)
+    known = domain >= 0
+    eligible = eligible & known
+    counted = None if (eligible == (fleet.live & known)).all() else np.flatnonzero(eligible)
+    if level == HOST_LEVEL:  # every row is a domain of its own
         present = eligible
     else:
-        present = np.zeros(len(counts) + 1, dtype=np.bool_)  # the last entry takes what has no domain
+        present = np.zeros(len(fleet.domain_values(level)), dtype=np.bool_)
         present[domain[eligible]] = True
-        present = present[:-1]
-    found = counts[present]
-    least = int(found.min()) if len(found) >= max(one.min_domains, 1) else 0
-    return Spread(one, key, domain, counts, present, least, int(counts_itself(one, pod)))
+    return Area(one, level, domain, present, counted, int(counts_itself(one, pod)))
 
 
 def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
@@ -80,6 +112,7 @@ def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
 
 
 def spread_key(one: SpreadConstraint, pod: Pod) -> Hashable:
-    """Everything of a constraint and of its pod that `spread_of` looks at, but the namespace."""
-    counted = selector_key(pod, one.selector)
-    return topology_key(one.key, pod), one.max_skew, one.hard, one.min_domains, counted, counts_itself(one, pod)
+    """Everything of a constraint and of its pod that `area_of` and `Spread.of` look at, but the namespace."""
+    counted, policies = selector_key(pod, one.selector), (one.honor_affinity, one.honor_taints)
+    own = counts_itself(one, pod)
+    return topology_key(one.key, pod), one.max_skew, one.hard, one.min_domains, counted, own, policies

@@ -77,7 +77,7 @@ def decide(world: World, profile: Profile, plugins: list[Plugin], placed: Placed
     totals = [0.0] * len(rows)
     for plugin in heard:
         if isinstance(plugin, Score):
-            raw = plugin.score(states[plugin.name], fleet, rows)
+            raw = plugin.score(plugin.pre_score(states[plugin.name], fleet, rows), fleet, rows)
             value = plugin.normalize(raw) if plugin.normalizes else raw
             scaled = [round(one * weights[plugin.name] * 2**20) / 2**20 for one in value.tolist()]
             totals = [total + more for total, more in zip(totals, scaled, strict=True)]

@@ -55,6 +55,7 @@ def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict
     state = state_of(plugin, pod, fleet)
     if state is SKIP:
         return {}
+    state = plugin.pre_score(state, fleet, np.flatnonzero(fleet.live))
     raw = plugin.score(state, fleet, slice(0, fleet.n))
     one_by_one = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     assert np.isfinite(raw).all()
