@@ -7,7 +7,8 @@ import msgspec
 
 IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
 _DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_LONGEST = 64  # characters; a label value has 63 at most
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", re.ASCII)
+_LONGEST = 63  # characters of a label value
 OPERATORS = (IN, NOT_IN, EXISTS, NOT_EXISTS, GT, LT)
 
 
@@ -35,6 +36,17 @@ class Requirement(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if self.operator in (GT, LT):
             return self._compares(value)
         return False
+
+    @property
+    def readable(self) -> bool:
+        """Whether Kubernetes can read it as a clause on labels: values might be a label's, Gt and Lt have a number."""
+        if self.operator in (EXISTS, NOT_EXISTS):
+            return not self.values
+        if not all(len(value) <= _LONGEST and _LABEL_VALUE.fullmatch(value) for value in self.values):
+            return False
+        if self.operator in (GT, LT):
+            return len(self.values) == 1 and _integer(self.values[0]) is not None
+        return self.operator in (IN, NOT_IN) and bool(self.values)
 
     def _compares(self, value: str | None) -> bool:
         left, right = _integer(value), _integer(self.values[0] if len(self.values) == 1 else None)
@@ -65,7 +77,10 @@ class LabelSelector(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NodeSelectorTerm(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Clauses on node labels and on fields (only metadata.name); all must hold. An empty term matches no node."""
+    """Clauses on node labels and on fields (only metadata.name); all must hold.
+
+    An empty term matches no node, nor does one with a clause on labels that cannot be read.
+    """
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
@@ -75,7 +90,7 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not self.match_expressions and not self.match_fields:
             return False
         fields = {"metadata.name": name}
-        return all(clause.matches(labels) for clause in self.match_expressions) and all(
+        return all(clause.readable and clause.matches(labels) for clause in self.match_expressions) and all(
             clause.matches(fields) for clause in self.match_fields
         )
 

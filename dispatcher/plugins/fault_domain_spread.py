@@ -47,6 +47,7 @@ from dispatcher.scheduling.spread import Area, Spread, area_of, spread_key
 from dispatcher.scheduling.spread_args import LIST, SYSTEM, constraints, system_defaults
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
+_HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class FaultDomainSpread(DomainPlugin):
         hard = _counted([one.area for one in state.hard], placed.pod, fleet)
         return replace(state, hard=hard, soft=_counted([one.area for one in state.soft], placed.pod, fleet))
 
-    def pre_score(self, state: object, fleet: Fleet, rows: Rows) -> object:
+    def weigh(self, state: object, fleet: Fleet, rows: Rows) -> object:
         """Weigh the soft constraints by the domains of the feasible rows."""
         ground = cast(_Ground, state)
         if not ground.soft:
@@ -154,16 +155,20 @@ class FaultDomainSpread(DomainPlugin):
 
     def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
-        ground, parts = cast(_Ground, state), []
+        ground = cast(_Ground, state)
+        parts: list[Part] = []
         for rule, weight in zip(ground.soft, ground.weights, strict=True):
             answers = np.full(len(rule.counts) + 1, _LACKS_KEY if ground.strict else 0.0)
             answers[:-1] = -(rule.counts * weight + (rule.area.constraint.max_skew - 1))
+            answers -= 0.0 if parts else _HEARD
             parts.append(Part(rule.area.domain, answers))
         return parts
 
     def normalize(self, raw: Floats) -> Floats:
         """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""
-        cost, has = np.floor(0.5 - raw), raw > _LACKS_KEY / 2
+        if not raw.any():  # no soft constraint
+            return raw
+        cost, has = np.floor(0.5 - (raw + _HEARD)), raw > _LACKS_KEY / 2
         largest = cost[has].max(initial=0.0)
         if largest <= 0.0:
             return np.where(has, MAX_SCORE, 0.0)

@@ -18,6 +18,7 @@ from dispatcher.scheduling.framework import Bools, Codes, Floats, Part, SmallInt
 from dispatcher.scheduling.judges import Judge, finite, weighted
 from dispatcher.scheduling.partitions import Partition, Partitions
 from dispatcher.scheduling.peaks import NOWHERE, Peak, Peaks, peak_of
+from dispatcher.scheduling.points import PluginError
 from dispatcher.scheduling.shared_answers import SharedColumn
 
 Said = tuple[Judge, Part]
@@ -39,6 +40,7 @@ class Bonus:
         self.raw: dict[int, Floats] = {}
         self.normal: dict[int, Floats] = {}
         self._settled = b""
+        self._codes: dict[int, NDArray[np.int64]] = {}  # id of an axis -> [groups] its codes
 
     @property
     def size(self) -> int:
@@ -55,14 +57,13 @@ class Bonus:
         if axes and self.partition is None:
             return False
         codes = {} if self.partition is None else dict(zip(map(id, axes), self.partition.codes, strict=True))
+        self._fleet, self._codes = fleet, codes
         self._refuse(filters, codes)
         self.raw = {}
         for column in self.columns:
             self._add(column.role.score_at, np.asarray(column.values or [0.0])[codes.get(id(column.value), _ONE)])
         for judge in self.judges:
-            self._add(judge.role.score_at, np.zeros(self.size))
-        for judge, part in scores:
-            self._add(judge.role.score_at, finite(judge.role.plugin, judge.answers(part, codes[id(part.domain)])))
+            self._sum_up(judge, [part for one, part in scores if one is judge])
         self._settled = b""
         return True
 
@@ -75,12 +76,35 @@ class Bonus:
         if at is not None:
             self.raw[at] = self.raw[at] + raw if at in self.raw else raw + np.zeros(self.size)
 
+    def _sum_up(self, judge: Judge, parts: Sequence[Part]) -> None:
+        at, plugin = judge.role.score_at, judge.role.plugin
+        if at is None:
+            return
+        self.raw[at] = np.zeros(self.size)
+        for part in parts:
+            codes = self._codes.get(id(part.domain))
+            if codes is None:
+                raise PluginError(plugin.name, "weigh changed the domains that its parts are about")
+            self.raw[at] = self.raw[at] + finite(plugin, judge.answers(part, codes))
+
+    def _weigh(self, open_: Bools) -> None:
+        """Tell those whose scores rest on it: a row of each group stands for all of them."""
+        partition = self.partition
+        if partition is None or not open_.any():
+            return
+        rows = np.sort(partition.order[np.asarray(partition.starts)[:-1][open_]])
+        for judge in self.judges:
+            if judge.role.weighs:
+                judge.weigh(self._fleet, rows)
+                self._sum_up(judge, judge.score_parts(self._fleet))
+
     def settle(self, live: Bools) -> Bools:
         """[groups] which take pods, of those that are `live` (hold a row that may); normalise over them."""
         open_: Bools = live & (self.codes == 0)
         if self._settled == (now := open_.tobytes()):
             return open_
         self._settled = now
+        self._weigh(open_)
         self.points = np.zeros(self.size)
         self.normal = {}
         for judge in (*(column.judge for column in self.columns), *self.judges):

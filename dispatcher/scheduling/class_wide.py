@@ -66,6 +66,8 @@ class WideTable:
     def _raw_of(self, judge: Judge, placed: Placed, rows: Rows) -> Floats:
         if judge.pre_scores:
             return judge.prepared_scores(placed, self._fleet, self._rows, rows)
+        if judge.role.weighs:
+            judge.weigh(self._fleet, rows)
         return judge.finite_scores(self._fleet, rows)
 
     def _keep(self, judge: Judge, raw: Floats, normal: Floats) -> None:

@@ -124,7 +124,7 @@ class PodClass:
         heard = [one for one in self.members if not one.silent]
         joint = self._shared.joint(self._leading_filters(heard))
         epochs = (joint, joint.epoch, *((one, one.epoch if isinstance(one, SharedColumn) else 0) for one in heard))
-        self._sort_notes(heard)
+        self.sort_notes()
         if epochs == self._heard:
             return False
         self._heard = epochs
@@ -170,15 +170,16 @@ class PodClass:
         elif self.groups is not None and rows is not None and moved is not None:
             self.groups.update(rows, moved)
 
-    def _sort_notes(self, heard: Sequence[SharedColumn | Judge]) -> None:
+    def sort_notes(self) -> None:
+        """Who can explain a decision, with what they know now."""
         notes = [
             (
                 one.role.plugin.depends,
                 one.role.explainer,
                 one.judge.state if isinstance(one, SharedColumn) else one.state,
             )
-            for one in heard
-            if one.role.explainer is not None
+            for one in self.members
+            if one.role.explainer is not None and not one.silent
         ]
         self.later = tuple((plugin, state) for depends, plugin, state in notes if depends in _ROW_ALONE)
         self.at_once = tuple((plugin, state) for depends, plugin, state in notes if depends not in _ROW_ALONE)

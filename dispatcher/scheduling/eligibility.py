@@ -49,7 +49,7 @@ class LabelMasks:
         """[rows] whether the node satisfies all clauses; an empty term matches no node."""
         mask = np.full(len(fleet.live[rows]), bool(term.match_expressions or term.match_fields))
         for clause in term.match_expressions:
-            mask &= self.clause(clause, fleet, rows)
+            mask &= clause.readable and self.clause(clause, fleet, rows)
         for clause in term.match_fields:
             mask &= _name_mask(clause, fleet)[rows]
         return mask

@@ -239,14 +239,6 @@ class Score(Plugin):
         """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises."""
         raise TypeError(f"plugin {self.name} scores nothing")
 
-    def pre_score(self, state: object, fleet: Fleet, rows: Rows) -> object:
-        """PreScore: what `score` is handed, from PreFilter's state and the feasible rows.
-
-        For a policy whose scores rest on which nodes are feasible. `rows` are all of those, or so many of them that
-        every combination of domains that a feasible row has (by the plugin's parts) is there.
-        """
-        return state
-
     normalizes: ClassVar[bool] = False
 
     def normalize(self, raw: Floats) -> Floats:
@@ -281,6 +273,14 @@ class DomainPlugin(Filter, Score):
     def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
         """Raw scores, which add up."""
         return ()
+
+    def weigh(self, state: object, fleet: Fleet, rows: Rows) -> object:
+        """What `score_parts` is handed, for a policy whose scores rest on which domains have feasible rows.
+
+        `rows` are feasible, or in the same domains (by all parts) as one that is; no feasible row is in other ones. The
+        parts made of the answer must be about the same arrays of domains as those made of `state`.
+        """
+        return state
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """[len(rows)] the first part that refuses."""

@@ -26,6 +26,7 @@ class Judge:
 
     role: Role
     state: object = None
+    weighed: object = None  # the same as scores by domain are asked with
     observed: Observed = field(default_factory=Observed)
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Judge:
             self.state = guarded(plugin, plugin.refresh, self.state, placed, fleet)
             self.observed.kinds |= before.kinds
             self.observed.now |= before.now
-        self.nodes_at = fleet.changes.position
+        self.nodes_at, self.weighed = fleet.changes.position, self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
     def _looked_aside(self, fleet: FleetState) -> bool:
@@ -87,11 +88,17 @@ class Judge:
         fleet.observed = self.observed
         return _as_long(plugin, guarded(plugin, plugin.filter, self.state, fleet, rows), rows)
 
+    def weigh(self, fleet: FleetState, rows: Rows) -> None:
+        """Tell a policy by domains of the feasible rows (see `DomainPlugin.weigh`)."""
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        self.weighed = guarded(plugin, plugin.weigh, self.state, fleet, rows)
+
     def scores(self, fleet: FleetState, rows: Rows) -> Floats:
         """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
         plugin = self.role.plugin
         fleet.observed = self.observed
-        return _as_long(plugin, guarded(plugin, plugin.score, self.state, fleet, rows), rows)
+        return _as_long(plugin, guarded(plugin, plugin.score, self.weighed, fleet, rows), rows)
 
     @property
     def pre_scores(self) -> bool:
@@ -120,16 +127,16 @@ class Judge:
 
     def filter_parts(self, fleet: FleetState) -> Sequence[Part]:
         """Its reason codes by fault domain."""
-        return self._parts(fleet, "filter_parts") if self.role.filter_at is not None else ()
+        return self._parts(fleet, "filter_parts", self.state) if self.role.filter_at is not None else ()
 
     def score_parts(self, fleet: FleetState) -> Sequence[Part]:
         """Its raw scores by fault domain."""
-        return self._parts(fleet, "score_parts") if self.role.score_at is not None else ()
+        return self._parts(fleet, "score_parts", self.weighed) if self.role.score_at is not None else ()
 
-    def _parts(self, fleet: FleetState, which: str) -> Sequence[Part]:
+    def _parts(self, fleet: FleetState, which: str, state: object) -> Sequence[Part]:
         plugin = self.role.plugin
         fleet.observed = self.observed
-        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), self.state, fleet)
+        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, fleet)
         for part in parts:
             if np.shape(part.domain) != (fleet.n,):
                 raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {fleet.n}")

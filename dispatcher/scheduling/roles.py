@@ -41,6 +41,13 @@ class Role:
         """Its scores mean something only beside those of all feasible rows."""
         return self.score_at is not None and bool(self.plugin.normalizes)
 
+    @property
+    def weighs(self) -> bool:
+        """Its scores by domain rest on which domains have feasible rows."""
+        plugin = self.plugin
+        scores_domains = self.score_at is not None and isinstance(plugin, DomainPlugin)
+        return scores_domains and type(plugin).weigh is not DomainPlugin.weigh
+
 
 def roles_of(plan: Plan) -> tuple[Role, ...]:
     """The roles of a plan's filters and scores, in profile order."""

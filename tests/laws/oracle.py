@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 
 from dispatcher.model.node import Node, Reading
+from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Filter, Placed, Plugin, Profile, Refuse, Reserve, Score, Skip
+from dispatcher.scheduling.framework import DomainPlugin, Filter, Placed, Plugin, Profile, Refuse, Reserve, Score, Skip
 
 
 @dataclass
@@ -77,13 +78,18 @@ def decide(world: World, profile: Profile, plugins: list[Plugin], placed: Placed
     totals = [0.0] * len(rows)
     for plugin in heard:
         if isinstance(plugin, Score):
-            raw = plugin.score(plugin.pre_score(states[plugin.name], fleet, rows), fleet, rows)
+            raw = plugin.score(weighed(plugin, states[plugin.name], fleet, rows), fleet, rows)
             value = plugin.normalize(raw) if plugin.normalizes else raw
             scaled = [round(one * weights[plugin.name] * 2**20) / 2**20 for one in value.tolist()]
             totals = [total + more for total, more in zip(totals, scaled, strict=True)]
     names = [fleet.name_of(int(row)) for row in rows]
     order = sorted(zip(totals, names, strict=True), key=lambda one: (-one[0], _rank(*one[1])))
     return order[0][1]
+
+
+def weighed(plugin: Score, state: object, fleet: FleetState, rows: RowList) -> object:
+    """PreFilter's state, as a policy by domains has it once the feasible rows are known."""
+    return plugin.weigh(state, fleet, rows) if isinstance(plugin, DomainPlugin) else state
 
 
 def schedule(

@@ -7,7 +7,7 @@ import numpy as np
 from dispatcher.model.reasons import Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import SKIP, Placed, Refuse
+from dispatcher.scheduling.framework import SKIP, DomainPlugin, Placed, Refuse
 from tests.builders import PodBuilder
 
 
@@ -55,7 +55,8 @@ def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict
     state = state_of(plugin, pod, fleet)
     if state is SKIP:
         return {}
-    state = plugin.pre_score(state, fleet, np.flatnonzero(fleet.live))
+    if isinstance(plugin, DomainPlugin):
+        state = plugin.weigh(state, fleet, np.flatnonzero(fleet.live))
     raw = plugin.score(state, fleet, slice(0, fleet.n))
     one_by_one = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     assert np.isfinite(raw).all()
