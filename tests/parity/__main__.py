@@ -78,7 +78,7 @@ def _records(played: Played) -> list[dict[str, Any]]:
     for pod, theirs in played.verdicts:
         mine = ours.judge(pod)
         found = differences(theirs, mine)
-        rest = unexplained(found, pod)
+        rest = unexplained(found, pod, played.case)
         records.append(
             {
                 "pod": theirs.pod,

@@ -51,6 +51,9 @@ def node(dice: Dice, name: str, sizes: dict[str, int]) -> Object:
 
 def _labels(dice: Dice, name: str) -> dict[str, str]:
     labels = {HOSTNAME: name}
+    if chance(dice, 5):
+        # The label is somebody's to write: it may lack, or be that of another node.
+        labels = pick(dice, ({}, {HOSTNAME: "shared"}))
     if not chance(dice, 10):
         labels[ZONE] = pick(dice, ("z1", "z2", "z3"))
     if not chance(dice, 25):

@@ -18,7 +18,7 @@ from tests.parity.generate_nodes import (
 
 APPS = ("web", "db", "batch")
 REVISIONS = ("1", "2")
-TOPOLOGIES = (ZONE, ZONE, HOSTNAME, REGION, "disk", "example.com/none")
+TOPOLOGIES = (ZONE, ZONE, ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, REGION, "disk", "disk", "example.com/none", "zone")
 PRIORITIES = ("", "", "", "parity-low", "parity-high", "parity-negative")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 

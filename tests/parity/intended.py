@@ -2,32 +2,35 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.parity.case import Object
+from dispatcher.model.topology import LEVELS
+from tests.parity.case import Case, Object
 from tests.parity.compare import Difference
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.oracle.selectors import is_empty, selects
 from tests.parity.profile import WEIGHTS
 
-Rule = Callable[[Difference, Object], bool]
+Rule = Callable[[Difference, Object, Case], bool]
+_HOSTNAME = "kubernetes.io/hostname"
+_BY_DOMAIN = ("feasible", "message", "PodTopologySpread", "InterPodAffinity")
 
 
-def _preferred_term_unread(found: Difference, pod: Object) -> bool:
+def _preferred_term_unread(found: Difference, pod: Object, case: Case) -> bool:
     """kube-scheduler fails a pod whose preferred node affinity it cannot read; to us such a term matches no node."""
     return found.what == "error" and str(found.theirs).startswith('running PreScore plugin "NodeAffinity": ')
 
 
-def _whole_pod_requests_scored(found: Difference, pod: Object) -> bool:
+def _whole_pod_requests_scored(found: Difference, pod: Object, case: Case) -> bool:
     """kube-scheduler's NodeResourcesFit scores a pod without its pod-level requests; we score it with them."""
     return found.what == "NodeResourcesFit" and bool((pod["spec"].get("resources") or {}).get("requests"))
 
 
-def _gates_named(found: Difference, pod: Object) -> bool:
+def _gates_named(found: Difference, pod: Object, case: Case) -> bool:
     """We name the gates after the API server's words."""
     gates = ", ".join(gate["name"] for gate in pod["spec"].get("schedulingGates") or ())
     return found.what == "message" and bool(gates) and found.ours == f"{found.theirs}: {gates}"
 
 
-def _blank_namespace(found: Difference, pod: Object) -> bool:
+def _blank_namespace(found: Difference, pod: Object, case: Case) -> bool:
     """kube-scheduler takes all namespaces where a namespaceSelector of the pod to place matches one without labels."""
     if found.what not in {"feasible", "message", "InterPodAffinity"}:
         return False
@@ -35,18 +38,38 @@ def _blank_namespace(found: Difference, pod: Object) -> bool:
     return any(not is_empty(one) and selects(one, {}) for one in selectors)
 
 
+def _node_is_a_host(found: Difference, pod: Object, case: Case) -> bool:
+    """Each of our nodes is a host of its own; kube-scheduler goes by the label, which may lack or be shared."""
+    odd = any(node["metadata"].get("labels", {}).get(_HOSTNAME) != node["metadata"]["name"] for node in case.nodes)
+    return found.what in _BY_DOMAIN and odd and _HOSTNAME in _topology_keys(pod, case)
+
+
+def _level_by_short_name(found: Difference, pod: Object, case: Case) -> bool:
+    """A topology key such as `zone` is a level to us, a label of that name to kube-scheduler."""
+    return found.what in _BY_DOMAIN and not _topology_keys(pod, case).isdisjoint(LEVELS)
+
+
+def _topology_keys(pod: Object, case: Case) -> set[str]:
+    """Those of the pod, and of the terms of pods that are or may be on nodes already."""
+    rules = pod["spec"].get("topologySpreadConstraints") or ()
+    others = (*case.bound, *case.pending)
+    return {one["topologyKey"] for one in (*rules, *(term for other in (pod, *others) for term in pod_terms(other)))}
+
+
 # name of the row -> whether a difference is that row's
 RULES: dict[str, Rule] = {
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
     "a namespaceSelector that a namespace without labels matches": _blank_namespace,
+    "a node is a host": _node_is_a_host,
+    "short names of levels": _level_by_short_name,
     "the names of scheduling gates": _gates_named,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
 }
 
 
-def unexplained(found: Sequence[Difference], pod: Object) -> list[Difference]:
+def unexplained(found: Sequence[Difference], pod: Object, case: Case) -> list[Difference]:
     """The differences that are no row's; a total is explained as far as the scores in it are, to the point."""
-    meant = [one for one in found if any(rule(one, pod) for rule in RULES.values())]
+    meant = [one for one in found if any(rule(one, pod, case) for rule in RULES.values())]
     return [
         one for one in found if one not in meant and not _adds_up(one, meant, WEIGHTS[pod["spec"]["schedulerName"]])
     ]

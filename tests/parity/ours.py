@@ -16,6 +16,7 @@ from dispatcher.scheduling.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Placed, Refuse, Score, Skip
+from dispatcher.scheduling.lifecycle import PreScore
 from dispatcher.scheduling.points import Plan
 from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
 from tests.parity.objects import record_of
@@ -95,7 +96,12 @@ class OurSide:
         for scored in plan.scores if len(rows) else ():
             if isinstance(states[scored.plugin.name], Skip):
                 continue
-            values = _normalised(scored.plugin, scored.plugin.score(states[scored.plugin.name], fleet, rows))
+            state = states[scored.plugin.name]
+            if isinstance(scored.plugin, PreScore):
+                state = scored.plugin.pre_score(state, placed, fleet, rows)
+                if isinstance(state, Skip):
+                    continue
+            values = _normalised(scored.plugin, scored.plugin.score(state, fleet, rows))
             totals += scored.weight * values
             kube_name = ALIASES.get(scored.plugin.name, scored.plugin.name)
             scores[kube_name] = dict(zip(nodes, values.tolist(), strict=True))

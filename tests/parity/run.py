@@ -44,7 +44,7 @@ def examine(side: OurSide | Oracle, case: Case, answers: Answers, report: Report
     for pod, theirs in answers:
         _count(report, theirs)
         found = differences(theirs, side.judge(pod))
-        rest = unexplained(found, pod)
+        rest = unexplained(found, pod, case)
         report.counts["intended"] += len(found) - len(rest)
         report.found += rest
         if any(one.what not in report.files for one in rest):

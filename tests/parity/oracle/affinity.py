@@ -67,8 +67,8 @@ def refusals(world: World, pod: Object) -> dict[str, list[str]]:
 
 def _domains(terms: list[Term], place: Place) -> Iterator[Domain]:
     for term in terms:
-        if term["topologyKey"] in place.labels:
-            yield term["topologyKey"], place.labels[term["topologyKey"]]
+        if term["topologyKey"] in place.domains:
+            yield term["topologyKey"], place.domains[term["topologyKey"]]
 
 
 def _refusal(
@@ -84,7 +84,7 @@ def _refusal(
         return [_AFFINITY]
     if not far.isdisjoint(_domains(hated, place)):
         return [_ANTI]
-    return [_EXISTING] if not theirs.isdisjoint(place.labels.items()) else []
+    return [_EXISTING] if not theirs.isdisjoint(place.domains.items()) else []
 
 
 def score(world: World, pod: Object, places: list[Place]) -> Raw | None:
@@ -96,7 +96,7 @@ def score(world: World, pod: Object, places: list[Place]) -> Raw | None:
                 points[domain] = points.get(domain, 0) + weight
     if not points:
         return None
-    raw = {place.name: sum(points.get(domain, 0) for domain in place.labels.items()) for place in places}
+    raw = {place.name: sum(points.get(domain, 0) for domain in place.domains.items()) for place in places}
     least, most = min(raw.values()), max(raw.values())
     if least == most:
         return dict.fromkeys(raw, 0)

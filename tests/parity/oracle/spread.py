@@ -27,7 +27,7 @@ def _selector(rule: Object, pod: Object) -> dict[str, Any] | None:
 
 
 def _has_keys(place: Place, rules: list[Object]) -> bool:
-    return all(rule["topologyKey"] in place.labels for rule in rules)
+    return all(rule["topologyKey"] in place.domains for rule in rules)
 
 
 def _counts_here(rule: Object, pod: Object, place: Place) -> bool:
@@ -56,7 +56,7 @@ def refusals(world: World, pod: Object) -> dict[str, list[str]]:
         found: dict[str, int] = {}
         for place in world.places.values():
             if _has_keys(place, rules) and _counts_here(rule, pod, place):
-                value = place.labels[rule["topologyKey"]]
+                value = place.domains[rule["topologyKey"]]
                 found[value] = found.get(value, 0) + _matching(rule, pod, place)
         counts.append(found)
     return {place.name: _refusal(rules, counts, pod, place) for place in world.places.values()}
@@ -65,7 +65,7 @@ def refusals(world: World, pod: Object) -> dict[str, list[str]]:
 def _refusal(rules: list[Object], counts: list[dict[str, int]], pod: Object, place: Place) -> list[str]:
     labels = pod["metadata"].get("labels") or {}
     for rule, found in zip(rules, counts, strict=True):
-        value = place.labels.get(rule["topologyKey"])
+        value = place.domains.get(rule["topologyKey"])
         if value is None:
             return [f"{_REFUSED} (missing required label)"]
         least = 0 if len(found) < (rule.get("minDomains") or 1) else min(found.values())
@@ -88,7 +88,7 @@ def score(world: World, pod: Object, places: list[Place]) -> Raw | None:
         cost = 0.0
         for rule, weight, found in zip(rules, weights, counts, strict=True):
             key = rule["topologyKey"]
-            count = _matching(rule, pod, place) if key == _HOSTNAME else found.get(place.labels[key], 0)
+            count = _matching(rule, pod, place) if key == _HOSTNAME else found.get(place.domains[key], 0)
             cost += count * weight + (rule["maxSkew"] - 1)
         raw[place.name] = rounded(cost)
     most, least = max(raw.values(), default=0), min(raw.values(), default=0)
@@ -99,13 +99,13 @@ def score(world: World, pod: Object, places: list[Place]) -> Raw | None:
 def _domains(rule: Object, able: list[Place]) -> int:
     if rule["topologyKey"] == _HOSTNAME:
         return len(able)
-    return len({place.labels[rule["topologyKey"]] for place in able})
+    return len({place.domains[rule["topologyKey"]] for place in able})
 
 
 def _domain_counts(world: World, rule: Object, rules: list[Object], pod: Object) -> dict[str, int]:
     found: dict[str, int] = {}
     for place in world.places.values():
         if _has_keys(place, rules) and _counts_here(rule, pod, place):
-            value = place.labels[rule["topologyKey"]]
+            value = place.domains[rule["topologyKey"]]
             found[value] = found.get(value, 0) + _matching(rule, pod, place)
     return found

@@ -7,6 +7,13 @@ from tests.parity.oracle.quantities import fraction, units
 from tests.parity.oracle.requests import expected_seated, requests
 from tests.parity.oracle.selectors import Labels
 
+# Levels by their short names -> the label that each stands for.
+_LEVELS = {
+    "zone": "topology.kubernetes.io/zone",
+    "region": "topology.kubernetes.io/region",
+    "rack": "topology.kubernetes.io/rack",
+    "provider": "global-dispatcher.io/provider",
+}
 ENDED = ("Succeeded", "Failed")
 
 
@@ -23,12 +30,13 @@ class Seat:
 
 
 class Place:
-    """A node, and who is on it."""
+    """A node, and who is on it. `domains`: its topology keys; with `own_domains` every node is a host of its own."""
 
-    def __init__(self, node: Object) -> None:
+    def __init__(self, node: Object, *, own_domains: bool) -> None:
         self.node = node
         self.name: str = node["metadata"]["name"]
         self.labels: Labels = node["metadata"].get("labels") or {}
+        self.domains = {**self.labels, **(_own(self.labels, self.name) if own_domains else {})}
         allocatable = node["status"].get("allocatable") or {}
         self.allocatable = {name: units(name, fraction(str(text))) for name, text in allocatable.items()}
         self.seats: list[Seat] = []
@@ -42,12 +50,18 @@ class Place:
         return sum(seat.expected[name] for seat in self.seats)
 
 
+def _own(labels: Labels, name: str) -> Labels:
+    """What our topology keys say of a node beside its labels."""
+    levels = {level: labels[label] for level, label in _LEVELS.items() if label in labels}
+    return {"kubernetes.io/hostname": name, "host": name, "cluster": "one", **levels}
+
+
 class World:
     """All nodes in order, and the labels of namespaces. `quirks`: with kube-scheduler's faults (docs/parity.md)."""
 
     def __init__(self, case: Case, *, quirks: bool = False) -> None:
         self.quirks = quirks
-        self.places = {node["metadata"]["name"]: Place(node) for node in case.nodes}
+        self.places = {node["metadata"]["name"]: Place(node, own_domains=not quirks) for node in case.nodes}
         self.namespaces: dict[str, Labels] = {
             obj["metadata"]["name"]: obj["metadata"].get("labels") or {}
             for obj in case.objects
