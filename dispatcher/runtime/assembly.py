@@ -1,6 +1,6 @@
 """Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,27 +17,29 @@ from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle import Scheduler
 from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.reprofile import take_profiles
 
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """A service and what can be asked of it."""
+    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration."""
 
     service: Service
     views: CoreViews
+    take_policies: Callable[[DispatcherConfig], None]
 
 
 def assemble(links: Sequence[AgentLink], config: DispatcherConfig) -> Dispatcher:
     """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`."""
     clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(config.tenants)
-    built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
-    profiles = Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built])
+    profiles, sort = _policies(config, fleet, ledger)
     timing = config.timing
     queue = SchedulingQueue(
-        shared_queue_sort(built),
+        sort,
         profiles.classify,
         first_s=timing.backoff_first_s,
         longest_s=timing.backoff_longest_s,
@@ -51,7 +53,16 @@ def assemble(links: Sequence[AgentLink], config: DispatcherConfig) -> Dispatcher
         core, links, clock=clock, metrics=metrics, journal=_journal(config.journal), timing=_service_timing(timing)
     )
     metrics.watch(service)
-    return Dispatcher(service, CoreViews(core, ledger))
+
+    def take_policies(changed: DispatcherConfig) -> None:
+        take_profiles(core, *_policies(changed, fleet, ledger), clock())
+
+    return Dispatcher(service, CoreViews(core, ledger), take_policies)
+
+
+def _policies(config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger) -> tuple[Profiles, QueueSort]:
+    built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
+    return Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built]), shared_queue_sort(built)
 
 
 def _core_timing(timing: TimingSection) -> CoreTiming:

@@ -16,6 +16,7 @@ from dispatcher.runtime.http_api import serve
 from dispatcher.runtime.interrupts import interruptible, uninterrupted
 from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
+from dispatcher.runtime.reload import Reloader
 from dispatcher.runtime.settings import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.runtime.settings.sections import HttpSection
 
@@ -27,7 +28,8 @@ _LOOK_S = 1.0
 def run_dispatcher(file: Path, level: str | None) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
     try:
-        config = load_config(file, registry=plugin_registry())
+        registry = plugin_registry()
+        config = load_config(file, registry=registry)
     except ConfigError as error:
         raise CommandError(_all_problems(file, error)) from None
     if not config.clusters:
@@ -39,7 +41,9 @@ def run_dispatcher(file: Path, level: str | None) -> int:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup)
             links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
-            return asyncio.run(serve_until_signal(assemble(links, config), config.http, ray.ended))
+            dispatcher = assemble(links, config)
+            reloader = Reloader(config, registry, dispatcher.take_policies)
+            return asyncio.run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
 
@@ -52,7 +56,9 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     return ray
 
 
-async def serve_until_signal(dispatcher: Dispatcher, http: HttpSection, ray_ended: Callable[[], str]) -> int:
+async def serve_until_signal(
+    dispatcher: Dispatcher, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader
+) -> int:
     """The service and its HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -61,6 +67,7 @@ async def serve_until_signal(dispatcher: Dispatcher, http: HttpSection, ray_ende
     service = asyncio.create_task(dispatcher.service.run())
     stopped = asyncio.create_task(stop.wait())
     rayless = asyncio.create_task(_wait_for_end(ray_ended))
+    reloads = asyncio.create_task(reloader.run())
     try:
         await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)
         if service.done():
@@ -72,7 +79,8 @@ async def serve_until_signal(dispatcher: Dispatcher, http: HttpSection, ray_ende
         dispatcher.service.stop()
         stopped.cancel()
         rayless.cancel()
-        await asyncio.gather(service, stopped, rayless, return_exceptions=True)
+        reloads.cancel()
+        await asyncio.gather(service, stopped, rayless, reloads, return_exceptions=True)
         await runner.cleanup()
     return int(ExitCode.OK)
 

@@ -310,6 +310,18 @@ class Scheduler:
             except PluginError as error:
                 self._note(error)
 
+    def give_books(self) -> dict[PodId, tuple[Placed, int]]:
+        """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
+        books, self._reserved = self._reserved, {}
+        for placed, row in books.values():
+            self._unreserve(self.plan.reserves, placed, row)
+        return books
+
+    def take_book(self, pod_id: PodId, placed: Placed, row: int) -> None:
+        """Book a pod that another scheduler has given back, without the right to refuse."""
+        self._charge(placed, row)
+        self._reserved[pod_id] = (placed, row)
+
     # --- refusing ----------------------------------------------------------------------------------------------------
 
     def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:

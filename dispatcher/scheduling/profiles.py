@@ -51,6 +51,12 @@ class Profiles:
         """Enter a pod where its cluster shows it, with the profile that booked it or its own: Scheduler.restore."""
         (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
 
+    def take_over(self, old: "Profiles") -> None:
+        """Book all that other profiles have booked, in the order in which they did."""
+        books = [(pod_id, *book) for one in old for pod_id, book in one.give_books().items()]
+        for pod_id, placed, row in books:
+            self.of(placed).take_book(pod_id, placed, row)
+
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call."""
         return [text for one in self for text in one.take_troubles()]

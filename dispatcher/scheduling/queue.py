@@ -260,6 +260,20 @@ class SchedulingQueue:
             if item.state is _State.UNSCHEDULABLE and item.ticket == ticket:
                 self._ready(item, now)
 
+    def take_policies(
+        self, sort: QueueSort, classify: Callable[[Placed], Hashable], now: float, *, gates: Gates | None = None
+    ) -> None:
+        """Other policies hold from now on: all that waits for a decision is sorted, classified and tried anew."""
+        self._sort, self._classify = sort, classify
+        self._gates = gates or self._gates
+        for item in list(self._pods.values()):
+            if item.state is not _State.WAITING:
+                self.remove(item.pod_id)
+                item.order = self._order(item.pod_id, item.placed, item.queued_at)
+                item.class_key = classify(item.placed)
+                self._pods[item.pod_id] = item
+                self._ready(item, now)
+
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float) -> None:

@@ -1,0 +1,13 @@
+"""Other profiles while the core runs: what is placed stays, its bookings move over, what waits is tried anew."""
+
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.framework import QueueSort
+from dispatcher.scheduling.profiles import Profiles
+
+
+def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now: float) -> None:
+    """From now on `profiles` decide, over the same fleet; `sort` is the QueueSort that they share."""
+    core.fleet.now = now
+    profiles.take_over(core.profiles)
+    core.profiles = profiles
+    core.queue.take_policies(sort, profiles.classify, now)

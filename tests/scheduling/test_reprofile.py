@@ -1,0 +1,85 @@
+"""Other profiles take over a running core: places and charges stay exactly, what waits is tried anew."""
+
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import PluginUse, Profile, QueueSort
+from dispatcher.scheduling.profiles import Profiles
+from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.reprofile import take_profiles
+from tests.builders import fleet, node, pod
+
+NAMES = ("PrioritySort", "TenantQuota", "NodeResourcesFit")
+
+
+def policies(state: FleetState, ledger: QuotaLedger, *names: str, **fit: str) -> tuple[Profiles, QueueSort]:
+    uses = tuple(PluginUse(name, 1.0, fit if name == "NodeResourcesFit" else {}) for name in names)
+    profile = Profile("global-dispatcher", uses)
+    plugins = build(profile, PluginContext(quota=ledger))
+    return Profiles([Scheduler(profile, plugins, state)]), shared_queue_sort([(profile, plugins)])
+
+
+class Stage:
+    """A core with two nodes, a tenant of two CPUs, and one pod of a CPU placed."""
+
+    def __init__(self) -> None:
+        self.fleet = fleet(a=[node("n1"), node("n2")])
+        self.ledger = QuotaLedger((Tenant("team", ("default",), {"cpu": Share(absolute=2000)}),))
+        profiles, sort = policies(self.fleet, self.ledger, *NAMES)
+        self.queue = SchedulingQueue(sort, profiles.classify)
+        self.core = SchedulerCore(["a"], self.fleet, self.queue, profiles, boot_epoch=1)
+        first = self.decide("u1")
+        assert isinstance(first, Decision)
+        self.node = first.node
+
+    def decide(self, uid: str) -> object:
+        placed = pod(uid).uid(uid).cpu(1).placed("a")
+        return self.core.profiles.schedule_class([(("a", uid), placed)])[0]
+
+    def take(self, *names: str, **fit: str) -> None:
+        take_profiles(self.core, *policies(self.fleet, self.ledger, *names, **fit), 2000.0)
+
+
+def test_places_and_charges_move_over_exactly() -> None:
+    stage = Stage()
+    stage.take(*NAMES, strategy="MostAllocated")
+    assert stage.ledger.usage("team") == {"cpu": 1000, "pods": 1}
+    second = stage.decide("u2")
+    assert isinstance(second, Decision)
+    assert second.node == stage.node, "the new strategy packs"
+    assert not isinstance(stage.decide("u3"), Decision), "the quota is full"
+
+
+def test_what_was_placed_before_is_given_back_to_the_new_profiles() -> None:
+    stage = Stage()
+    stage.take(*NAMES)
+    stage.core.profiles.forget(("a", "u1"))
+    assert stage.ledger.usage("team").get("cpu", 0) == 0
+    assert stage.fleet.occupant(("a", "u1")) is None
+
+
+def test_without_the_quota_plugin_nobody_is_charged_any_more_and_with_it_all_are_again() -> None:
+    stage = Stage()
+    stage.take("PrioritySort", "NodeResourcesFit")
+    assert stage.ledger.usage("team").get("cpu", 0) == 0
+    assert isinstance(stage.decide("u2"), Decision)
+    assert isinstance(stage.decide("u3"), Decision)
+    stage.take(*NAMES)
+    assert stage.ledger.usage("team") == {"cpu": 3000, "pods": 3}
+
+
+def test_what_waits_is_tried_anew_under_its_new_class() -> None:
+    stage = Stage()
+    placed = pod("u9").uid("u9").cpu(1).placed("a")
+    stage.queue.add(("a", "u9"), placed, 1000.0)
+    item = stage.queue.pop(1000.0)
+    assert item is not None
+    stage.queue.unschedulable(item, frozenset(), 1000.0)
+    stage.take("PrioritySort", "NodeResourcesFit")
+    assert stage.queue.state_of(("a", "u9")) == "active"
+    again = stage.queue.pop(2000.0)
+    assert again is not None
+    assert again.class_key == stage.core.profiles.classify(placed)
