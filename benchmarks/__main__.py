@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf
 from benchmarks.rows import Row, append, show
 
-CASES = (*decisions.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
+CASES = (*decisions.CASES, *scheduler_perf.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
 
 
 def main() -> None:
