@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.scheduling.fleet_occupants import nonzero_request
 from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Readings, Rows, Score
+from dispatcher.scheduling.kernels import kernel
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, number
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
@@ -61,8 +62,17 @@ class _LiveHeadroom(Score):
         """(milli-CPU, bytes) the pod is expected to use."""
         return nonzero_request(placed.pod)
 
+    def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
+        """What `_curve` takes of the fleet: for the reading, then twice for the fallback; None if it cannot."""
+        return None
+
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         """The curve of the module over the utilisation expected with this pod."""
+        columns = None if _curve.fast is None else self._columns(cast(Amounts, state), fleet, rows)
+        if columns is not None:
+            scores = np.empty(len(columns[0]))
+            _curve.fast(*columns, fleet.now, self._fresh_s, self._stale_s, self._knee, self._extra, scores)
+            return scores
         utilisation, _ = self._utilisation(cast(Amounts, state), fleet, rows)
         hot = np.maximum(utilisation - self._knee, 0.0)
         whole = 1.0 + self._extra * (1.0 - self._knee)
@@ -92,6 +102,29 @@ class _LiveHeadroom(Score):
             "age_s": round(max(fleet.now - float(sampled_at), 0.0), 1) if known else None,
             "judged": _in_words(known, float(weight[0])),
         }
+
+
+@kernel("shares floats ints float ints ints float ints ints float float float float float float out")
+def _curve(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
+    used, sampled_at, recent, more, nonzero0, all0, more0, nonzero1, all1, more1, now, fresh, stale, knee, extra, scores
+):
+    """The score; `more` is not negative where the pod adds to what is measured, and then of the first resource."""
+    whole = 1.0 + extra * (1.0 - knee)
+    for row in range(len(scores)):
+        measured = float(used[row])
+        if more >= 0.0:
+            measured += (recent[row] + more) / max(all0[row], 1)
+        measured = 1.0 if measured > 1.0 else measured
+        weight = min(max((stale - (now - sampled_at[row])) / (stale - fresh), 0.0), 1.0)
+        if np.isnan(measured):
+            weight = 0.0
+        utilisation = measured
+        if weight < 1.0:
+            requested = min(
+                max((nonzero0[row] + more0) / max(all0[row], 1), (nonzero1[row] + more1) / max(all1[row], 1)), 1.0
+            )
+            utilisation = (weight * measured if weight > 0.0 else 0.0) + (1.0 - weight) * requested
+        scores[row] = 100.0 * (1.0 - (utilisation + extra * max(utilisation - knee, 0.0)) / whole)
 
 
 def _in_words(known: bool, weight: float) -> str:
@@ -128,6 +161,14 @@ class _LiveResource(_LiveHeadroom):
 
     def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         return _by_requests(self._at, amounts, fleet, rows)
+
+    def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
+        column, more = fleet.axis.column(_RESOURCES[self._at]), float(amounts[self._at])
+        if column is None:
+            return None
+        used, sampled_at = self._reading(fleet)
+        fallback = (fleet.nonzero[self._at, rows], fleet.allocatable[column, rows], more)
+        return [used[rows], sampled_at[rows], fleet.recent[self._at, rows], more, *fallback, *fallback]
 
 
 class LiveCPU(_LiveResource):
@@ -167,3 +208,13 @@ class LiveNetwork(_LiveHeadroom):
 
     def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         return np.maximum(*(_by_requests(at, amounts, fleet, rows) for at in range(len(_RESOURCES))))
+
+    def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
+        used, sampled_at = self._reading(fleet)
+        columns: list[Any] = [used[rows], sampled_at[rows], fleet.recent[0, rows], -1.0]
+        for at, resource in enumerate(_RESOURCES):
+            column = fleet.axis.column(resource)
+            if column is None:
+                return None
+            columns += [fleet.nonzero[at, rows], fleet.allocatable[column, rows], float(amounts[at])]
+        return columns

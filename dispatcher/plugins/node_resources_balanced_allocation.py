@@ -7,15 +7,16 @@ Pods that request none of `resources` are not judged. Source: kube-scheduler's N
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.kernels import kernel
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, names_of_resources
-from dispatcher.scheduling.whole import plus
+from dispatcher.scheduling.whole import EXACT, plus
 
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2
@@ -43,6 +44,13 @@ class NodeResourcesBalancedAllocation(Score):
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         """The gain in balance."""
         asked = self._asked(cast(Pod, state), fleet)
+        if _two.fast is not None and len(asked) == 2 and max(amount for _, amount in asked) < EXACT:
+            columns: list[Any] = []
+            for column, amount in asked:
+                columns += [fleet.allocatable[column, rows], fleet.requested[column, rows], amount]
+            gains = np.empty(len(columns[0]))
+            _two.fast(*columns, gains)
+            return gains
         allocatable = fleet.allocatable[[column for column, _ in asked]][:, rows]
         has = allocatable > 0
         whole = np.maximum(allocatable, 1)
@@ -65,6 +73,19 @@ class NodeResourcesBalancedAllocation(Score):
             for name, column, asked in amounts
             if column is not None and (name in _ALWAYS or (asked and is_scalar(name)))
         ]
+
+
+@kernel("ints ints int ints ints int out")
+def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-untyped-def]
+    """The score for two resources."""
+    for row in range(len(scores)):
+        whole0, whole1 = all0[row], all1[row]
+        after = before = 0.0
+        if whole0 > 0 and whole1 > 0:
+            after = abs((min((used0[row] + asked0) / whole0, 1.0) - min((used1[row] + asked1) / whole1, 1.0)) / 2.0)
+            before = abs((min(used0[row] / whole0, 1.0) - min(used1[row] / whole1, 1.0)) / 2.0)
+        gain = 50.0 + np.floor((1.0 - after) * 100.0) - np.floor((1.0 - before) * 100.0)
+        scores[row] = 50.0 + np.trunc(gain / 2)
 
 
 def _deviation(shares: Floats, has: Bools) -> Floats:

@@ -14,7 +14,7 @@ neither CPU, memory nor storage and not requested, has no part in the mean. Sour
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.fleet_occupants import nonzero_request
 from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, Fleet, Floats, Ints, Placed, Rows, Score
+from dispatcher.scheduling.kernels import kernel
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, one_of, resource_weights, shown, texts, whole_number
-from dispatcher.scheduling.whole import percent, plus
+from dispatcher.scheduling.whole import EXACT, percent, plus
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nonzero
@@ -112,7 +113,7 @@ class NodeResourcesFit(Filter, Score):
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
         wanted = cast(_Asked, state).wanted[:_MOST_TOLD]
         lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
-        codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+        codes = np.zeros(len(lacks[0]), dtype=np.uint16)
         short = np.flatnonzero(np.logical_or.reduce(lacks))
         if len(short):
             where = np.arange(fleet.n)[rows][short]
@@ -124,6 +125,24 @@ class NodeResourcesFit(Filter, Score):
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         """The strategy's mean, a whole number 0..100."""
         pod = cast(_Asked, state).pod
+        if _two.fast is not None and self._strategy != RATIO and len(self._resources) == 2:
+            return self._score_two(pod, fleet, rows)
+        return self._score_any(pod, fleet, rows)
+
+    def _score_two(self, pod: Pod, fleet: Fleet, rows: Rows) -> Floats:
+        columns: list[Any] = []
+        for name, weight in self._resources:
+            column, asked = fleet.axis.column(name), _expected(pod, name)
+            if column is None or not _has_part(name, asked) or asked >= EXACT:
+                return self._score_any(pod, fleet, rows)
+            used = fleet.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.requested[column]
+            columns += [fleet.allocatable[column, rows], used[rows], asked, float(weight)]
+        scores = np.empty(len(columns[0]))
+        if not _two.fast(*columns, self._strategy == MOST, scores):
+            return self._score_any(pod, fleet, rows)
+        return scores
+
+    def _score_any(self, pod: Pod, fleet: Fleet, rows: Rows) -> Floats:
         total = np.zeros(len(fleet.live[rows]))
         weights: Floats = np.zeros(1)
         for name, weight in self._resources:
@@ -161,6 +180,32 @@ def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:
             return low[1] * 10 + (step if rise >= 0 else -step)
         low = high
     return low[1] * 10
+
+
+@kernel("ints ints int float ints ints int float int out")
+def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
+    all0, used0, asked0, weight0, all1, used1, asked1, weight1, most, scores
+):
+    """The mean of two resources, least or `most` allocated; 0 where a quantity is too great for exact floats."""
+    for row in range(len(scores)):
+        whole0, whole1 = all0[row], all1[row]
+        left0, left1 = whole0 - used0[row] - asked0, whole1 - used1[row] - asked1
+        if whole0 >= EXACT or whole1 >= EXACT or used0[row] >= EXACT or used1[row] >= EXACT:
+            return 0
+        value0 = (
+            (100.0 if most else 0.0)
+            if left0 < 0
+            else np.floor(100.0 * (whole0 - left0 if most else left0) / max(whole0, 1))
+        )
+        value1 = (
+            (100.0 if most else 0.0)
+            if left1 < 0
+            else np.floor(100.0 * (whole1 - left1 if most else left1) / max(whole1, 1))
+        )
+        share0, share1 = weight0 if whole0 > 0 else 0.0, weight1 if whole1 > 0 else 0.0
+        total = value0 * share0 + value1 * share1
+        scores[row] = np.floor(total / (share0 + share1)) if share0 + share1 > 0 else 0.0
+    return 1
 
 
 def _lacks(name: str, amount: int, fleet: Fleet, rows: Rows) -> Bools:

@@ -31,7 +31,8 @@ class TenantQuota(Reserve):
         self.ledger = ledger
 
     def _tenant(self, placed: Placed) -> str | None:
-        return self.ledger.tenant_of(placed.home, placed.pod.namespace)
+        ledger = self.ledger
+        return ledger.tenant_of(placed.home, placed.pod.namespace) if ledger.tenants else None
 
     def class_key(self, placed: Placed) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""

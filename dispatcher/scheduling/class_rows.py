@@ -12,11 +12,22 @@ from dispatcher.scheduling.columns import RowList, grown
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
 from dispatcher.scheduling.judges import GRID, Judge, blocks, finite
+from dispatcher.scheduling.kernels import kernel
 from dispatcher.scheduling.peaks import NOWHERE
 from dispatcher.scheduling.shared_answers import DEAD, JointCodes, SharedColumn, count_codes
 
 _FEW = 32
 Answers = SharedColumn | Judge
+
+
+@kernel("floats float out")
+def _add(raw, scale, total):  # type: ignore[no-untyped-def]
+    """Add the weighted scores."""
+    for row in range(len(total)):
+        total[row] += np.rint(raw[row] * scale)
+
+
+_NO_FILTERS = JointCodes(())
 
 
 class RowTable:
@@ -28,24 +39,28 @@ class RowTable:
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
-        self._joint = JointCodes(())
-        self._filters: tuple[Answers, ...] = ()
-        self._points: tuple[SharedColumn, ...] = ()
-        self._judges: tuple[Judge, ...] = ()
+        self._joint = _NO_FILTERS
+        self._filters: Sequence[Answers] = ()
+        self._points: Sequence[SharedColumn] = ()
+        self._judges: Sequence[Judge] = ()
+        self._said: dict[
+            int | None, Floats
+        ] = {}  # score_at -> [n] of the last time all rows were asked, if they are few
         self.first: Codes = np.zeros(0, dtype=np.uint16)
         self.total: Floats = np.zeros(0)
         self.rejected: Counter[tuple[int, int]] = Counter()
         self.feasible = self.evaluated = 0
 
-    def hear(self, joint: JointCodes, filters: Sequence[Answers], scores: Sequence[Answers]) -> None:
-        """Who has something to say: `joint`, then `filters` in profile order; `scores` that do not normalise."""
-        self._joint, self._filters = joint, tuple(filters)
-        self._points = tuple(one for one in scores if isinstance(one, SharedColumn))
-        self._judges = tuple(one for one in scores if isinstance(one, Judge))
+    def hear(
+        self, joint: JointCodes, filters: Sequence[Answers], points: Sequence[SharedColumn], judges: Sequence[Judge]
+    ) -> None:
+        """Who has something to say: `joint`, then `filters` in profile order; and who scores without normalising."""
+        self._joint, self._filters, self._points, self._judges = joint, filters, points, judges
 
     def update(self, rows: RowList | None, *, nodes_changed: bool) -> RowList | None:
         """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have."""
         n = self._fleet.n
+        self._said = {}
         self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
         if rows is None or 2 * len(rows) > n:
             for block in blocks(n):
@@ -90,13 +105,22 @@ class RowTable:
     def _sum(self, rows: Rows) -> Floats:
         total = np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows))
         for judge in self._judges:
-            points = judge.scores(self._fleet, rows) * (judge.role.weight * GRID)
-            np.rint(points, out=points)
-            total += points
+            raw = judge.scores(self._fleet, rows)
+            if len(raw) == self._fleet.n:
+                self._said[judge.role.score_at] = raw
+            if _add.fast is not None and raw.dtype == np.float64 and raw.flags.c_contiguous:
+                _add.fast(raw, judge.role.weight * GRID, total)
+            else:
+                total += np.rint(raw * (judge.role.weight * GRID))
         total /= GRID
         for column in self._points:
             total += column.points[rows]
         return total
+
+    def take_said(self) -> dict[int | None, Floats]:
+        """score_at -> [n] raw scores, if all rows were asked at the last update and are few; only once."""
+        said, self._said = self._said, {}
+        return said
 
     def _find_nonsense(self, where: Rows, fits: Bools) -> None:
         for judge in self._judges:

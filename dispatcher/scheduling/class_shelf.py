@@ -4,10 +4,9 @@ from collections import OrderedDict
 
 from dispatcher.scheduling.classes import PodClass
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.partitions import Partitions
 from dispatcher.scheduling.points import ClassKey, Plan
 from dispatcher.scheduling.roles import roles_of
-from dispatcher.scheduling.shared_answers import SharedAnswers
+from dispatcher.scheduling.shared_part import SharedAnswers
 
 _BYTES_PER_ROW = 16  # of a class: totals, codes, peaks
 
@@ -18,8 +17,7 @@ class ClassShelf:
     def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:
         self._plan, self._fleet, self._limit = plan, fleet, limit
         self._roles = roles_of(plan)
-        self._shared = SharedAnswers(fleet, limit // 4)
-        self._partitions = Partitions(fleet)
+        self._shared = SharedAnswers(self._roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
 
     def get(self, key: ClassKey) -> PodClass:
@@ -33,7 +31,7 @@ class ClassShelf:
         while len(self._classes) >= most:
             _, found = self._classes.popitem(last=False)
         if found is None:  # fresh memory costs more than the answers that go into it
-            found = PodClass(self._plan, self._roles, self._fleet, self._shared, self._partitions)
+            found = PodClass(self._plan, self._roles, self._fleet, self._shared)
         found.begin(key)
         self._classes[key] = found
         return found

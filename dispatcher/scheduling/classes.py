@@ -24,79 +24,72 @@ from dispatcher.scheduling.class_groups import Bonus, GroupTable
 from dispatcher.scheduling.class_rows import RowTable
 from dispatcher.scheduling.class_wide import WideTable
 from dispatcher.scheduling.columns import RowList, distinct
-from dispatcher.scheduling.explain import Ground, Notes, Scores
+from dispatcher.scheduling.explain import Decision, Ground, Notes, Scores
 from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.fleet_row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
 from dispatcher.scheduling.judges import Judge
-from dispatcher.scheduling.partitions import Partitions
 from dispatcher.scheduling.peaks import Peak
 from dispatcher.scheduling.points import ClassKey, Plan
 from dispatcher.scheduling.roles import Reach, Role
-from dispatcher.scheduling.shared_answers import SharedAnswers, SharedColumn
+from dispatcher.scheduling.shared_answers import SharedColumn
+from dispatcher.scheduling.shared_part import SharedAnswers
 
 _NEVER = -1
+_NOTHING_SAID: dict[int | None, Floats] = {}
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
-_FAR = (Reach.PARTS, Reach.WIDE)
-_NO_ROWS: RowList = np.zeros(0, dtype=np.intp)
 
 
 class PodClass:
     """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
 
-    def __init__(
-        self, plan: Plan, roles: Sequence[Role], fleet: FleetState, shared: SharedAnswers, partitions: Partitions
-    ) -> None:
-        self.plan, self.fleet = plan, fleet
-        self._roles, self._shared, self._partitions = roles, shared, partitions
+    def __init__(self, plan: Plan, roles: Sequence[Role], fleet: FleetState, shared: SharedAnswers) -> None:
+        self.plan, self.fleet, self._shared = plan, fleet, shared
+        self._roles = [role for role in roles if role.reach is not Reach.SHARED]
         self.rows = RowTable(fleet)
 
     def begin(self, key: ClassKey) -> None:
         """Become the class of that key, perhaps with the memory of another one."""
         self.refusal: Why | None = None
-        self.members: list[SharedColumn | Judge] = [
-            self._shared.column(role, key[role.key_at]) if role.reach is Reach.SHARED else Judge(role)
-            for role in self._roles
-        ]
+        self._part = self._shared.part(key)
+        self.judges = [Judge(role) for role in self._roles]
         self.later: Notes = ()  # plugins that can explain a decision later, from the row as it was
         self.at_once: Notes = ()  # and those that look further and must do so at once
         self.scored: list[SharedColumn | Judge] = []  # that score this class, in profile order
+        self._names: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
+        self._far: list[Judge] = []
         self.bonus: Bonus | None = None
         self.groups: GroupTable | None = None
         self._wide: WideTable | None = None
         self._ground: Ground | None = None
-        self._best: tuple[Peak, Peak | None] | None = None
         self._loads_at = self._changes_at = _NEVER
         self._heard: tuple[object, ...] = ()
-        self._seen: list[int] = []
 
     # --- catching up -------------------------------------------------------------------------------------------------
 
     def catch_up(self, placed: Placed) -> None:
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
-        fleet = self.fleet
+        fleet, part = self.fleet, self._part
         changed, touched = self._since()
         moved, loaded = changed is None or len(changed) > 0, touched is None or len(touched) > 0
-        stale = [one for one in self.members if self._is_stale(one, moved, loaded)]
-        if not (moved or loaded or stale) and self._seen == self._epochs_of():
+        stale = [one for one in self.judges if one.is_stale(fleet, changed=moved, touched=loaded)]
+        if not (moved or loaded or stale) and part.current and self._heard[0] == part.epoch:
             return
         self._changes_at = self._loads_at = _NEVER  # if somebody fails, all is due
         self._ground = None
-        self.refusal = self._pre_filter(placed, stale, moved)
+        self.refusal = self._pre_filter(placed, self.judges if moved else stale)
         if self.refusal is not None:
             return
         anew = self._hear() or changed is None or any(one.role.reach is Reach.ROW for one in stale)
         rows = None if anew or changed is None or touched is None else distinct(changed, touched)
-        far = anew or moved or any(one.role.reach in _FAR for one in stale)
+        far = anew or moved or any(one.role.reach is not Reach.ROW for one in stale)
         self._answer(placed, rows, nodes_changed=moved, far=far)
-        for one in self.members:
-            if isinstance(one, Judge):
-                one.note(fleet)
-        self._seen = self._epochs_of()
+        for one in self.judges:
+            one.note(fleet)
+        if far:
+            self.sort_notes()
         self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
-
-    def _epochs_of(self) -> list[int]:
-        return [one.epoch for one in self.members if isinstance(one, SharedColumn)]
 
     def _since(self) -> tuple[RowList | None, RowList | None]:
         if self._loads_at == _NEVER:
@@ -104,140 +97,135 @@ class PodClass:
         changed, touched = self.fleet.changes.since(self._changes_at), self.fleet.loads.since(self._loads_at)
         return (None, None) if changed is None or touched is None else (changed, touched)
 
-    def _is_stale(self, one: SharedColumn | Judge, moved: bool, loaded: bool) -> bool:
-        judge = one.judge if isinstance(one, SharedColumn) else one
-        return judge.is_stale(self.fleet, changed=moved, touched=loaded)
-
-    def _pre_filter(self, placed: Placed, stale: Sequence[SharedColumn | Judge], moved: bool) -> Why | None:
-        for one in self.members:
-            refused = None
-            if isinstance(one, SharedColumn):
-                refused = one.catch_up(placed, self.fleet)
-            elif moved or one in stale:
-                refused = one.pre_filter(placed, self.fleet)
-            if refused is not None:
-                return refused
-        return None
+    def _pre_filter(self, placed: Placed, due: Sequence[Judge]) -> Why | None:
+        refused = None if self._part.current else self._part.catch_up(placed)
+        for judge in due:
+            if refused is None:
+                refused = judge.pre_filter(placed, self.fleet)
+        return refused
 
     def _hear(self) -> bool:
         """Sort those who have something to say; True if all rows are due for it."""
-        heard = [one for one in self.members if not one.silent]
-        joint = self._shared.joint(self._leading_filters(heard))
-        epochs = (joint, joint.epoch, *((one, one.epoch if isinstance(one, SharedColumn) else 0) for one in heard))
-        self.sort_notes()
-        if epochs == self._heard:
+        part = self._part
+        judges = [one for one in self.judges if not one.silent]
+        heard = (part.epoch, judges)
+        if heard == self._heard:
             return False
-        self._heard = epochs
-        near = [one for one in heard if one.role.reach not in _FAR]
-        filters = [one for one in near if one.role.filter_at is not None and one not in joint.columns]
-        self.scored = [one for one in heard if one.role.score_at is not None]
-        self.rows.hear(joint, filters, [one for one in self.scored if one in near and not one.role.normalizes])
-        columns = [one for one in heard if isinstance(one, SharedColumn) and one.role.normalizes]
-        judges = [one for one in heard if isinstance(one, Judge) and one.role.reach in _FAR]
-        self._wide = self.groups = self.bonus = None
-        if all(judge.role.reach is Reach.PARTS for judge in judges):
-            self.bonus = Bonus(columns, judges, self._partitions)
-        self._wide_table = WideTable(self.fleet, self.rows, columns, judges)
+        self._heard = heard
+        near, self._far = [one for one in judges if one.role.reach is Reach.ROW], []
+        if len(near) < len(judges):
+            self._far = [one for one in judges if one.role.reach is not Reach.ROW]
+        everybody: list[SharedColumn | Judge] = [*part.heard, *judges]
+        scored = [one for one in everybody if one.role.score_at is not None]
+        self.scored = sorted(scored, key=_score_at)
+        self._names = tuple([one.role.name for one in self.scored]), tuple([one.role.weight for one in self.scored])
+        filters = [one for one in everybody if one.role.filter_at is not None and one not in part.joint.columns]
+        filters = sorted([one for one in filters if one not in self._far], key=_filter_at)
+        points = [one for one in part.heard if one.role.score_at is not None and not one.role.normalizes]
+        self.rows.hear(part.joint, filters, points, [one for one in near if one.role.score_at is not None])
+        self.groups = self._wide = self.bonus = None
         return True
-
-    def _leading_filters(self, heard: Sequence[SharedColumn | Judge]) -> tuple[SharedColumn, ...]:
-        leading = []
-        for one in heard:
-            if one.role.filter_at is None:
-                continue
-            if not isinstance(one, SharedColumn):
-                break
-            leading.append(one)
-        return tuple(leading)
 
     def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, far: bool) -> None:
         moved = self.rows.update(rows, nodes_changed=nodes_changed)
-        if self.bonus is not None and (far or self.groups is None):
-            partition = self.bonus.partition
-            grouped = self.bonus.ask(self.fleet)
-            if not grouped:
+        if far:
+            partition = self.bonus.partition if self.bonus else None
+            self.bonus = self._bonus()
+            if self.bonus is None:
                 self.groups = None
-            elif self.groups is None or self.bonus.partition is not partition:
+                self._wide = WideTable(self.fleet, self.rows, self._part.normalizing, self._far)
+            elif self.groups is None or self.groups.bonus is not self.bonus or self.bonus.partition is not partition:
+                self._wide, rows = None, None
                 self.groups = GroupTable(self.fleet, self.rows, self.bonus)
-                rows = None
-            self._wide = None if grouped else self._wide_table
-        elif self.bonus is None:
-            self._wide = self._wide_table
-        if self._wide is not None:
-            self._wide.ask(placed)
-        elif self.groups is not None and (rows is None or moved is None):
+        if self.groups is None:
+            if self._wide is not None:
+                self._wide.ask(placed)
+        elif rows is None or moved is None:
             self.groups.begin()
-        elif self.groups is not None and rows is not None and moved is not None:
+        else:
             self.groups.update(rows, moved)
+
+    def _bonus(self) -> Bonus | None:
+        """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
+        if not self._far:
+            return self._part.bonus
+        if any(judge.role.reach is not Reach.PARTS for judge in self._far):
+            return None
+        bonus = self.bonus or Bonus(self._part.normalizing, self._far, self._shared.partitions)
+        return bonus if bonus.ask(self.fleet) else None
 
     def sort_notes(self) -> None:
         """Who can explain a decision, with what they know now."""
-        notes = [
-            (
-                one.role.plugin.depends,
-                one.role.explainer,
-                one.judge.state if isinstance(one, SharedColumn) else one.state,
-            )
-            for one in self.members
-            if one.role.explainer is not None and not one.silent
-        ]
-        self.later = tuple((plugin, state) for depends, plugin, state in notes if depends in _ROW_ALONE)
-        self.at_once = tuple((plugin, state) for depends, plugin, state in notes if depends not in _ROW_ALONE)
+        heard = (*(column.judge for column in self._part.heard), *(one for one in self.judges if not one.silent))
+        notes = [(one.role.explainer, one.role.plugin.depends, one.state) for one in heard if one.role.explainer]
+        self.later = tuple([(plugin, state) for plugin, depends, state in notes if plugin and depends in _ROW_ALONE])
+        self.at_once = tuple(
+            [(plugin, state) for plugin, depends, state in notes if plugin and depends not in _ROW_ALONE]
+        )
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def best(self) -> tuple[Peak, Peak | None] | None:
-        """The best row and the runner-up; None if no node is feasible."""
+    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for a pod of the class and why; None if no node is feasible."""
         table = self.groups or self._wide
-        self._best = table.best() if table else None
-        return self._best
+        found = table.best() if table else None
+        return None if found is None else self._decision(pod_id, placed, *found)
 
-    def only(self, row: int) -> tuple[Peak, None] | None:
-        """`best` as if `row` were the only node; None if it is not feasible."""
+    def decide_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The same as if `row` were the only node."""
         table = self.groups or self._wide
         peak = table.at(row) if table else None
-        if peak is None:
-            return None
-        self._best = found = (peak, None)
-        return found
+        return None if peak is None else self._decision(pod_id, placed, peak, None)
 
     def answer_of(self, plugin: str) -> object:
         """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
-        for one in self.members:
-            if one.role.name == plugin:
-                judge = one.judge if isinstance(one, SharedColumn) else one
+        for judge in (*(column.judge for column in self._part.heard), *self.judges):
+            if judge.role.name == plugin:
                 return judge.prepared if judge.pre_scores else judge.state
         return SKIP
 
-    def scores(self) -> Scores:
-        """The per-plugin scores of what `best` answered; to be asked before anything moves."""
+    def _decision(self, pod_id: PodId, placed: Placed, first: Peak, second: Peak | None) -> Decision:
         table = self.groups or self._wide
-        if self._best is None or table is None:
-            raise LookupError("no row was found")
-        first, second = self._best
-        rows = [first.row] if second is None else [first.row, second.row]
-        raw, normal = table.scores_at(rows)
-        return self.scores_of(rows, raw, normal)
+        if table is None:
+            raise LookupError("the class has not caught up")
+        fleet, rows = self.fleet, [first.row] if second is None else [first.row, second.row]
+        return Decision(
+            pod_id,
+            placed,
+            *fleet.name_of(first.row),
+            first.row,
+            first.score,
+            fleet.clock,
+            self.ground(),
+            self.scores_of(rows, *table.scores_at(rows)),
+            RowFacts.of(fleet, first.row),
+            fleet,
+            self.later,
+            None if second is None else (*fleet.name_of(second.row), second.score),
+        )
 
     def scores_of(self, rows: Sequence[int], raw: dict[int, Floats], normal: dict[int, Floats]) -> Scores:
         """The scores of a row and perhaps its rival: common ones by score_at as given, the rest asked for."""
         asked = np.asarray(rows, dtype=np.intp)
-        values = self.raw_of(asked) if len(rows) < 2 or rows[0] < rows[1] else self.raw_of(asked[::-1])[:, ::-1]
+        said = {**self.rows.take_said()}
+        ascending = len(rows) < 2 or rows[0] < rows[1]
+        values = self.raw_of(asked, said) if ascending else self.raw_of(asked[::-1], said)[:, ::-1]
         normals = values.copy()
         for at, one in enumerate(self.scored):
             if one.role.score_at in raw:
                 values[at], normals[at] = raw[one.role.score_at], normal[one.role.score_at]
-        names, weights = tuple(one.role.name for one in self.scored), tuple(one.role.weight for one in self.scored)
-        return Scores(names, weights, values[:, 0], normals[:, 0], normals[:, 1] if len(rows) > 1 else None)
+        return Scores(*self._names, values[:, 0], normals[:, 0], normals[:, 1] if len(rows) > 1 else None)
 
-    def raw_of(self, rows: RowList) -> Floats:
+    def raw_of(self, rows: RowList, said: Mapping[int | None, Floats] = _NOTHING_SAID) -> Floats:
         """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0."""
         raw = np.zeros((len(self.scored), len(rows)))
         for at, one in enumerate(self.scored):
             if isinstance(one, SharedColumn):
                 raw[at] = one.raw[rows]
             elif one.role.reach is Reach.ROW and len(rows):
-                raw[at] = one.scores(self.fleet, rows)
+                raw[at] = (
+                    one.scores(self.fleet, rows) if one.role.score_at not in said else said[one.role.score_at][rows]
+                )
         return raw
 
     def ground(self) -> Ground:
@@ -253,12 +241,6 @@ class PodClass:
         names = tuple(info.name for info in self.fleet.clusters)
         return Ground(self.plan.profile, self.fleet.reasons, names, rejected, feasible, self.rows.evaluated)
 
-    def facts(self) -> RowFacts:
-        """The chosen row as it is now."""
-        if self._best is None:
-            raise LookupError("no row was found")
-        return RowFacts.of(self.fleet, self._best[0].row)
-
     def booked(self, row: int) -> None:
         """The best row has taken the pod: the journals say so, too."""
 
@@ -269,3 +251,11 @@ def merged(one: Mapping[tuple[int, int], int], other: Mapping[tuple[int, int], i
     for key, count in other.items():
         counts[key] = counts.get(key, 0) + count
     return counts
+
+
+def _score_at(one: SharedColumn | Judge) -> int:
+    return -1 if one.role.score_at is None else one.role.score_at
+
+
+def _filter_at(one: SharedColumn | Judge) -> int:
+    return -1 if one.role.filter_at is None else one.role.filter_at

@@ -16,10 +16,9 @@ from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_pl
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.forecast import Forecast, can_forecast
-from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Reserve, Skip
+from dispatcher.scheduling.framework import Depends, Placed, Plugin, Profile, Refuse, Reserve, Skip
 from dispatcher.scheduling.lifecycle import CycleState
 from dispatcher.scheduling.nominations import Nominations
-from dispatcher.scheduling.peaks import Peak
 from dispatcher.scheduling.points import ClassKey, Plan, PluginError, Restores, guarded
 from dispatcher.scheduling.post_filter import PostFilters
 
@@ -100,12 +99,40 @@ class Scheduler:
             return []
         if pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
             return []
-        items, key = self._alike(key, now, items), now
+        items, whole, key = self._alike(key, now, items), key, now
+        if self._may_defer(pods, items):
+            return self._deferred(key, items, pods, Forecast(pods, pods.groups, first, len(items), deferred=True))
         forecast = Forecast(pods, pods.groups, first, len(items))
         results: list[Result] = []
-        while len(results) < len(items) and not forecast.void:
-            pod_id, placed = items[len(results)]
+        for pod_id, placed in items:
+            if forecast.void or (results and not self._is_of(whole, key, placed)):
+                break
             results.append(self._guarded(key, pod_id, placed, pods, forecast))
+        return results
+
+    def _may_defer(self, pods: PodClass, items: Sequence[_Item]) -> bool:
+        """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once."""
+        if self.plan.permits or self.plan.late or pods.at_once or pods.bonus is None or pods.bonus.judges:
+            return False
+        if any(judge.versions for judge in pods.judges):
+            return False  # somebody counts pods
+        booking = (*self.plan.gates, *self.plan.reserves)
+        if any(one.depends is not Depends.STATIC for one in booking):
+            return False
+        ids = {pod_id for pod_id, _ in items}
+        return len(ids) == len(items) and not any(self.fleet.occupant(pod_id) for pod_id in ids)
+
+    def _deferred(self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast) -> list[Result]:
+        """Decide out of a forecast; the fleet hears of all pods at the end."""
+        results: list[Result] = []
+        booked: list[int] = []
+        for item in items:
+            if forecast.void:
+                break
+            results.append(self._guarded(key, *item, pods, forecast, booked))
+        newcomers = [items[at] for at, result in enumerate(results) if isinstance(result, Decision)]
+        if newcomers:
+            self.fleet.assume_all(newcomers, booked)
         return results
 
     def _yielding(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
@@ -122,27 +149,44 @@ class Scheduler:
         with self.nominations.aside_for(pod_id, placed.pod.priority):
             return self._guarded(key, pod_id, placed, pods, pods)
 
+    def _is_of(self, key: ClassKey, now: ClassKey, placed: Placed) -> bool:
+        """Whether a pod is still of that class, after what was placed since."""
+        try:
+            return not self.plan.standing or self.plan.standing_key(key, placed, self.fleet) == now
+        except PluginError:
+            return False  # decided alone, it meets the error again
+
     def _alike(self, key: ClassKey, now: ClassKey, items: Sequence[_Item]) -> list[_Item]:
         """The first of these pods: those that what the fleet holds does not tell apart."""
+        if not self.plan.standing:
+            return list(items)
         try:
             return list(takewhile(lambda item: self.plan.standing_key(key, item[1], self.fleet) == now, items))
         except PluginError:
             return [items[0]]
 
     def _guarded(
-        self, key: ClassKey, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast
+        self,
+        key: ClassKey,
+        pod_id: PodId,
+        placed: Placed,
+        pods: PodClass,
+        rows: PodClass | Forecast,
+        later: list[int] | None = None,
     ) -> Result:
         refused = _unfit(placed)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
         try:
-            return self._attempt(pod_id, placed, pods, rows)
+            return self._attempt(pod_id, placed, pods, rows, later)
         except PluginError as error:
             # What the class holds may be half written: it is made anew for the next pod.
             self._classes.drop(key)
             return self._fault(pod_id, placed, error)
 
-    def _attempt(self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast) -> Result:
+    def _attempt(
+        self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast, later: list[int] | None
+    ) -> Result:
         states: dict[str, object] = {}
         refused = self._pre_filter(placed, states)
         if refused is not None:
@@ -152,22 +196,21 @@ class Scheduler:
             if pods.refusal is not None:
                 return self._refused(pod_id, placed, pods.refusal)
         self.fleet.cycle = CycleState(states, pods.answer_of)
-        best = self._promised(pod_id, pods) or rows.best()
-        if best is None:
+        decision = self._promised(pod_id, placed, pods) or rows.decide(pod_id, placed)
+        if decision is None:
             return self._helped(self._no_place(pod_id, placed, rows.ground()), pods, rows)
-        decision = self._capture(pod_id, placed, rows, *best)
         self._explain(decision, pods, states)
-        result = self._book(decision)
+        result = self._book(decision, later)
         if result is decision:
             rows.booked(decision.row)
             self.nominations.drop(pod_id)
         return result
 
-    def _promised(self, pod_id: PodId, pods: PodClass) -> tuple[Peak, None] | None:
+    def _promised(self, pod_id: PodId, placed: Placed, pods: PodClass) -> Decision | None:
         """A nominated pod goes where it was nominated, if it fits there now."""
         nominee = self.nominations.of(pod_id)
         row = self.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
-        return None if row is None else pods.only(row)
+        return None if row is None else pods.decide_on(row, pod_id, placed)
 
     def _helped(self, refused: Unschedulable, pods: PodClass, rows: PodClass | Forecast) -> Unschedulable:
         """PostFilter, where the profile has one."""
@@ -187,34 +230,18 @@ class Scheduler:
                 return state.why
         return None
 
-    def _capture(
-        self, pod_id: PodId, placed: Placed, rows: PodClass | Forecast, best: Peak, second: Peak | None
-    ) -> Decision:
-        fleet, row = self.fleet, best.row
-        cluster, node = fleet.name_of(row)
-        return Decision(
-            pod_id=pod_id,
-            placed=placed,
-            cluster=cluster,
-            node=node,
-            row=row,
-            score=best.score,
-            time=fleet.clock,
-            ground=rows.ground(),
-            scores=rows.scores(),
-            facts=rows.facts(),
-            fleet=fleet,
-            runner_up=(*fleet.name_of(second.row), second.score) if second else None,
-        )
-
     # --- booking -----------------------------------------------------------------------------------------------------
 
-    def _book(self, decision: Decision) -> Result:
+    def _book(self, decision: Decision, later: list[int] | None) -> Result:
+        """Reserve, and place the pod; with a list for `later` only note its row there."""
         pod_id, placed, row = decision.pod_id, decision.placed, decision.row
         refused = self._reserve(placed, row)
         if refused is not None:
             return self._refused(pod_id, placed, refused.why)
         self._reserved[pod_id] = (placed, row)
+        if later is not None:
+            later.append(row)
+            return decision
         self.fleet.place(pod_id, placed, decision.cluster, decision.node, assumed=True)
         try:
             refused = self._permit(decision)
@@ -259,7 +286,6 @@ class Scheduler:
         return None
 
     def _explain(self, decision: Decision, pods: PodClass, states: dict[str, object]) -> None:
-        decision.later = pods.later
         notes = [*pods.at_once, *((one, states[one.name]) for one in self.plan.noting_gates)]
         for plugin, state in notes:
             if isinstance(state, Skip):

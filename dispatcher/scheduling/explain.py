@@ -102,35 +102,35 @@ class Scores:
 Common = tuple[tuple[int, Floats, Floats], ...]
 
 
-class Shown(NamedTuple):
-    """Where the scores of a row stand: column `at` of raw [scores, rows], and the common ones of its `group`."""
+class Bid(NamedTuple):
+    """What a row offers for the next pod without what its group adds: highest points first, then rank, then row."""
 
-    raw: Floats
+    minus_points: float
+    rank: int
+    row: int
+    raw: Floats  # [scores, rows]; column `at` is behind this bid
     at: int
-    common: Common
-    group: int
-
-    def values(self) -> tuple[Floats, Floats]:
-        """Raw and normalised value of each score."""
-        raw = self.raw[:, self.at].copy()
-        normal = raw.copy()
-        for at, raw_of, normal_of in self.common:
-            raw[at], normal[at] = raw_of[self.group], normal_of[self.group]
-        return raw, normal
 
 
 class LateScores(NamedTuple):
-    """The scores of a decision out of many, put together when asked for."""
+    """The scores of a decision out of many, put together when asked for; `first` and `second` with their groups."""
 
-    names: tuple[str, ...]
-    weights: tuple[float, ...]
-    chosen: Shown
-    rival: Shown | None
+    names: tuple[tuple[str, ...], tuple[float, ...]]
+    common: Common
+    first: tuple[Bid, int]
+    second: tuple[Bid, int] | None
 
     def record(self) -> dict[str, dict[str, float | None]]:
         """As `Scores.record`."""
-        raw, normal = self.chosen.values()
-        return Scores(self.names, self.weights, raw, normal, self.rival.values()[1] if self.rival else None).record()
+        raw, normal = self._values(*self.first)
+        return Scores(*self.names, raw, normal, self._values(*self.second)[1] if self.second else None).record()
+
+    def _values(self, bid: Bid, group: int) -> tuple[Floats, Floats]:
+        raw = bid.raw[:, bid.at].copy()
+        normal = raw.copy()
+        for at, raw_of, normal_of in self.common:
+            raw[at], normal[at] = raw_of[group], normal_of[group]
+        return raw, normal
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
 """Which rows changed since when: what a pod class must look at again, and nothing else."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,14 @@ class Journal:
     def rewind(self, position: int) -> None:
         """Forget what was noted from `position` on: it was undone, bit for bit."""
         del self._rows[max(position - self._dropped, 0) :]
+
+    def extend(self, rows: Sequence[int]) -> None:
+        """Note that several rows were touched, in order."""
+        self._rows.extend(rows)
+        if len(self._rows) > self._limit:
+            drop = len(self._rows) - self._limit // 2
+            del self._rows[:drop]
+            self._dropped += drop
 
     def since(self, position: int) -> NDArray[np.intp] | None:
         """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""

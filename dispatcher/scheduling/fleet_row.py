@@ -56,15 +56,15 @@ class FactSheet:
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
         self.shares = [column[rows] for column in (fleet.cpu_used, fleet.memory_used, fleet.net_used)]
         self.sampled = [column[rows] for column in (fleet.cpu_at, fleet.memory_at, fleet.net_at)]
-        self._pods: dict[int, int] = {}
+        self.taken: dict[int, int] = {}
 
-    def of(self, row: int) -> "LateFacts":
-        """The row as it is now."""
-        return LateFacts(self, row, self._pods.get(row, 0))
+    def pods(self, row: int) -> int:
+        """How many pods of the batch the row has taken."""
+        return self.taken.get(row, 0)
 
     def booked(self, row: int) -> None:
         """A pod of the batch has come to the row."""
-        self._pods[row] = self._pods.get(row, 0) + 1
+        self.taken[row] = self.taken.get(row, 0) + 1
 
 
 class LateFacts(NamedTuple):

@@ -9,33 +9,23 @@ the bonus of each, asked anew of the plugins when a placement has moved their do
 
 import heapq
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.scheduling.class_groups import GroupTable, refused_by
 from dispatcher.scheduling.classes import PodClass, merged
 from dispatcher.scheduling.columns import RowList
-from dispatcher.scheduling.explain import Common, Ground, LateScores, Shown
+from dispatcher.scheduling.explain import Bid, Common, Decision, Ground, LateScores
+from dispatcher.scheduling.fleet_occupants import PodId
 from dispatcher.scheduling.fleet_row import FactSheet, LateFacts
 from dispatcher.scheduling.framework import Floats, Placed, Reserve
-from dispatcher.scheduling.judges import Judge, finite, weighted
-from dispatcher.scheduling.peaks import NOWHERE, Peak
+from dispatcher.scheduling.judges import finite, weighted
+from dispatcher.scheduling.peaks import NOWHERE
 from dispatcher.scheduling.points import PluginError
 from dispatcher.scheduling.roles import Reach
 
 _MOST_GROUPS = 256
 _LEAST_DEPTH = 32  # rows looked at in each of many groups
-
-
-class _Bid(NamedTuple):
-    """What a row offers for the next pod without its group's bonus: highest points first, then rank, then row."""
-
-    minus_points: float
-    rank: int
-    row: int
-    raw: Floats  # [scores of the class, rows]; column `at` is behind this bid
-    at: int
 
 
 class _Lane:
@@ -46,18 +36,18 @@ class _Lane:
 
     __slots__ = ("_at", "_touched", "_untouched", "complete")
 
-    def __init__(self, untouched: list[_Bid], *, complete: bool) -> None:
+    def __init__(self, untouched: list[Bid], *, complete: bool) -> None:
         self._untouched, self._at, self.complete = untouched, 0, complete
-        self._touched: list[_Bid] = []
+        self._touched: list[Bid] = []
 
-    def head(self) -> _Bid | None:
+    def head(self) -> Bid | None:
         """The best bid."""
         touched, fresh = self._touched, self._untouched[self._at] if self._at < len(self._untouched) else None
         if not touched:
             return fresh
         return touched[0] if fresh is None or touched[0] < fresh else fresh
 
-    def second(self) -> _Bid | None:
+    def second(self) -> Bid | None:
         """The best bid but one."""
         touched = self._touched
         if not touched:
@@ -73,7 +63,7 @@ class _Lane:
         self._at += 1
         return self.complete or len(self._untouched) - self._at >= 2
 
-    def put(self, bid: _Bid) -> None:
+    def put(self, bid: Bid) -> None:
         """The next bid of a row that has taken a pod."""
         heapq.heappush(self._touched, bid)
 
@@ -87,7 +77,7 @@ def can_forecast(pods: PodClass, items: Sequence[tuple[object, Placed]]) -> bool
     groups, first = pods.groups, items[0][1].pod
     if groups is None or groups.bonus.size > _MOST_GROUPS:
         return False
-    if any(isinstance(one, Judge) and isinstance(one.role.plugin, Reserve) for one in pods.members):
+    if any(isinstance(one.role.plugin, Reserve) for one in pods.judges):
         return False  # what a plugin books for itself cannot be supposed
     return all(
         placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
@@ -97,14 +87,17 @@ def can_forecast(pods: PodClass, items: Sequence[tuple[object, Placed]]) -> bool
 class Forecast:
     """Best rows for the next `count` pods of a class that has caught up; meanwhile nothing else touches the fleet.
 
-    Once `void` it must not be asked any more: the class has to catch up first.
+    Once `void` it must not be asked any more: the class has to catch up first. `deferred`: what is booked is not in the
+    fleet yet, but will be before anybody else looks.
     """
 
-    def __init__(self, pods: PodClass, groups: GroupTable, placed: Placed, count: int) -> None:
+    def __init__(
+        self, pods: PodClass, groups: GroupTable, placed: Placed, count: int, *, deferred: bool = False
+    ) -> None:
         self._pods, self._groups, self._placed, self._left = pods, groups, placed, count
+        self._deferred = deferred
         self._bonus, self._fleet = groups.bonus, pods.fleet
-        self._asked = [one for one in pods.members if isinstance(one, Judge) and one.role.reach is Reach.ROW]
-        self._asked = [one for one in self._asked if not one.silent]
+        self._asked = [one for one in pods.judges if one.role.reach is Reach.ROW and not one.silent]
         self._scored = {id(one): at for at, one in enumerate(pods.scored)}
         self._names = tuple(one.role.name for one in pods.scored), tuple(one.role.weight for one in pods.scored)
         chosen = self._candidates(count)
@@ -115,11 +108,14 @@ class Forecast:
             _Lane(self._bids(found, raw, rows, pods.rows.total[found]), complete=complete) for found, complete in chosen
         ]
         self._heads = [lane.head() for lane in self._lanes]
-        self._next: dict[int, _Bid | int] = {}  # row -> its bid after one more pod, or why that will not fit
+        self._next: dict[int, Bid | int] = {}  # row -> its bid after one more pod, or why that will not fit
         self._rejected = dict(pods.rows.rejected)
         self._feasible = pods.rows.feasible
         self._by_cluster = groups.by_cluster() if self._bonus.codes.any() or self._bonus.judges else []
         self._ground: Ground | None = pods.ground()
+        # Plugins with nothing to say so far, or that count for rows: the class must catch up when their counts move.
+        self._watched = [one for one in pods.judges if one.versions and one not in self._bonus.judges]
+        self._places: dict[int, tuple[str, str]] = {}
         self._settle()
         self.void = not self._fleet.can_suppose(rows, placed.pod, count + 1)
 
@@ -133,10 +129,10 @@ class Forecast:
             chosen.append((rows, len(rows) < most or most > count))
         return chosen
 
-    def _bids(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[_Bid]:
+    def _bids(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[Bid]:
         at, ranks = np.searchsorted(rows, found).tolist(), self._fleet.rank[found].tolist()
         keys = zip((-points).tolist(), ranks, found.tolist(), at, strict=True)
-        return [_Bid(minus, rank, row, raw, where) for minus, rank, row, where in keys]
+        return [Bid(minus, rank, row, raw, where) for minus, rank, row, where in keys]
 
     def _settle(self) -> None:
         """Take over who is open and with how many points."""
@@ -152,8 +148,44 @@ class Forecast:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def best(self) -> tuple[Peak, Peak | None] | None:
-        """The best row and the runner-up; None if nothing fits any more."""
+    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for the next pod and why; None if nothing fits any more."""
+        offers = self._best()
+        if offers is None:
+            return None
+        (first, group), second = self._offers = offers
+        row, points = first[2], self._points
+        rival = None
+        if second is not None:
+            where = second[0][2]
+            rival = (*(self._places.get(where) or self._place(where)), points[second[1]] - second[0][0])
+        return Decision(
+            pod_id,
+            placed,
+            *(self._places.get(row) or self._place(row)),
+            row,
+            points[group] - first[0],
+            self.sheet.now,
+            self._ground or self.ground(),
+            LateScores(self._names, self._common, *offers),
+            LateFacts(self.sheet, row, self.sheet.taken.get(row, 0)),
+            self._fleet,
+            self._pods.later,
+            rival,
+        )
+
+    def _place(self, row: int) -> tuple[str, str]:
+        place = self._places[row] = self._fleet.name_of(row)
+        return place
+
+    def _best(self) -> tuple[tuple[Bid, int], tuple[Bid, int] | None] | None:
+        """The best bid and the next best, each with its group."""
+        if len(self._heads) == 1:
+            first = self._heads[0]
+            if first is None or not self._open[0]:
+                return None
+            second = self._lanes[0].second()
+            return (first, 0), None if second is None else (second, 0)
         offers = [
             (bid[0] - self._points[group], bid[1], bid[2], group, bid)
             for group, bid in enumerate(self._heads)
@@ -161,27 +193,13 @@ class Forecast:
         ]
         if not offers:
             return None
-        first = min(offers)
-        group = first[3]
-        own = self._lanes[group].second()
+        best = min(offers)
+        offers.remove(best)
+        group, own = best[3], self._lanes[best[3]].second()
         if own is not None:
             offers.append((own[0] - self._points[group], own[1], own[2], group, own))
-        self._first, self._second = first, None
-        if len(offers) > 1:
-            offers.remove(first)
-            self._second = min(offers)
-        return Peak(first[2], -first[0]), Peak(self._second[2], -self._second[0]) if self._second else None
-
-    def scores(self) -> LateScores:
-        """The per-plugin scores of what `best` answered."""
-        second = self._second
-        rival = None if second is None else Shown(second[4].raw, second[4].at, self._common, second[3])
-        first = self._first
-        return LateScores(*self._names, Shown(first[4].raw, first[4].at, self._common, first[3]), rival)
-
-    def facts(self) -> LateFacts:
-        """The chosen row as it is now."""
-        return self.sheet.of(self._first[2])
+        rival = min(offers) if offers else None
+        return (best[4], group), None if rival is None else (rival[4], rival[3])
 
     def ground(self) -> Ground:
         """What a decision taken now stands on."""
@@ -196,7 +214,7 @@ class Forecast:
     def booked(self, row: int) -> None:
         """The best row has taken the pod (it is in the fleet now)."""
         self._left -= 1
-        group = self._first[3]
+        group = self._offers[0][1]
         lane = self._lanes[group]
         self.void = not lane.take() or self._left <= 0
         if self.void:
@@ -206,6 +224,7 @@ class Forecast:
             self._rebid(row, group, lane)
             if self._bonus.judges:
                 self._ask_domains()
+            self.void |= any(one.is_stale(self._fleet, changed=False, touched=True) for one in self._watched)
         except PluginError:
             self.void = True  # the next pod will meet the error itself
 
@@ -214,7 +233,7 @@ class Forecast:
         if found is None:
             self._look_ahead(row)
             found = self._next.pop(row)
-        if isinstance(found, _Bid):
+        if isinstance(found, Bid):
             lane.put(found)
         else:
             self._full(row, group, found)
@@ -255,14 +274,16 @@ class Forecast:
     def _look_ahead(self, row: int) -> None:
         """Ask for the next bid of `row`, and of all rows that may soon be chosen, for these with one more pod."""
         soon = {one for lane in self._lanes for one in lane.soon(self._left)}
-        others = np.asarray([one for one in soon if one not in self._next], dtype=np.intp)
-        rows = np.sort(np.append(others, row))
+        rows = np.asarray(sorted({row, *(one for one in soon if one not in self._next)}), dtype=np.intp)
+        more = (rows != row).astype(np.int64)
+        if self._deferred:
+            more += np.asarray([self.sheet.pods(one) for one in rows.tolist()])
         fleet, pod = self._fleet, self._placed.pod
-        fleet.suppose(others, pod, 1)
+        fleet.suppose(rows, pod, more)
         try:
             self._ask(rows)
         finally:
-            fleet.suppose(others, pod, -1)
+            fleet.suppose(rows, pod, -more)
 
     def _ask(self, rows: RowList) -> None:
         codes = np.zeros(len(rows), dtype=np.uint16)

@@ -20,14 +20,17 @@ GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in
 BLOCK = 1 << 13  # rows: what a plugin computes on the way stays in a core's cache
 
 
-@dataclass(eq=False)
+_NOTHING = Observed()
+
+
+@dataclass(eq=False, slots=True)
 class Judge:
     """A Filter or Score plugin asked for one kind of pod."""
 
     role: Role
     state: object = None
     weighed: object = None  # the same as scores by domain are asked with
-    observed: Observed = field(default_factory=Observed)
+    observed: Observed = field(default_factory=lambda: _NOTHING)  # until it is asked
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
     asked_at: float = float("nan")
@@ -55,9 +58,11 @@ class Judge:
 
     def note(self, fleet: FleetState) -> None:
         """All asked: remember what the answers rest on."""
-        self.asked_at = fleet.clock
-        self.versions = [(count, count.version) for count in self.observed.counts.values()]
-        self.kinds = {kind: fleet.kept.versions[kind] for kind in self.observed.kinds}
+        self.asked_at, seen = fleet.clock, self.observed
+        if seen.counts or self.versions:
+            self.versions = [(count, count.version) for count in seen.counts.values()]
+        if seen.kinds or self.kinds:
+            self.kinds = {kind: fleet.kept.versions[kind] for kind in seen.kinds}
         self.known = True
 
     # --- asking ------------------------------------------------------------------------------------------------------

@@ -4,9 +4,7 @@ Classes that differ in what they request share what their selectors, tolerations
 A column is brought up to date when a class that uses it is: the rows whose node changed, or all.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -141,38 +139,3 @@ def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) ->
     clusters = max(len(fleet.clusters), 1)
     counts = np.bincount(first[no].astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
     return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
-
-
-class SharedAnswers:
-    """The shared columns of a plan, those unused for longest dropped beyond about `limit` bytes."""
-
-    def __init__(self, fleet: FleetState, limit: int) -> None:
-        self._fleet, self._limit = fleet, limit
-        self._columns: OrderedDict[tuple[Role, Hashable], SharedColumn] = OrderedDict()
-        self._joints: OrderedDict[tuple[SharedColumn, ...], JointCodes] = OrderedDict()
-
-    def column(self, role: Role, key: Hashable) -> SharedColumn:
-        """The column of a plugin for one key."""
-        found = self._columns.get((role, key))
-        if found is None:
-            self._make_room(self._columns, 22)
-            found = self._columns[role, key] = SharedColumn(role)
-        else:
-            self._columns.move_to_end((role, key))
-        return found
-
-    def joint(self, columns: tuple[SharedColumn, ...]) -> JointCodes:
-        """What several filters say together, up to date if they are."""
-        found = self._joints.get(columns)
-        if found is None:
-            self._make_room(self._joints, 2)
-            found = self._joints[columns] = JointCodes(columns)
-        else:
-            self._joints.move_to_end(columns)
-        found.catch_up(self._fleet)
-        return found
-
-    def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
-        most = max(64, self._limit // max(1, bytes_per_row * self._fleet.n))
-        while len(kept) >= most:
-            kept.popitem(last=False)

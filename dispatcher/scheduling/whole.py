@@ -6,14 +6,14 @@ from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.framework import Floats, Ints
 
 # Below this, 100 * part is exact in a double, and its correctly rounded quotient never reaches the next whole number.
-_EXACT = 2**46
+EXACT = 2**46
 _SHIFT = 8  # what would wrap at 64 bits is told apart a little less finely
 _NO_WRAP = 2**56
 
 
 def percent(part: Ints, whole: Ints) -> Floats:
     """[n] floor(100 * part / whole) where 0 <= part <= whole and whole > 0; what it says elsewhere has no meaning."""
-    if whole.max(initial=0) < _EXACT:
+    if whole.max(initial=0) < EXACT:
         # Rows where `part` passes `whole` may be inexact: they have no meaning.
         quotient: Floats = np.floor(100.0 * part / np.maximum(whole, 1))
         return quotient

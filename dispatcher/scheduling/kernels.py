@@ -1,0 +1,73 @@
+"""Compiled forms of hot loops over rows: what their NumPy forms answer, bit for bit, several times faster.
+
+The NumPy form of a policy is the one to read. A kernel is beside it and is used once `compile_all` was called; until
+then, and where Numba is not installed, NumPy answers. Machine code is kept in Numba's cache on disk, so that only the
+first process on a machine waits for the compiler. No fast math: sums, products and roundings are IEEE's, in order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+_COMPILED: list["Kernel"] = []
+
+
+class Kernel:
+    """A loop over columns. `takes`: the kinds of its arguments; `fast`: the compiled function, None until there is one.
+
+    Kinds: `ints`, `floats`, `shares` (float32) and `bools` are columns that are read, `out` (float64), `flags` (bool)
+    and `codes` (uint16) ones that are written, `int`, `float` plain numbers.
+    """
+
+    def __init__(self, function: Callable[..., Any], takes: str) -> None:
+        self.function, self.takes = function, takes
+        self.fast: Any = None
+
+    def compile(self) -> None:
+        """Make `fast`, or load it from disk; ImportError without Numba."""
+        import numba
+        from numba import types
+
+        kinds = {
+            "int": types.int64,
+            "float": types.float64,
+            "ints": types.Array(types.int64, 1, "C", readonly=True),
+            "floats": types.Array(types.float64, 1, "C", readonly=True),
+            "shares": types.Array(types.float32, 1, "C", readonly=True),
+            "bools": types.Array(types.boolean, 1, "C", readonly=True),
+            "out": types.Array(types.float64, 1, "C"),
+            "flags": types.Array(types.boolean, 1, "C"),
+            "codes": types.Array(types.uint16, 1, "C"),
+        }
+        signature = tuple(kinds[kind] for kind in self.takes.split())
+        self.fast = numba.njit([signature], cache=True, error_model="numpy")(self.function)
+
+
+def kernel(takes: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a function a kernel (see `Kernel`)."""
+
+    def made(function: Callable[..., Any]) -> Kernel:
+        _COMPILED.append(Kernel(function, takes))
+        return _COMPILED[-1]
+
+    return made
+
+
+def compile_all() -> bool:
+    """Compile every kernel that was imported, or load it; False where Numba is missing."""
+    try:
+        for one in _COMPILED:
+            one.compile()
+    except ImportError:
+        return False
+    return True
+
+
+def use_numpy() -> None:
+    """Back to the NumPy forms."""
+    for one in _COMPILED:
+        one.fast = None
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """All that were imported."""
+    return tuple(_COMPILED)
