@@ -33,7 +33,8 @@ class Verdict:
     `feasible`: the nodes it may go to, None where a side does not tell. `scores`: plugin -> node -> normalised score
     (a plugin that has nothing to say is absent, and counts 0 everywhere); `totals`: node -> weighted sum; both None
     where a side gives no scores (a single feasible node is taken unscored). `node`: the chosen one; "" for none, and
-    then `message` says why. `failed`: it could not decide, for an error that `message` tells.
+    then `message` says why. `failed`: it could not decide, for an error that `message`
+    tells. `victims`: pods that are evicted for it.
     """
 
     pod: str
@@ -43,11 +44,12 @@ class Verdict:
     totals: dict[str, float] | None = None
     message: str = ""
     failed: bool = False
+    victims: frozenset[str] = frozenset()
 
     def record(self) -> Object:
         """Plain JSON values."""
         feasible = None if self.feasible is None else sorted(self.feasible)
-        told = {"node": self.node, "feasible": feasible, "message": self.message}
+        told = {"node": self.node, "feasible": feasible, "message": self.message, "victims": sorted(self.victims)}
         return {**told, "scores": self.scores, "totals": self.totals}
 
 

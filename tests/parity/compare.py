@@ -11,7 +11,7 @@ _TOLERANCE = 1e-6  # our scores are floats with whole values
 
 @dataclass(frozen=True)
 class Difference:
-    """`what`: error, feasible, message, total, or the plugin whose score differs; `node` where it is about one."""
+    """`what`: error, feasible, message, total, victims, or the plugin whose score differs (on `node`)."""
 
     pod: str
     what: str
@@ -62,10 +62,16 @@ def _failed(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
         yield Difference(theirs.pod, "error", theirs.message, ours.node or ours.message)
 
 
+def _victims(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
+    if theirs.victims != ours.victims:
+        yield Difference(theirs.pod, "victims", sorted(theirs.victims), sorted(ours.victims))
+
+
 _CHECKS: tuple[Callable[[Verdict, Verdict], Iterator[Difference]], ...] = (
     _failed,
     _feasible,
     _message,
     _scores,
     _totals,
+    _victims,
 )

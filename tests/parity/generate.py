@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from tests.parity.case import Case, Object
 from tests.parity.dice import Dice, DrawnDice, SeededDice, chance, pick
 from tests.parity.generate_nodes import names_of, nodes
-from tests.parity.generate_pods import Names, pod
+from tests.parity.generate_pods import Names, label_selector, pod
 from tests.parity.generate_volumes import Storage, pod_volumes, storage
+from tests.parity.profile import PREEMPTING
 
-_PRIORITIES = {"parity-low": 10, "parity-high": 1000, "parity-negative": -5}
+_PRIORITIES = {"parity-low": 10, "parity-high": 1000, "parity-negative": -5, "parity-never": 2000}
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,46 @@ def case(dice: Dice, name: str, size: Size, volumes: bool = False, profiles: Seq
     names = Names(spaces, tuple(names_of(fleet)))
     most = size.bound if fleet else 0
     bound = [pod(dice, f"{name}-b{index}", names, bound=True) for index in range(dice.number(0, most))]
-    pending = [pod(dice, f"{name}-p{index}", names) for index in range(dice.number(size.pending // 2, size.pending))]
+    pending = [
+        pod(dice, f"{name}-p{index}", names) for index in range(dice.number(max(1, size.pending // 2), size.pending))
+    ]
     made = Case(name, [*_namespaces(spaces), *_priority_classes()], fleet, bound, pending)
     if volumes:
         _mount(dice, made, storage(dice, name, spaces, names.nodes))
     for one in made.pending if profiles else ():
         one["spec"]["schedulerName"] = pick(dice, profiles)
     return made
+
+
+def preemption_case(seed: str, name: str) -> Case:
+    """Full nodes, budgets, and one pod to place that may evict others."""
+    dice, size = SeededDice(f"{seed}/{name}"), Size(nodes=5, bound=18, pending=1)
+    made = case(dice, name, size, profiles=(PREEMPTING,))
+    for one in made.nodes:
+        one["status"]["allocatable"]["pods"] = str(dice.number(1, 4))
+        if not chance(dice, 20):
+            one["spec"] = {}
+    for one in made.bound:
+        if "status" not in one:
+            one["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:0{dice.number(0, 5)}Z"}
+    spec = made.pending[0]["spec"]
+    spec["priorityClassName"] = pick(dice, ("parity-high",) * 5 + ("parity-low", "parity-low", "parity-never"))
+    for field in ("schedulingGates", "resources", *(() if chance(dice, 30) else ("affinity", "nodeSelector"))):
+        spec.pop(field, None)
+    spaces = [obj["metadata"]["name"] for obj in made.objects if obj["kind"] == "Namespace"]
+    made.objects += [_budget(dice, f"{name}-{index}", pick(dice, spaces)) for index in range(dice.number(0, 3))]
+    return made
+
+
+def _budget(dice: Dice, name: str, namespace: str) -> Object:
+    healthy = {"currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"minAvailable": 1, "selector": label_selector(dice) or {}},
+        "status": {"disruptionsAllowed": dice.number(0, 2), **healthy},
+    }
 
 
 def _mount(dice: Dice, made: Case, found: Storage) -> None:
@@ -80,6 +114,7 @@ def _priority_classes() -> list[Object]:
             "kind": "PriorityClass",
             "metadata": {"name": name},
             "value": value,
+            **({"preemptionPolicy": "Never"} if name == "parity-never" else {}),
         }
         for name, value in _PRIORITIES.items()
     ]

@@ -7,6 +7,7 @@ from tests.parity.case import Case, Object
 from tests.parity.compare import Difference
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.oracle.selectors import is_empty, selects
+from tests.parity.preemption import cost
 from tests.parity.profile import WEIGHTS
 
 Rule = Callable[[Difference, Object, Case], bool]
@@ -56,12 +57,19 @@ def _topology_keys(pod: Object, case: Case) -> set[str]:
     return {one["topologyKey"] for one in (*rules, *(term for other in (pod, *others) for term in pod_terms(other)))}
 
 
+def _equal_victims(found: Difference, pod: Object, case: Case) -> bool:
+    """Of nodes that cost the same to empty, either side may take any."""
+    some = bool(found.theirs) and bool(found.ours)
+    return found.what == "victims" and some and cost(case, found.theirs) == cost(case, found.ours)
+
+
 # name of the row -> whether a difference is that row's
 RULES: dict[str, Rule] = {
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
     "a namespaceSelector that a namespace without labels matches": _blank_namespace,
     "a node is a host": _node_is_a_host,
     "short names of levels": _level_by_short_name,
+    "ties of victims": _equal_victims,
     "the names of scheduling gates": _gates_named,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
 }

@@ -21,7 +21,7 @@ from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.kinds import KINDS
 from tests.parity.log import SchedulerLog
-from tests.parity.profile import CONFIGURATION, WEIGHTS
+from tests.parity.profile import CONFIGURATION, PREEMPTING, WEIGHTS
 
 _IN_FLIGHT = 8
 # Nodes are taken as they are written, pods without ServiceAccounts and with any overhead.
@@ -32,11 +32,10 @@ _API_FLAGS = (
 _SCHEDULER_FLAGS = (
     "--vmodule=schedule_one=10,eventhandlers=3",
     # Its batches take over a former pod's node without scoring the others: nothing to compare.
-    "--feature-gates=OpportunisticBatching=false",
+    # Victims are deleted before the refusal is told.
+    "--feature-gates=OpportunisticBatching=false,SchedulerAsyncPreemption=false",
 )
-# Laid over each profile: preemption would add its words and deletions to the decision that is compared, and nobody
-# binds volumes here.
-_NO_POST_FILTER = {"postFilter": {"disabled": [{"name": "*"}]}}
+# Laid over each profile: nobody binds volumes here.
 _NO_BINDING = {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 0}}
 
 
@@ -82,24 +81,33 @@ class KubeScheduler:
                 found = self._create(pod)
                 if found is not None:
                     made.pending.append(found)
-                    played.verdicts.append((found, self._verdict(found)))
+                    played.verdicts.append((found, self._verdict(found, made)))
         finally:
             for name in names:
                 self._api.delete(f"/api/v1/nodes/{name}")
             self._log.follow(lambda: not names & self._log.nodes, f"nodes {sorted(names)} went")
         return played
 
-    def _verdict(self, pod: Object) -> Verdict:
+    def _verdict(self, pod: Object, case: Case) -> Verdict:
         key = key_of(pod)
         if pod["spec"].get("schedulingGates"):
             verdict = Verdict(key, message=_gated(pod))
         else:
             self._log.follow(lambda: key in self._log.verdicts, f"an answer about pod {key}")
             verdict = _unweighted(self._log.verdicts.pop(key), WEIGHTS[pod["spec"]["schedulerName"]])
+        if pod["spec"]["schedulerName"] == PREEMPTING and not verdict.node:
+            verdict.victims = self._victims(case)
         if not verdict.node:
             # Out of the way, so that it is not tried again among later pods.
             self._delete(pod, 0)
         return verdict
+
+    def _victims(self, case: Case) -> frozenset[str]:
+        """Pods that are terminating and were not before."""
+        before = {key_of(pod) for pod in case.bound if "deletionTimestamp" in pod["metadata"]}
+        spaces = [obj["metadata"]["name"] for obj in case.objects if obj["kind"] == "Namespace"]
+        pods = [pod for space in spaces for pod in self._api.get(KINDS["Pod"].path.format(space))["items"]]
+        return frozenset(key_of(pod) for pod in pods if "deletionTimestamp" in pod["metadata"]) - before
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -182,7 +190,6 @@ def _configuration() -> Object:
         {
             **profile,
             "percentageOfNodesToScore": 100,
-            "plugins": {**profile["plugins"], **_NO_POST_FILTER},
             "pluginConfig": [*profile["pluginConfig"], _NO_BINDING],
         }
         for profile in CONFIGURATION["profiles"]

@@ -35,6 +35,8 @@ class OurSide:
             name: Scheduler(profile, build(profile, PluginContext()), self.fleet)
             for name, profile in profiles().items()
         }
+        for scheduler in self._schedulers.values():
+            scheduler.post_filters.may_evict = lambda occupant, home: True
         for obj in case.objects:
             record = record_of(obj)
             if record is not None:
@@ -63,6 +65,8 @@ class OurSide:
         scheduler.forget(pod_id)
         if isinstance(result, Unschedulable):
             verdict.message = result.message
+            verdict.victims = frozenset(one.placed.pod.key for one in result.victims)
+            scheduler.nominations.drop(pod_id)
             unfit = found.problems or found.gated
             assert unfit or not verdict.feasible, f"{verdict.pod}: fits {verdict.feasible}, yet: {result.message}"
             verdict.feasible, verdict.scores, verdict.totals = frozenset(), None, None

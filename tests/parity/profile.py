@@ -18,6 +18,8 @@ from tests.parity.case import Object
 DEFAULT = SCHEDULER_NAME
 MOST, RATIO, ADDED = (f"{SCHEDULER_NAME}-{suffix}" for suffix in ("most", "ratio", "added"))
 OTHERS = (MOST, RATIO, ADDED)
+PREEMPTING = f"{SCHEDULER_NAME}-preempting"  # the only one with PostFilter
+_ALL = (DEFAULT, *OTHERS, PREEMPTING)
 # pkg/scheduler/apis/config/v1 default_plugins.go
 _DEFAULT_WEIGHTS = {
     "TaintToleration": 3,
@@ -29,9 +31,7 @@ _DEFAULT_WEIGHTS = {
     "ImageLocality": 1,
 }
 _CHANGED_WEIGHTS = {ADDED: {"TaintToleration": 1, "NodeAffinity": 5, "ImageLocality": 7}}
-WEIGHTS: dict[str, dict[str, int]] = {
-    name: {**_DEFAULT_WEIGHTS, **_CHANGED_WEIGHTS.get(name, {})} for name in (DEFAULT, *OTHERS)
-}
+WEIGHTS: dict[str, dict[str, int]] = {name: {**_DEFAULT_WEIGHTS, **_CHANGED_WEIGHTS.get(name, {})} for name in _ALL}
 # our name -> kube-scheduler's
 ALIASES = {"FaultDomainSpread": "PodTopologySpread"}
 
@@ -71,6 +71,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         },
         "NodeResourcesBalancedAllocation": {"resources": _resources(memory=1)},
     },
+    # Every node is a candidate, as here, instead of a sample.
+    PREEMPTING: {"DefaultPreemption": {"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 1000}},
     ADDED: {
         "NodeAffinity": {
             "addedAffinity": {
@@ -87,13 +89,18 @@ def _profile(name: str) -> Object:
     changed = _CHANGED_WEIGHTS.get(name, {})
     enabled = [{"name": plugin, "weight": weight} for plugin, weight in changed.items()]
     config = [{"name": plugin, "args": args} for plugin, args in _ARGUMENTS.get(name, {}).items()]
-    return {"schedulerName": name, "plugins": {"multiPoint": {"enabled": enabled}}, "pluginConfig": config}
+    preempting = [{"name": "DefaultPreemption"}] if name == PREEMPTING else []
+    plugins = {
+        "multiPoint": {"enabled": enabled},
+        "postFilter": {"disabled": [{"name": "*"}], "enabled": preempting},
+    }
+    return {"schedulerName": name, "plugins": plugins, "pluginConfig": config}
 
 
 CONFIGURATION: Object = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
-    "profiles": [_profile(name) for name in (DEFAULT, *OTHERS)],
+    "profiles": [_profile(name) for name in _ALL],
 }
 
 
