@@ -35,8 +35,11 @@ _SCHEDULER_FLAGS = (
     # Victims are deleted before the refusal is told.
     "--feature-gates=OpportunisticBatching=false,SchedulerAsyncPreemption=false",
 )
-# Laid over each profile: nobody binds volumes here.
-_NO_BINDING = {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 0}}
+# Laid over each profile: nobody binds volumes here, and every node is a candidate for preemption, none left to chance.
+_ARGUMENTS = [
+    {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 0}},
+    {"name": "DefaultPreemption", "args": {"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 1000}},
+]
 
 
 @dataclass
@@ -190,7 +193,7 @@ def _configuration() -> Object:
         {
             **profile,
             "percentageOfNodesToScore": 100,
-            "pluginConfig": [*profile["pluginConfig"], _NO_BINDING],
+            "pluginConfig": [*profile["pluginConfig"], *_ARGUMENTS],
         }
         for profile in CONFIGURATION["profiles"]
     ]

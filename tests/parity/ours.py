@@ -15,7 +15,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Placed, Refuse, Score, Skip
+from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
 from dispatcher.scheduling.lifecycle import PreScore
 from dispatcher.scheduling.points import Plan
 from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
@@ -105,6 +105,8 @@ class OurSide:
                 state = scored.plugin.pre_score(state, placed, fleet, rows)
                 if isinstance(state, Skip):
                     continue
+            if isinstance(scored.plugin, DomainPlugin):
+                state = scored.plugin.weigh(state, fleet, rows)
             values = _normalised(scored.plugin, scored.plugin.score(state, fleet, rows))
             totals += scored.weight * values
             kube_name = ALIASES.get(scored.plugin.name, scored.plugin.name)

@@ -71,8 +71,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         },
         "NodeResourcesBalancedAllocation": {"resources": _resources(memory=1)},
     },
-    # Every node is a candidate, as here, instead of a sample.
-    PREEMPTING: {"DefaultPreemption": {"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 1000}},
     ADDED: {
         "NodeAffinity": {
             "addedAffinity": {
