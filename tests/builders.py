@@ -84,6 +84,11 @@ class NodeBuilder:
         self._fields["unschedulable"] = True
         return self
 
+    def images(self, sizes: Mapping[str, int]) -> Self:
+        """The images it holds, in bytes."""
+        self._fields["images"] = dict(sizes)
+        return self
+
     def bandwidth(self, bytes_per_second: int) -> Self:
         """Network capacity per direction."""
         self._fields["bandwidth"] = bytes_per_second

@@ -131,7 +131,7 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         claim=claim,
         source=source,
         owner=_owner(meta),
-        images=tuple(container.image for container in (spec.containers or ())[: rules.MAX_CONTAINERS]),
+        images=_images(spec),
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
         status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
@@ -154,6 +154,11 @@ def _owner(meta: wire.Meta) -> str:
 
 def _names(items: list[wire.Named] | None) -> tuple[str, ...]:
     return tuple(one.name for one in (items or ())[: rules.MAX_RULES])
+
+
+def _images(spec: wire.PodSpec) -> tuple[str, ...]:
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    return tuple(container.image for container in containers[: rules.MAX_CONTAINERS])
 
 
 def _labels(meta: wire.Meta, problems: list[str]) -> dict[str, str]:

@@ -145,13 +145,18 @@ def _cached(text: str, scale: int, round_up: bool) -> int:
 
 
 def host_ports(spec: PodSpec, problems: list[str]) -> tuple[HostPort, ...]:
-    """Ports taken on the node: hostPort, or every port of a pod in the host's network."""
+    """Ports taken on the node while the pod runs: hostPort, or every port of a pod in the host's network.
+
+    Init containers that never end (restartPolicy Always) count, the others do not.
+    """
     ports: list[HostPort] = []
-    for index, container in enumerate(spec.containers or ()):
-        for port in container.ports or ():
-            number = port.host_port or (port.container_port if spec.host_network else 0)
-            if number:
-                _take(ports, number, port, f"spec.containers[{index}].ports", problems)
+    sidecars = [one for one in spec.init_containers or () if one.restart_policy == "Always"]
+    for field, containers in (("initContainers", sidecars), ("containers", spec.containers or ())):
+        for index, container in enumerate(containers):
+            for port in container.ports or ():
+                number = port.host_port or (port.container_port if spec.host_network else 0)
+                if number:
+                    _take(ports, number, port, f"spec.{field}[{index}].ports", problems)
     return tuple(ports)
 
 

@@ -12,9 +12,11 @@ from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
 from dispatcher.plugins.home_cluster import HomeCluster
+from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import InterPodAffinity
 from dispatcher.plugins.live_headroom import LiveCPU, LiveMemory, LiveNetwork
 from dispatcher.plugins.node_affinity import NodeAffinity
+from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
 from dispatcher.plugins.node_ready import NodeReady
 from dispatcher.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -90,13 +92,15 @@ _SPECS = (
     PluginSpec(ClusterAllowed),
     PluginSpec(NodeReady),
     PluginSpec(NodeUnschedulable),
-    PluginSpec(NodeAffinity, NodeAffinity.ARGS),
+    PluginSpec(NodeName),
     PluginSpec(TaintToleration),
+    PluginSpec(NodeAffinity, NodeAffinity.ARGS),
     PluginSpec(NodePorts),
     PluginSpec(NodeResourcesFit, NodeResourcesFit.ARGS),
-    PluginSpec(NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocation.ARGS),
     PluginSpec(FaultDomainSpread, FaultDomainSpread.ARGS),
     PluginSpec(InterPodAffinity, InterPodAffinity.ARGS),
+    PluginSpec(NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocation.ARGS),
+    PluginSpec(ImageLocality),
     PluginSpec(LiveCPU, LiveCPU.ARGS),
     PluginSpec(LiveMemory, LiveMemory.ARGS),
     PluginSpec(LiveNetwork, LiveNetwork.ARGS),
@@ -104,6 +108,13 @@ _SPECS = (
     PluginSpec(GPUFragmentation, GPUFragmentation.ARGS),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
+# Other names that a profile may use: kube-scheduler's, where ours says more.
+ALIASES = {"PodTopologySpread": FaultDomainSpread.name}
+
+
+def canonical(name: str, registry: Mapping[str, PluginSpec]) -> str:
+    """The name under which a registry has the plugin that a profile names so."""
+    return name if name in registry else ALIASES.get(name, name)
 
 
 def build(profile: Profile, context: PluginContext, registry: Mapping[str, PluginSpec] | None = None) -> list[Plugin]:
@@ -111,9 +122,10 @@ def build(profile: Profile, context: PluginContext, registry: Mapping[str, Plugi
     known = REGISTRY if registry is None else registry
     plugins = []
     for use in profile.plugins:
-        if use.name not in known:
+        name = canonical(use.name, known)
+        if name not in known:
             raise ValueError(f"unknown plugin {use.name}{did_you_mean(use.name, known)}")
-        plugins.append(known[use.name].make(use.args, context))
+        plugins.append(known[name].make(use.args, context))
     return plugins
 
 

@@ -197,7 +197,7 @@ class GroupTable:
         return Peak(row, float(self._rows.total[row] + self.bonus.points[group]))
 
     def _choose(self, totals: Floats) -> tuple[int, Peak] | None:
-        highest = totals.max()
+        highest = totals.max(initial=NOWHERE)
         if highest == NOWHERE:
             return None
         groups = np.flatnonzero(totals == highest).tolist()

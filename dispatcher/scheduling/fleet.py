@@ -18,9 +18,9 @@ from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet_counts import DomainCount, MatchCounts, Observed
+from dispatcher.scheduling.fleet_images import IMAGES
 from dispatcher.scheduling.fleet_journal import Journal
 from dispatcher.scheduling.fleet_nodes import NodeTable
-from dispatcher.scheduling.fleet_objects import ClusterObjects
 from dispatcher.scheduling.fleet_occupants import (
     Occupant,
     PodId,
@@ -50,7 +50,6 @@ class FleetState(NodeTable):
         self.observed = Observed()
         self.cycle = CycleState()
         self._now = now
-        self.kept = ClusterObjects()
         self._counts = MatchCounts(self._namespace_labels)
         self._terms = TermCounts(self._namespace_labels)
         self._ports = Ports()
@@ -321,6 +320,16 @@ class FleetState(NodeTable):
     def _namespace_labels(self, cluster: str, namespace: str) -> Mapping[str, str]:
         found = self.kept.of(cluster, Namespace).get(namespace)
         return found.labels if found else _NO_LABELS
+
+    def image_sizes(self, image: str) -> Ints:
+        """[n] bytes of an image on each node, 0 where it is not."""
+        self.observed.kinds.add(IMAGES)
+        return self._images.sizes(image, self._nodes)
+
+    def nodes_with_image(self, image: str) -> int:
+        """How many nodes have an image."""
+        self.observed.kinds.add(IMAGES)
+        return self._images.nodes_with(image)
 
     def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object of a kind in a cluster."""

@@ -10,8 +10,10 @@ from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import ResourceAxis, Resources
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.columns import NodeColumns, RowStore, exact_sums
+from dispatcher.scheduling.fleet_images import ImageColumns
 from dispatcher.scheduling.fleet_journal import Journal
 from dispatcher.scheduling.fleet_labels import LabelColumns
+from dispatcher.scheduling.fleet_objects import ClusterObjects
 from dispatcher.scheduling.framework import ClusterInfo, SmallInts
 
 
@@ -38,6 +40,8 @@ class NodeTable(NodeColumns):
         self._clusters: dict[str, _Cluster] = {}
         self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
         self._labels = LabelColumns(self._cluster_name)
+        self.kept = ClusterObjects()
+        self._images = ImageColumns(self.kept.versions)
         self._total: Resources | None = None
         self._show()
 
@@ -87,6 +91,7 @@ class NodeTable(NodeColumns):
             self._column(resource)
         store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
         self._labels.replace(row, before.labels if before else {}, node.labels)
+        self._images.replace(row, before, node)
         self._total = None
         self.changes.append(row)
 
@@ -111,6 +116,7 @@ class NodeTable(NodeColumns):
         row = home.rows.pop(name)
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
+        self._images.replace(row, node, None)
         self._nodes[row] = None
         self._store.clear(row)
         self._free.append(row)

@@ -166,6 +166,14 @@ class OneRow(NodeColumns):
         """key -> object of a kind in a cluster now."""
         return self._fleet.objects(cluster, kind)
 
+    def image_sizes(self, image: str) -> Ints:
+        """[1] bytes of an image on the node now."""
+        return self._fleet.image_sizes(image)[self._at]
+
+    def nodes_with_image(self, image: str) -> int:
+        """How many nodes of the fleet have an image now."""
+        return self._fleet.nodes_with_image(image)
+
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate now."""
         return self._fleet.allocatable_total()

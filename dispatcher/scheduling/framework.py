@@ -121,6 +121,14 @@ class Fleet(Protocol):
         """Rows on which any host port is taken."""
         ...
 
+    def image_sizes(self, image: str) -> Ints:
+        """[n] bytes of an image on each node, 0 where it is not. Whoever asks is judged anew when images change."""
+        ...
+
+    def nodes_with_image(self, image: str) -> int:
+        """How many nodes have an image. Whoever asks is judged anew when images or the number of nodes change."""
+        ...
+
     def allocatable_total(self) -> Mapping[str, int]:
         """What the nodes of Ready clusters can allocate together, by resource, internal units."""
         ...

@@ -1,31 +1,56 @@
-"""The profile that holds when none is configured: a table of plugins and weights, in the order in which filters run.
+"""The profiles that are built in: tables of plugins and weights, in the order in which filters run.
 
-Weights are kube-scheduler's where it has the plugin. Live readings weigh as much as requests do in all.
-`configs/profiles/default.yaml` says the same, with comments.
+The default holds when none is configured. Its order and weights are kube-scheduler's where that has the plugin, ours
+beside it; live readings weigh as much as requests do in all. `configs/profiles` says the same, with comments.
 """
+
+from collections.abc import Iterable
 
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.framework import PluginUse, Profile
+from dispatcher.scheduling.spread_args import SYSTEM
 
-# name, weight (of scores)
-_TABLE: tuple[tuple[str, float], ...] = (
+_Table = tuple[tuple[str, float], ...]  # name, weight (of scores)
+
+_QUEUE: _Table = (
     ("PrioritySort", 1),
     ("SchedulingGates", 1),
+)
+_FLEET: _Table = (
     ("TenantQuota", 1),
     ("ClusterAllowed", 1),
     ("NodeReady", 1),
+)
+# The order of kube-scheduler's own default plugins.
+_KUBERNETES: _Table = (
     ("NodeUnschedulable", 1),
-    ("NodeAffinity", 2),
+    ("NodeName", 1),
     ("TaintToleration", 3),
+    ("NodeAffinity", 2),
     ("NodePorts", 1),
     ("NodeResourcesFit", 1),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("FaultDomainSpread", 2),
+    ("FaultDomainSpread", 2),  # PodTopologySpread
     ("InterPodAffinity", 2),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+)
+_LIVE: _Table = (
     ("LiveCPU", 2),
     ("LiveMemory", 1),
     ("LiveNetwork", 1),
     ("HomeCluster", 0.1),
 )
+_KUBERNETES_ARGS = {"FaultDomainSpread": {"defaulting": SYSTEM}}
 
-DEFAULT_PROFILE = Profile(SCHEDULER_NAME, tuple(PluginUse(name, weight) for name, weight in _TABLE))
+
+def _uses(*tables: _Table) -> Iterable[PluginUse]:
+    return (PluginUse(name, weight) for table in tables for name, weight in table)
+
+
+DEFAULT_PROFILE = Profile(SCHEDULER_NAME, tuple(_uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE)))
+
+# What kube-scheduler does without any configuration, and nothing else.
+KUBE_SCHEDULER_PROFILE = Profile(
+    SCHEDULER_NAME,
+    tuple(PluginUse(use.name, use.weight, _KUBERNETES_ARGS.get(use.name, {})) for use in _uses(_QUEUE, _KUBERNETES)),
+)

@@ -4,8 +4,9 @@ import pytest
 
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.runtime.settings.profiles import read_profile
+from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.plugin_args import check_args
-from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFILE
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
@@ -17,10 +18,13 @@ def test_the_default_profile_uses_every_plugin_once() -> None:
     assert sorted([*names, *SPECIAL]) == sorted(REGISTRY)
 
 
-def test_the_default_profile_is_what_its_file_says() -> None:
-    written = read_profile(PROFILES / "default.yaml", REGISTRY)
-    assert written.scheduler_name == DEFAULT_PROFILE.scheduler_name
-    for there, here in zip(written.plugins, DEFAULT_PROFILE.plugins, strict=True):
+@pytest.mark.parametrize(
+    ("file", "profile"), [("default", DEFAULT_PROFILE), ("kube-scheduler", KUBE_SCHEDULER_PROFILE)]
+)
+def test_a_profile_that_is_built_in_is_what_its_file_says(file: str, profile: Profile) -> None:
+    written = read_profile(PROFILES / f"{file}.yaml", REGISTRY)
+    assert written.scheduler_name == profile.scheduler_name
+    for there, here in zip(written.plugins, profile.plugins, strict=True):
         assert (there.name, there.weight) == (here.name, here.weight)
         table = REGISTRY[here.name].args
         assert check_args(table, there.args) == check_args(table, here.args)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dispatcher.model.names import SCHEDULER_NAME, is_ours
-from dispatcher.plugins.registry import PluginContext, PluginSpec
+from dispatcher.plugins.registry import PluginContext, PluginSpec, canonical
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
 from dispatcher.runtime.settings.sections import Section
@@ -43,6 +43,8 @@ def profile_of(document: Document, registry: Mapping[str, PluginSpec]) -> Profil
     """The profile of a document; ConfigError with everything that is wrong with it."""
     problems: list[Problem] = []
     entries = validated(ProfileFile, document, problems)
+    plugins = tuple(one.model_copy(update={"name": canonical(one.name, registry)}) for one in entries.plugins)
+    entries = entries.model_copy(update={"plugins": plugins})
     problems += _whole(entries, document, registry)
     for at, entry in enumerate(entries.plugins):
         problems += _entry_problems(entry, ("plugins", at), document, registry)

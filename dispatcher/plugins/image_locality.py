@@ -1,0 +1,51 @@
+"""Better are nodes that have the pod's container images already, the more bytes of them the better.
+
+An image counts its size times the share of all nodes that have it, so that a node with a rare image is not flooded.
+score = 100 * (sum over containers - 23 MiB) / (1000 MiB a container - 23 MiB), the sum taken as at least 23 MiB and at
+most 1000 MiB a container; whole numbers, rounded down. Source: kube-scheduler's ImageLocality.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Depends, Fleet, Floats, Placed, Rows, Score
+
+_MIB = 1024 * 1024
+_LEAST, _MOST = 23 * _MIB, 1000 * _MIB
+
+
+class ImageLocality(Score):
+    """Prefers nodes where less has to be pulled."""
+
+    name: ClassVar[str] = "ImageLocality"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The images, in any order."""
+        return tuple(sorted(map(normalised, placed.pod.images)))
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """[n] the score of every node; SKIP if no node has any of the images."""
+        names = [normalised(image) for image in placed.pod.images]
+        held = [(name, fleet.nodes_with_image(name)) for name in names]
+        if not any(nodes for _, nodes in held):
+            return SKIP
+        total, found = int(np.count_nonzero(fleet.live)), np.zeros(fleet.n, dtype=np.int64)
+        for name, nodes in held:
+            if nodes:
+                found += (fleet.image_sizes(name) * (nodes / total)).astype(np.int64)
+        most = _MOST * len(names)
+        share = int(MAX_SCORE) * (np.clip(found, _LEAST, most) - _LEAST) // (most - _LEAST)
+        scores: Floats = share.astype(np.float64)
+        return scores
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        """What PreFilter found."""
+        return cast(Floats, state)[rows]
+
+
+def normalised(image: str) -> str:
+    """The name under which a node lists an image: with the tag `latest` where none is said."""
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

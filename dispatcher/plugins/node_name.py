@@ -1,0 +1,36 @@
+"""A pod that names its node (spec.nodeName) goes to a node of that name or nowhere.
+
+Such pods do not come to a scheduler; the rule is here because it is one. Source: kube-scheduler's NodeName.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+
+
+class NodeName(Filter):
+    """Refuses nodes of another name."""
+
+    name: ClassVar[str] = "NodeName"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The name."""
+        return placed.pod.node
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """The name; SKIP without."""
+        return placed.pod.node or SKIP
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """NODE_NAME everywhere but on nodes of that name, one a cluster at most."""
+        codes = np.full(fleet.n, fleet.reasons.code(Reason.NODE_NAME), dtype=np.uint16)
+        for info in fleet.clusters:
+            row = fleet.row_of(info.name, cast(str, state))
+            if row is not None:
+                codes[row] = 0
+        return codes[rows]
