@@ -7,6 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from dispatcher.kit.template import new_plugin
 from dispatcher.runtime.cli import app
 from dispatcher.runtime.settings import load_config
 from tests.charts.rendering import CHARTS, Helm, containers, of_kind, only, write_mounted
@@ -16,6 +17,16 @@ CLUSTERS = [{"name": "east"}, {"name": "west"}]
 # Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
 DIFFERS: dict[str, Any] = {"clusters": CLUSTERS, "http": {"host": "0.0.0.0", "port": 7480}}
 OWN_PROFILE = {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}]}, "packing": None}
+KUBE = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": "global-dispatcher"}],
+}
+OWN_PLUGIN = {
+    "plugins": {"quiet_zone": new_plugin("QuietZone")["quiet_zone.py"]},
+    "profiles": {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}, {"name": "QuietZone"}]}},
+    "config": {"profile": "profiles/mine.yaml", "plugin_files": ["plugins/quiet_zone.py"]},
+}
 QUOTA = {"tenants": [{"name": "team", "namespaces": ["team-*"], "nominal": {"cpu": "40%", "memory": "1Gi"}}]}
 
 
@@ -40,6 +51,8 @@ def test_tenants_and_profiles_are_those_of_configs(helm: Helm, tmp_path: Path, n
         pytest.param({"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}}, id="an own profile"),
         pytest.param({"tenants": {**QUOTA, "default": {"nominal": {"cpu": "20%"}}}}, id="quota"),
         pytest.param({"config": {"journal": None, "timing": {"tick_s": None}}}, id="keys left out"),
+        pytest.param({"profiles": {"kube": KUBE}, "config": {"profile": "profiles/kube.yaml"}}, id="kube-scheduler's"),
+        pytest.param(OWN_PLUGIN, id="an own plugin"),
     ],
 )
 def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:

@@ -75,6 +75,11 @@ seccompProfile: {type: RuntimeDefault}
 {{- range $name, $profile := .Values.profiles -}}
 {{- if $profile -}}{{- $known = append $known (printf "profiles/%s.yaml" $name) -}}{{- end -}}
 {{- end -}}
+{{- range .Values.config.plugin_files -}}
+{{- if not (hasKey $.Values.plugins (. | trimPrefix "plugins/" | trimSuffix ".py")) -}}
+{{- fail (printf "config.plugin_files: %s is none of plugins: %s" . (keys $.Values.plugins | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- end -}}
 {{- range (.Values.config.profiles | default (list .Values.config.profile)) -}}
 {{- if not (has . $known) -}}
 {{- fail (printf "config.profile(s): %s is none of: %s" . (join ", " $known)) -}}
