@@ -56,7 +56,6 @@ def placement(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) 
     problems.extend(too_much)
     if too_much:
         return Placement()
-    _devices(spec, problems)
     return Placement(
         spec.node_selector or {},
         node_affinity(spec.affinity, problems),
@@ -147,12 +146,6 @@ def _term(term: wire.NodeTerm, where: str, problems: list[str]) -> NodeSelectorT
         requirements(term.match_expressions, f"{where}.matchExpressions", problems),
         requirements(term.match_fields, f"{where}.matchFields", problems),
     )
-
-
-def _devices(spec: wire.PodSpec, problems: list[str]) -> None:
-    """Devices that are claimed bind a pod to a node in ways that are not reckoned with: a problem, never a guess."""
-    if spec.resource_claims:
-        problems.append("spec.resourceClaims: not supported; request an extended resource instead")
 
 
 def tolerations(raw: list[wire.Toleration] | None) -> tuple[Toleration, ...]:

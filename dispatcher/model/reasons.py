@@ -26,6 +26,17 @@ class Reason(enum.Enum):
     POD_AFFINITY = "node(s) didn't match pod affinity rules"
     POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
     EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+    DISK_CONFLICT = "node(s) had no available disk"
+    CLAIM_IN_USE = (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
+        "another pod"
+    )
+    VOLUME_LIMIT = "node(s) exceed max volume count"
+    VOLUME_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
+    VOLUME_BINDING = "node(s) didn't find available persistent volumes to bind"
+    STORAGE_SPACE = "node(s) did not have enough free storage"
+    VOLUME_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    VOLUME_ZONE = "node(s) had no available volume zone"
     NOT_READY = "node(s) were not ready"
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
@@ -39,6 +50,15 @@ class Reason(enum.Enum):
     QUOTA = "tenant quota exceeded: {}"
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
     INVALID = "pod cannot be scheduled: {}"
+    NOT_FOUND = "{} not found"
+    CLAIM_AWAITED = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"'
+    CLAIM_LOST = "persistentvolumeclaim {}"
+    CLAIM_DELETED = 'persistentvolumeclaim "{}" is being deleted'
+    CLAIM_NOT_OWNED = "PVC {} (pod is not owner)"
+    CLAIM_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+    CLAIM_WITHOUT_CLASS = "PersistentVolumeClaim had no pv name and storageClass name"
+    CLAIM_WITHOUT_VOLUME = "PersistentVolume had no name"
+    DEVICES = "resource claims ({}) are not supported: request an extended resource instead"
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
     PREEMPTED = "gave its place to a pod of higher priority while it waited"
@@ -60,6 +80,11 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.TAINT,
         Reason.SPREAD_LABEL,
         Reason.POD_AFFINITY,
+        Reason.VOLUME_AFFINITY,
+        Reason.VOLUME_BINDING,
+        Reason.STORAGE_SPACE,
+        Reason.VOLUME_MISSING,
+        Reason.VOLUME_ZONE,
         Reason.NOT_READY,
         Reason.CLUSTER_NOT_READY,
         Reason.CLUSTER_NOT_ALLOWED,
@@ -68,6 +93,15 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.QUOTA,
         Reason.GATED,
         Reason.INVALID,
+        Reason.NOT_FOUND,
+        Reason.CLAIM_AWAITED,
+        Reason.CLAIM_LOST,
+        Reason.CLAIM_DELETED,
+        Reason.CLAIM_NOT_OWNED,
+        Reason.CLAIM_UNBOUND,
+        Reason.CLAIM_WITHOUT_CLASS,
+        Reason.CLAIM_WITHOUT_VOLUME,
+        Reason.DEVICES,
         Reason.NO_PROFILE,
     )
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
+from dispatcher.plugins.dynamic_resources import DynamicResources
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
 from dispatcher.plugins.home_cluster import HomeCluster
@@ -22,10 +23,14 @@ from dispatcher.plugins.node_ready import NodeReady
 from dispatcher.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from dispatcher.plugins.node_resources_fit import NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
+from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
 from dispatcher.plugins.priority_sort import PrioritySort
 from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
 from dispatcher.plugins.tenant_quota import TenantQuota
+from dispatcher.plugins.volume_binding import VolumeBinding
+from dispatcher.plugins.volume_restrictions import VolumeRestrictions
+from dispatcher.plugins.volume_zone import VolumeZone
 from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, QueueSort, Reserve, Score
 from dispatcher.scheduling.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
 from dispatcher.scheduling.plugin_args import ArgTable, check_args, did_you_mean
@@ -97,8 +102,13 @@ _SPECS = (
     PluginSpec(NodeAffinity, NodeAffinity.ARGS),
     PluginSpec(NodePorts),
     PluginSpec(NodeResourcesFit, NodeResourcesFit.ARGS),
+    PluginSpec(VolumeRestrictions),
+    PluginSpec(NodeVolumeLimits),
+    PluginSpec(VolumeBinding),
+    PluginSpec(VolumeZone),
     PluginSpec(FaultDomainSpread, FaultDomainSpread.ARGS),
     PluginSpec(InterPodAffinity, InterPodAffinity.ARGS),
+    PluginSpec(DynamicResources),
     PluginSpec(NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocation.ARGS),
     PluginSpec(ImageLocality),
     PluginSpec(LiveCPU, LiveCPU.ARGS),

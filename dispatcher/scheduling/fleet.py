@@ -5,8 +5,9 @@ catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is e
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from dispatcher.scheduling.fleet_occupants import (
 )
 from dispatcher.scheduling.fleet_readings import take_reading
 from dispatcher.scheduling.fleet_terms import TermCounts
+from dispatcher.scheduling.fleet_volumes import USERS, UsedVolume, VolumesInUse
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
 from dispatcher.scheduling.lifecycle import CycleState
 from dispatcher.scheduling.pod_sets import PodSet, StandingTerm, pods_beside
@@ -53,6 +55,7 @@ class FleetState(NodeTable):
         self._counts = MatchCounts(self._namespace_labels)
         self._terms = TermCounts(self._namespace_labels)
         self._ports = Ports()
+        self._volumes = VolumesInUse()
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._unseen: dict[int, list[Occupant]] = {}
@@ -207,6 +210,9 @@ class FleetState(NodeTable):
         if occupant.unseen_cpu or occupant.unseen_memory:
             self._unseen.setdefault(row, []).append(occupant)
         self._ports.take(row, occupant.placed.pod)
+        if occupant.placed.pod.volumes:
+            self._volumes.take(row, occupant.cluster, occupant.placed.pod)
+            self.kept.versions[USERS] += 1
         self._count([occupant], row, 1)
         self.loads.append(row)
 
@@ -218,6 +224,9 @@ class FleetState(NodeTable):
         if occupant.unseen_cpu or occupant.unseen_memory:
             self._unseen[row].remove(occupant)
         self._ports.release(row, occupant.placed.pod)
+        if occupant.placed.pod.volumes:
+            self._volumes.release(row, occupant.cluster, occupant.placed.pod)
+            self.kept.versions[USERS] += 1
         self._count([occupant], row, -1)
         occupant.row = None
         self.loads.append(row)
@@ -248,10 +257,10 @@ class FleetState(NodeTable):
             column[_MEMORY, rows] += times * memory
 
     def can_suppose(self, rows: Rows, pod: Pod, times: int) -> bool:
-        """Whether `suppose` is exact: the pod takes no host port, and no sum comes near MAX_QUANTITY."""
+        """Whether `suppose` is exact: the pod takes no host port or volume, and no sum comes near MAX_QUANTITY."""
         most = times * max(*pod.requests.values(), *nonzero_request(pod), 1)
         highest = max(int(self.requested[:, rows].max(initial=0)), int(self.nonzero[:, rows].max(initial=0)))
-        return not pod.ports and most + highest <= MAX_QUANTITY
+        return not pod.ports and not pod.volumes and most + highest <= MAX_QUANTITY
 
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:
@@ -335,6 +344,27 @@ class FleetState(NodeTable):
         """key -> object of a kind in a cluster."""
         self.observed.kinds.add(kind.__name__)
         return self.kept.of(cluster, kind)
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """Show an object with these values in its fields, as long as any holder wants it so."""
+        self.kept.assume(cluster, found, fields, holder)
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """The inverse of `assume` for one holder."""
+        self.kept.release(cluster, found, holder)
+
+    def volumes_on(self, row: int) -> Collection[UsedVolume]:
+        """(namespace of the pod, volume) that pods use on a row, each once."""
+        return self._volumes.on(row)
+
+    def rows_with_volumes(self) -> Sequence[int]:
+        """Rows on which pods use volumes."""
+        return self._volumes.rows()
+
+    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
+        """How often pods on any node name a claim."""
+        self.observed.kinds.add(USERS)
+        return self._volumes.users(cluster, namespace, claim)
 
     def _placed_in(self, namespaces: frozenset[str] | None, level: str) -> Iterator[tuple[Placed, int]]:
         for occupant in self._occupants.values():

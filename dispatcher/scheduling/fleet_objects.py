@@ -1,12 +1,25 @@
-"""Objects beside nodes and pods, by cluster and kind, and how often each kind has changed."""
+"""Objects beside nodes and pods, by cluster and kind, and how often each kind has changed.
+
+An object may be *assumed*: as if its cluster had already changed it in one field, for the pods that need it so. What
+the cluster reports meanwhile shows through in all other fields.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 K = TypeVar("K")
 _NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass
+class _Assumed:
+    fields: dict[str, Any]
+    holders: set[Hashable] = field(default_factory=set)
 
 
 class ClusterObjects:
@@ -14,6 +27,8 @@ class ClusterObjects:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], dict[str, Any]] = {}
+        self._assumed: dict[tuple[str, str, str], _Assumed] = {}
+        self._reported: dict[tuple[str, str, str], Any] = {}  # of what is assumed: as its cluster reports it
         self.versions: Counter[str] = Counter()
 
     def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
@@ -32,7 +47,14 @@ class ClusterObjects:
         return self._kept.get((cluster, kind), _NONE).get(key)
 
     def put(self, cluster: str, found: Any) -> bool:
-        """Insert or update; False if nothing has changed."""
+        """Insert or update as the cluster reports it; False if nothing has changed."""
+        assumed = self._assumed.get((cluster, type(found).__name__, found.key))
+        if assumed is not None:
+            self._reported[cluster, type(found).__name__, found.key] = found
+            found = msgspec.structs.replace(found, **assumed.fields)
+        return self._show(cluster, found)
+
+    def _show(self, cluster: str, found: Any) -> bool:
         kind = type(found).__name__
         kept = self._kept.setdefault((cluster, kind), {})
         if kept.get(found.key) == found:
@@ -46,5 +68,32 @@ class ClusterObjects:
         kept = self._kept.get((cluster, kind), {})
         if kept.pop(key, None) is None:
             return False
+        self._assumed.pop((cluster, kind, key), None)
+        self._reported.pop((cluster, kind, key), None)
         self.versions[kind] += 1
         return True
+
+    # --- assumed -----------------------------------------------------------------------------------------------------
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """Show a known object with other values in `fields`, as long as any holder wants it so."""
+        where = (cluster, type(found).__name__, found.key)
+        known = self.get(*where)
+        if known is None:
+            return
+        assumed = self._assumed.setdefault(where, _Assumed(dict(fields)))
+        assumed.fields.update(fields)
+        assumed.holders.add(holder)
+        self._reported.setdefault(where, known)
+        self._show(cluster, msgspec.structs.replace(known, **assumed.fields))
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """The holder does not want it any more; without holders the object shows as its cluster reports it."""
+        where = (cluster, type(found).__name__, found.key)
+        assumed = self._assumed.get(where)
+        if assumed is None or holder not in assumed.holders:
+            return
+        assumed.holders.discard(holder)
+        if not assumed.holders:
+            del self._assumed[where]
+            self._show(cluster, self._reported.pop(where))

@@ -54,6 +54,7 @@ def weighs_the_same(one: Pod, other: Pod) -> bool:
         one.requests == other.requests
         and one.expected == other.expected
         and one.ports == other.ports
+        and one.volumes == other.volumes
         and one.labels == other.labels
         and one.namespace == other.namespace
         and one.terminating == other.terminating

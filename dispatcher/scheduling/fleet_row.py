@@ -1,8 +1,8 @@
 """One row as it was when a decision was taken, so that it can be explained later at leisure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from dispatcher.model.resources import Resources
 from dispatcher.scheduling.columns import NodeColumns, RowList
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.fleet_occupants import nonzero_request, requested
+from dispatcher.scheduling.fleet_volumes import UsedVolume
 from dispatcher.scheduling.framework import Ints, K, Placed, SmallInts
 from dispatcher.scheduling.pod_sets import PodSet, StandingTerm
 
@@ -173,6 +174,26 @@ class OneRow(NodeColumns):
     def nodes_with_image(self, image: str) -> int:
         """How many nodes of the fleet have an image now."""
         return self._fleet.nodes_with_image(image)
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """As in the whole fleet."""
+        self._fleet.assume(cluster, found, fields, holder)
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """As in the whole fleet."""
+        self._fleet.release(cluster, found, holder)
+
+    def volumes_on(self, row: int) -> Collection[UsedVolume]:
+        """Volumes that pods use on the row now."""
+        return self._fleet.volumes_on(self._at.start + row)
+
+    def rows_with_volumes(self) -> Sequence[int]:
+        """[0] if pods use volumes on the row now."""
+        return [0] if self._fleet.volumes_on(self._at.start) else []
+
+    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
+        """How often pods on any node name a claim now."""
+        return self._fleet.claim_users(cluster, namespace, claim)
 
     def allocatable_total(self) -> Resources:
         """What the nodes of all Ready clusters can allocate now."""

@@ -8,7 +8,7 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 """
 
 import enum
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.node import Taint
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.resources import ResourceAxis
 from dispatcher.scheduling.hints import Happening, WakeEvent
@@ -154,6 +154,26 @@ class Fleet(Protocol):
 
     def count_of(self, term: StandingTerm) -> Ints:
         """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
+        ...
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """For Reserve: from now on an object shows with these values in its fields, as long as any holder wants it."""
+        ...
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """The inverse of `assume` for one holder."""
+        ...
+
+    def volumes_on(self, row: int) -> Collection[tuple[str, Volume]]:
+        """(namespace of the pod, volume) that pods use on a row, each once."""
+        ...
+
+    def rows_with_volumes(self) -> Sequence[int]:
+        """Rows on which pods use volumes."""
+        ...
+
+    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
+        """How often pods on any node name a claim. Whoever asks is judged anew when pods with volumes come or go."""
         ...
 
 

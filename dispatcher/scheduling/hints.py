@@ -31,6 +31,7 @@ class WakeEvent(enum.Flag):
 
 NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
 NEVER = WakeEvent(0)
+_STORAGE = WakeEvent.CLAIM | WakeEvent.VOLUME | WakeEvent.STORAGE_CLASS | WakeEvent.CSI
 
 # The record of model.objects -> what its coming, changing or going is called.
 OBJECT_EVENTS: dict[str, WakeEvent] = {
@@ -75,6 +76,23 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.POD_AFFINITY: NODES | WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
     Reason.POD_ANTI_AFFINITY: NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
     Reason.EXISTING_ANTI_AFFINITY: NODES | WakeEvent.POD_REMOVED | WakeEvent.NAMESPACE,
+    Reason.DISK_CONFLICT: NODES | WakeEvent.POD_REMOVED,
+    Reason.CLAIM_IN_USE: WakeEvent.POD_REMOVED | WakeEvent.CLAIM,
+    Reason.VOLUME_LIMIT: NODES | WakeEvent.POD_REMOVED | WakeEvent.CSI | WakeEvent.CLAIM,
+    Reason.VOLUME_AFFINITY: NODES | _STORAGE,
+    Reason.VOLUME_BINDING: NODES | _STORAGE | WakeEvent.POD_REMOVED,
+    Reason.STORAGE_SPACE: NODES | _STORAGE,
+    Reason.VOLUME_MISSING: _STORAGE,
+    Reason.VOLUME_ZONE: NODES | _STORAGE,
+    Reason.NOT_FOUND: _STORAGE,
+    Reason.CLAIM_AWAITED: WakeEvent.CLAIM,
+    Reason.CLAIM_LOST: WakeEvent.CLAIM,
+    Reason.CLAIM_DELETED: WakeEvent.CLAIM,
+    Reason.CLAIM_NOT_OWNED: WakeEvent.CLAIM,
+    Reason.CLAIM_UNBOUND: _STORAGE,
+    Reason.CLAIM_WITHOUT_CLASS: WakeEvent.CLAIM,
+    Reason.CLAIM_WITHOUT_VOLUME: _STORAGE,
+    Reason.DEVICES: NEVER,
     Reason.NOT_READY: NODES,
     Reason.CLUSTER_NOT_READY: NODES,
     Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,

@@ -29,8 +29,13 @@ _KUBERNETES: _Table = (
     ("NodeAffinity", 2),
     ("NodePorts", 1),
     ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 1),
+    ("NodeVolumeLimits", 1),
+    ("VolumeBinding", 1),
+    ("VolumeZone", 1),
     ("FaultDomainSpread", 2),  # PodTopologySpread
     ("InterPodAffinity", 2),
+    ("DynamicResources", 1),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
 )

@@ -272,7 +272,6 @@ def test_equal_terms_of_many_pods_are_one_object() -> None:
             "70001 characters of selectors, more than 65536",
             id="70 KB namespace selector",
         ),
-        pytest.param({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims: not supported", id="resource claim"),
         pytest.param(
             {"metadata": {"annotations": {names.SPREAD: "zone=0"}}}, "'zone=0' is not LEVEL=SKEW", id="spread of 0"
         ),

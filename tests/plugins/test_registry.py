@@ -3,12 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS
+from dispatcher.model.names import CLUSTERS, ZONE
+from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
 from dispatcher.scheduling.framework import SKIP, Plugin, PluginUse, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, pod, selector
 from tests.plugins.asking import make, state_of
+from tests.plugins.storage import bound, storing, volume
 
 NAMES = sorted(REGISTRY)
 
@@ -34,8 +36,11 @@ def test_every_default_argument_passes_its_own_check_or_is_what_the_check_gives(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_plugin_stands_an_empty_fleet(name: str) -> None:
-    plugin, state = make(name), fleet(a=[])
-    asking = pod().cpu(1).labels(a="b").port(80).prefers(1, "x", "Exists").annotation(CLUSTERS, "a")
+    plugin, state = make(name), storing(bound("data", "pv1"), volume("pv1", labels={ZONE: "z"}), nodes=())
+    volumes = (Volume("claim", "data"), Volume("gcePersistentDisk", "d"))
+    asking = (
+        pod().set(volumes=volumes).cpu(1).labels(a="b").port(80).prefers(1, "x", "Exists").annotation(CLUSTERS, "a")
+    )
     asking = asking.near("zone", selector(a="b")).away("host", selector(a="b")).near("zone", selector(), weight=5)
     asked = state_of(plugin, asking.spread("zone", hard=False).spread("rack"), state)
     if asked is SKIP:

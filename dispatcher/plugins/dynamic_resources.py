@@ -1,0 +1,29 @@
+"""Devices that are claimed (spec.resourceClaims) are not allocated here: such a pod waits and is told so."""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows, refuse
+
+
+class DynamicResources(Filter):
+    """Refuses pods with resource claims."""
+
+    name: ClassVar[str] = "DynamicResources"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The names of the claims."""
+        return placed.pod.resource_claims
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """DEVICES with the names of the claims; SKIP without any."""
+        claims = placed.pod.resource_claims
+        return refuse(Reason.DEVICES, ", ".join(claims)[:200]) if claims else SKIP
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """No node is refused: the pod as a whole is."""
+        return np.zeros(len(fleet.live[rows]), dtype=np.uint16)

@@ -1,0 +1,112 @@
+"""No node is asked to attach more volumes of a CSI driver than its CSINode says it can.
+
+Counted are the different volumes of the pods on the node and those attached to it (VolumeAttachment); a volume that is
+there already costs nothing. In-tree volumes count as those of the driver they migrate to. A node without a limit for
+a driver has none. Source: kube-scheduler's NodeVolumeLimits (CSI).
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from dispatcher.model.objects import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from dispatcher.model.pod import CLAIM, Volume
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
+
+
+class _State(NamedTuple):
+    """`wanted`: the pod's volumes. `attached`: node -> what attachments say is there."""
+
+    home: str
+    wanted: frozenset[CsiVolume]
+    attached: Mapping[str, frozenset[CsiVolume]]
+
+
+class _Volumes:
+    """The CSI volumes behind the volumes of a cluster's pods."""
+
+    def __init__(self, cluster: str, fleet: Fleet) -> None:
+        self._claims = fleet.objects(cluster, PersistentVolumeClaim)
+        self._volumes = fleet.objects(cluster, PersistentVolume)
+        self._classes = fleet.objects(cluster, StorageClass)
+
+    def behind(self, used: Iterable[tuple[str, Volume]]) -> frozenset[CsiVolume]:
+        """Of (namespace, volume); what is no CSI volume, or not known, is left out."""
+        found = (self._one(namespace, volume) for namespace, volume in used)
+        return frozenset(one for one in found if one is not None)
+
+    def _one(self, namespace: str, volume: Volume) -> CsiVolume | None:
+        if volume.kind != CLAIM:
+            return csi_volume_of_disk(volume)
+        claim = self._claims.get(f"{namespace}/{volume.name}")
+        return csi_volume_of_claim(claim, self._volumes, self._classes) if claim is not None else None
+
+    def attached(self, found: Iterable[VolumeAttachment]) -> dict[str, frozenset[CsiVolume]]:
+        """node -> volumes attached, or to be; in-tree volumes are not counted here."""
+        there: dict[str, set[CsiVolume]] = {}
+        for one in found:
+            volume = self._volumes.get(one.volume)
+            if volume is not None and one.attacher and volume.handle and not volume.in_tree:
+                there.setdefault(one.node, set()).add((one.attacher, volume.handle))
+        return {node: frozenset(volumes) for node, volumes in there.items()}
+
+
+class NodeVolumeLimits(Filter):
+    """Refuses nodes that cannot attach the pod's volumes beside those they have."""
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    depends: ClassVar[Depends] = Depends.NODE
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The volumes, and where their claims are."""
+        pod = placed.pod
+        return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """The pod's CSI volumes and what is attached where; SKIP for a pod without any."""
+        pod = placed.pod
+        if not pod.volumes:
+            return SKIP
+        volumes = _Volumes(placed.home, fleet)
+        wanted = volumes.behind((pod.namespace, volume) for volume in pod.volumes)
+        if not wanted:
+            return SKIP
+        attached = volumes.attached(fleet.objects(placed.home, VolumeAttachment).values())
+        return _State(placed.home, wanted, attached)
+
+    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+        """What rests on objects alone has not changed."""
+        return state
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """VOLUME_LIMIT where the limit of a driver would be passed."""
+        asked = cast(_State, state)
+        codes = np.zeros(fleet.n, dtype=np.uint16)
+        code = np.uint16(fleet.reasons.code(Reason.VOLUME_LIMIT))
+        limits, volumes = fleet.objects(asked.home, CSINode), _Volumes(asked.home, fleet)
+        looked_at = set(np.arange(fleet.n)[rows].tolist())
+        for name, node in limits.items():
+            row = fleet.row_of(asked.home, name) if node.limits else None
+            if row in looked_at and row is not None:
+                there = volumes.behind(fleet.volumes_on(row))
+                if _too_many(asked.wanted, there, asked.attached.get(name, frozenset()), node.limits):
+                    codes[row] = code
+        return codes[rows]
+
+
+def _too_many(
+    wanted: frozenset[CsiVolume], used: frozenset[CsiVolume], attached: frozenset[CsiVolume], limits: Mapping[str, int]
+) -> bool:
+    more = Counter(driver for driver, _ in wanted - used)
+    there = Counter(driver for driver, _ in used | attached)
+    return any(there[driver] + count > limits[driver] for driver, count in more.items() if driver in limits)

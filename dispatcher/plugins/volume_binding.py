@@ -1,0 +1,109 @@
+"""A pod runs where its claims have their volumes, or can get them.
+
+- A bound claim: where the node affinity of its volume holds.
+- A claim that waits for its first consumer: where a free volume of its class fits (the smallest that does), or where
+  its class can provide one: allowed topologies and, if the driver tells it, enough free storage.
+- Any other claim without a volume makes the pod wait until the claim is bound.
+All of it in the pod's own cluster, where its claims are. What is chosen is held for the pod from the moment its place
+is reserved. Source: kube-scheduler's VolumeBinding.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Bools,
+    Codes,
+    Depends,
+    Filter,
+    Fleet,
+    Placed,
+    Refuse,
+    Reserve,
+    Rows,
+    refuse,
+)
+from dispatcher.scheduling.volume_plan import BITS, Rulings, VolumePlan, plan_of
+from dispatcher.scheduling.volumes import claims_of
+
+Held = PersistentVolume | PersistentVolumeClaim
+
+
+class VolumeBinding(Filter, Reserve):
+    """Refuses nodes where a claim of the pod cannot be served, and holds what is chosen."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def __init__(self) -> None:
+        self._rulings = Rulings()
+        self._held: dict[str, list[Held]] = {}
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The names of the claims and where they are; of one that is made for a pod alone, whose it is."""
+        pod = placed.pod
+        named = tuple((volume.name, pod.uid if volume.ephemeral else "") for volume in claims_of(pod))
+        return (placed.home, pod.namespace, named) if named else None
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not bound yet."""
+        return plan_of(placed, fleet) if any(claims_of(placed.pod)) else SKIP
+
+    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+        """Pods change nothing here except by what they hold of objects."""
+        return state
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """Why the claims cannot be served, all reasons together; VOLUMES_ELSEWHERE outside the home cluster."""
+        plan = cast(VolumePlan, state)
+        bits = self._rulings.judge(plan, fleet, rows).bits
+        table = np.zeros(1 << len(BITS), dtype=np.uint16)
+        for value in np.unique(bits).tolist():
+            told = [fleet.reasons.code(reason) for at, reason in enumerate(BITS) if value >> at & 1]
+            table[value] = fleet.reasons.joint(told) if told else 0
+        codes: Codes = table[bits]
+        codes[~_at_home(plan.home, fleet, rows)] = fleet.reasons.code(Reason.VOLUMES_ELSEWHERE)
+        return codes
+
+    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+        """Hold the chosen volumes for their claims, and claims to be provided for the node."""
+        if not any(claims_of(placed.pod)):
+            return None
+        plan = plan_of(placed, fleet)
+        if isinstance(plan, Refuse):
+            return plan
+        verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
+        if verdict.bits[0]:
+            return refuse(BITS[int(verdict.bits[0]).bit_length() - 1])
+        _, node = fleet.name_of(row)
+        for one in plan.delayed:
+            at = int(verdict.chosen[one.claim.key][0]) if one.claim.key in verdict.chosen else -1
+            if at >= 0:
+                kept = {"claim": one.claim.key, "claim_uid": one.claim.uid}
+                self._hold(placed, one.candidates.volumes[at], kept, fleet)
+            else:
+                self._hold(placed, one.claim, {"selected_node": node}, fleet)
+        return None
+
+    def _hold(self, placed: Placed, found: Held, fields: dict[str, str], fleet: Fleet) -> None:
+        fleet.assume(placed.home, found, fields, placed.pod.uid)
+        self._held.setdefault(placed.pod.uid, []).append(found)
+
+    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """A pod that is found in its place has its volumes there: nothing is to be held."""
+
+    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """Let go of everything that was held for the pod."""
+        for found in self._held.pop(placed.pod.uid, ()):
+            fleet.release(placed.home, found, placed.pod.uid)
+
+
+def _at_home(home: str, fleet: Fleet, rows: Rows) -> Bools:
+    index = next((at for at, info in enumerate(fleet.clusters) if info.name == home), -1)
+    here: Bools = fleet.cluster[rows] == index
+    return here

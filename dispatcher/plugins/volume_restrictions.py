@@ -1,0 +1,77 @@
+"""Disks that bear one writer, and claims that bear one pod.
+
+- An inline disk (GCE PD, EBS, iSCSI, RBD) that a pod on a node uses refuses that node, unless both use it read-only;
+  an EBS volume refuses it in any case. RBD images are the same if pool, image and any monitor are.
+- A claim of access mode ReadWriteOncePod that any pod uses refuses every node.
+Source: kube-scheduler's VolumeRestrictions.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from dispatcher.model.objects import PersistentVolumeClaim
+from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
+
+_RESTRICTED = (EBS_VOLUME, GCE_DISK, ISCSI, RBD)
+
+
+class _State(NamedTuple):
+    disks: tuple[Volume, ...]
+    in_use: bool  # a claim that bears one pod has one
+
+
+class VolumeRestrictions(Filter):
+    """Refuses nodes where a disk would get a second user it does not bear."""
+
+    name: ClassVar[str] = "VolumeRestrictions"
+    depends: ClassVar[Depends] = Depends.NODE
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The volumes, and where their claims are."""
+        pod = placed.pod
+        return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a claim that is not."""
+        pod = placed.pod
+        if not pod.volumes:
+            return SKIP
+        claims, in_use = fleet.objects(placed.home, PersistentVolumeClaim), False
+        for volume in claims_of(pod):
+            if volume.ephemeral:
+                continue
+            claim = claims.get(claim_key(pod, volume))
+            if claim is None:
+                return not_found("persistentvolumeclaim", volume.name)
+            alone = READ_WRITE_ONCE_POD in claim.access_modes
+            in_use |= alone and fleet.claim_users(placed.home, pod.namespace, volume.name) > 0
+        disks = tuple(volume for volume in pod.volumes if volume.kind in _RESTRICTED)
+        return _State(disks, in_use) if disks or in_use else SKIP
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """DISK_CONFLICT where a disk is in use, else CLAIM_IN_USE everywhere if a claim is."""
+        wanted = cast(_State, state)
+        refused = fleet.reasons.code(Reason.CLAIM_IN_USE) if wanted.in_use else 0
+        codes = np.full(fleet.n, refused, dtype=np.uint16)
+        if wanted.disks:
+            conflict = np.uint16(fleet.reasons.code(Reason.DISK_CONFLICT))
+            for row in fleet.rows_with_volumes():
+                used = [volume for _, volume in fleet.volumes_on(row)]
+                if any(_clash(mine, theirs) for mine in wanted.disks for theirs in used):
+                    codes[row] = conflict
+        return codes[rows]
+
+
+def _clash(one: Volume, other: Volume) -> bool:
+    if one.kind != other.kind or one.name != other.name:
+        return False
+    if one.kind == EBS_VOLUME:
+        return True
+    if one.kind == RBD and not set(one.monitors) & set(other.monitors):
+        return False
+    return not (one.read_only and other.read_only)

@@ -1,0 +1,99 @@
+"""A pod runs in the zone and region that the labels of its bound volumes name.
+
+A label may name several zones, joined by '__'. A node without any label of zone or region takes every volume; an old
+label of a volume (failure-domain.beta.kubernetes.io/) is compared with the node's new one where it has no old one.
+Claims without a volume are left to VolumeBinding. Source: kube-scheduler's VolumeZone.
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.labels import IN, Requirement
+from dispatcher.model.names import REGION, ZONE
+from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.eligibility import LabelMasks
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.volumes import claim_key, claims_of, not_found
+
+_OLD = {"failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": REGION}
+_LABELS = (*_OLD, ZONE, REGION)
+_ZONES_BETWEEN = "__"
+
+
+class VolumeZone(Filter):
+    """Refuses nodes in another zone than a volume's."""
+
+    name: ClassVar[str] = "VolumeZone"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def __init__(self) -> None:
+        self._masks = LabelMasks()
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The names of the claims, and where they are."""
+        named = tuple(volume.name for volume in claims_of(placed.pod) if not volume.ephemeral)
+        return (placed.home, placed.pod.namespace, named) if named else None
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that will get no volume."""
+        pod = placed.pod
+        if not pod.volumes:
+            return SKIP
+        demands: list[Requirement] = []
+        claims = fleet.objects(placed.home, PersistentVolumeClaim)
+        volumes = fleet.objects(placed.home, PersistentVolume)
+        for named in claims_of(pod):
+            if named.ephemeral:
+                continue
+            claim = claims.get(claim_key(pod, named))
+            if claim is None:
+                return not_found("persistentvolumeclaim", named.name)
+            if not claim.volume:
+                refused = _without_volume(claim, placed, fleet)
+                if refused is not None:
+                    return refused
+                continue
+            volume = volumes.get(claim.volume)
+            if volume is None:
+                return not_found("persistentvolume", claim.volume)
+            demands += _demands(volume)
+        return tuple(demands) or SKIP
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """VOLUME_ZONE where a label differs, on nodes that have any label of zone or region."""
+        fits = np.ones(len(fleet.live[rows]), dtype=np.bool_)
+        for demand in cast(tuple[Requirement, ...], state):
+            fits &= self._met(demand, fleet, rows)
+        somewhere = np.zeros_like(fits)
+        for label in _LABELS:
+            somewhere |= fleet.label(label)[rows] >= 0
+        codes: Codes = (somewhere & ~fits) * np.uint16(fleet.reasons.code(Reason.VOLUME_ZONE))
+        return codes
+
+    def _met(self, demand: Requirement, fleet: Fleet, rows: Rows) -> Bools:
+        met = self._masks.clause(demand, fleet, rows)
+        newer = _OLD.get(demand.key)
+        if newer is None:
+            return met
+        by_new = self._masks.clause(Requirement(newer, IN, demand.values), fleet, rows)
+        return np.where(fleet.label(demand.key)[rows] >= 0, met, by_new)
+
+
+def _without_volume(claim: PersistentVolumeClaim, placed: Placed, fleet: Fleet) -> Refuse | None:
+    if not claim.storage_class:
+        return refuse(Reason.CLAIM_WITHOUT_CLASS)
+    found = fleet.objects(placed.home, StorageClass).get(claim.storage_class)
+    if found is None:
+        return not_found("storageclass.storage.k8s.io", claim.storage_class)
+    return None if found.waits else refuse(Reason.CLAIM_WITHOUT_VOLUME)
+
+
+def _demands(volume: PersistentVolume) -> Iterator[Requirement]:
+    for label in _LABELS:
+        text = volume.labels.get(label)
+        zones = tuple(part.strip() for part in text.split(_ZONES_BETWEEN)) if text is not None else ()
+        if zones and all(zones):
+            yield Requirement(label, IN, zones)

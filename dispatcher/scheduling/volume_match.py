@@ -1,0 +1,55 @@
+"""Which persistent volumes a claim without one may be bound to: the order of preference, before nodes are looked at.
+
+Source: k8s.io/component-helpers/storage/volume, FindMatchingVolume, as kube-scheduler calls it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
+
+AVAILABLE = "Available"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Volumes for one claim, best first; a volume that is kept for the claim (`prebound`) leaves no choice."""
+
+    volumes: tuple[PersistentVolume, ...]
+    prebound: bool = False
+
+
+def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume's claimRef is this claim; without a UID there, the name decides."""
+    return volume.claim == claim.key and volume.claim_uid in ("", claim.uid)
+
+
+def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> Candidates:
+    """The volumes of its class that would do, smallest first, equal ones by name."""
+    wanted = [
+        volume for volume in volumes if volume.storage_class == (claim.storage_class or "") and _could(volume, claim)
+    ]
+    kept = [volume for volume in wanted if is_kept_for(volume, claim)]
+    if kept:
+        return Candidates((min(kept, key=lambda volume: volume.name),), prebound=True)
+    free = (volume for volume in wanted if _suits(volume, claim))
+    return Candidates(tuple(sorted(free, key=lambda volume: (volume.capacity, volume.name))))
+
+
+def _could(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """What even a volume that is kept for the claim must be."""
+    return (
+        (not volume.claim or is_kept_for(volume, claim))
+        and volume.capacity >= claim.request
+        and volume.block == claim.block
+        and volume.attributes_class == claim.attributes_class
+        and not volume.terminating
+    )
+
+
+def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    return (
+        volume.phase == AVAILABLE
+        and set(claim.access_modes) <= set(volume.access_modes)
+        and (claim.selector is None or claim.selector.matches(volume.labels))
+    )

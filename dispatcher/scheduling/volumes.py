@@ -1,0 +1,98 @@
+"""What a pod's volumes are: which claim, which persistent volume, and which volume of which CSI driver."""
+
+from collections.abc import Iterator, Mapping
+
+from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from dispatcher.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import Fleet, Placed, Refuse, refuse
+
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+LOST = "Lost"
+
+# In-tree provisioners and what they migrate to; '' where kube-scheduler does not count migrated volumes.
+_MIGRATED = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    "kubernetes.io/vsphere-volume": "",
+}
+
+CsiVolume = tuple[str, str]  # driver and handle
+
+
+def claims_of(pod: Pod) -> Iterator[Volume]:
+    """The pod's claims, in order."""
+    return (volume for volume in pod.volumes if volume.kind == CLAIM)
+
+
+def claim_key(pod: Pod, volume: Volume) -> str:
+    """namespace/name of a claim of the pod."""
+    return f"{pod.namespace}/{volume.name}"
+
+
+def not_found(kind: str, name: str) -> Refuse:
+    """kube-scheduler's words for an object that does not exist."""
+    return refuse(Reason.NOT_FOUND, f'{kind} "{name}"')
+
+
+def owned_by(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Whether an ephemeral volume's claim was made for this pod; another pod's claim of that name is not."""
+    return claim.owner_uid == pod.uid
+
+
+def csi_volume_of_claim(
+    claim: PersistentVolumeClaim,
+    volumes: Mapping[str, PersistentVolume],
+    classes: Mapping[str, StorageClass],
+) -> CsiVolume | None:
+    """The CSI volume behind a claim; for one without a volume yet, the one its class will provide. None: no CSI volume.
+
+    Source: kube-scheduler's NodeVolumeLimits.
+    """
+    volume = volumes.get(claim.volume) if claim.volume else None
+    if volume is not None:
+        return (volume.driver, volume.handle) if volume.driver and volume.handle else None
+    found = classes.get(claim.storage_class or "")
+    if found is None:
+        return None
+    driver = _MIGRATED.get(found.provisioner, found.provisioner)
+    return (driver, f"claim {claim.key}") if driver else None
+
+
+def csi_volume_of_disk(volume: Volume) -> CsiVolume | None:
+    """The CSI volume that an inline disk migrates to, None where it does not."""
+    if volume.kind == GCE_DISK:
+        return "pd.csi.storage.gke.io", f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{volume.name}"
+    if volume.kind == EBS_VOLUME:
+        return "ebs.csi.aws.com", volume.name.rpartition("/")[2]
+    return ("disk.csi.azure.com", volume.name) if volume.kind == AZURE_DISK else None
+
+
+def find_claims(placed: Placed, fleet: Fleet) -> list[PersistentVolumeClaim] | Refuse:
+    """The claims of the pod that can be worked with, each once, in order; else a Refuse in kube-scheduler's words."""
+    pod, known = placed.pod, fleet.objects(placed.home, PersistentVolumeClaim)
+    found: dict[str, PersistentVolumeClaim] = {}
+    for volume in claims_of(pod):
+        claim = known.get(claim_key(pod, volume))
+        refused = _unusable(pod, volume, claim)
+        if refused is not None or claim is None:
+            return refused or not_found("persistentvolumeclaim", volume.name)
+        found[claim.key] = claim
+    return list(found.values())
+
+
+def _unusable(pod: Pod, volume: Volume, claim: PersistentVolumeClaim | None) -> Refuse | None:
+    if claim is None:
+        awaited = volume.ephemeral
+        return refuse(Reason.CLAIM_AWAITED, volume.name) if awaited else not_found("persistentvolumeclaim", volume.name)
+    if claim.phase == LOST:
+        return refuse(Reason.CLAIM_LOST, f'"{claim.name}" bound to non-existent persistentvolume "{claim.volume}"')
+    if claim.terminating:
+        return refuse(Reason.CLAIM_DELETED, claim.name)
+    if volume.ephemeral and not owned_by(pod, claim):
+        return refuse(Reason.CLAIM_NOT_OWNED, f"{claim.key} was not created for pod {pod.key}")
+    return None

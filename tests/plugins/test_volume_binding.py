@@ -1,0 +1,384 @@
+"""VolumeBinding: kube-scheduler's published cases, restated."""
+
+from typing import Any
+
+import pytest
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.names import ZONE
+from dispatcher.model.objects import AnyObject, CSIDriver, CSIStorageCapacity, PersistentVolume, StorageClass
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import SKIP
+from tests.builders import PodBuilder, fleet, node, pod
+from tests.plugins.asking import make, reasons, refused, state_of
+from tests.plugins.storage import (
+    CLASSES,
+    GIB,
+    NOW,
+    STATIC,
+    WAIT,
+    bound,
+    claim,
+    ephemeral,
+    in_zone,
+    keep,
+    on,
+    storing,
+    using,
+    volume,
+)
+
+AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
+BINDING = "node(s) didn't find available persistent volumes to bind"
+SPACE = "node(s) did not have enough free storage"
+MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+ZONES = (node("n1").labels(zone="z1"), node("n2").labels(zone="z2"))
+
+
+def state_with(*found: AnyObject) -> FleetState:
+    """Nodes n1 in z1 and n2 in z2."""
+    return storing(*found, nodes=ZONES)
+
+
+# --- before nodes are looked at --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asking", "found", "says"),
+    [
+        pytest.param(using("data"), (), 'persistentvolumeclaim "data" not found', id="no claim"),
+        pytest.param(
+            using("a", "b"), (bound("a", "pv"),), 'persistentvolumeclaim "b" not found', id="one of two is not there"
+        ),
+        pytest.param(
+            using("data"),
+            (claim("data", storage_class=NOW),),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="immediate",
+        ),
+        pytest.param(
+            using("data"),
+            (claim("data", storage_class=None),),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="of no class",
+        ),
+        pytest.param(
+            using("data"),
+            (claim("data", storage_class="unheard-of"),),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="of an unknown class",
+        ),
+        pytest.param(
+            using("data"),
+            (claim("data", volume="pv1"),),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="bound by its user, but not yet",
+        ),
+        pytest.param(
+            using("a", "b"),
+            (bound("a", "pv"), claim("b", storage_class=NOW)),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="one bound, one not",
+        ),
+        pytest.param(
+            using("data"),
+            (bound("data", "pv1", phase="Lost"),),
+            'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv1"',
+            id="lost",
+        ),
+        pytest.param(
+            using("data"),
+            (bound("data", "pv1", terminating=True),),
+            'persistentvolumeclaim "data" is being deleted',
+            id="leaving",
+        ),
+        pytest.param(
+            ephemeral(),
+            (),
+            'waiting for ephemeral volume controller to create the persistentvolumeclaim "p1-v"',
+            id="ephemeral, not made yet",
+        ),
+        pytest.param(
+            ephemeral(),
+            (bound("p1-v", "pv", owner_uid="somebody"),),
+            "PVC default/p1-v was not created for pod default/p1 (pod is not owner)",
+            id="ephemeral, of another pod",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_used_yet_refuses_the_pod(
+    asking: PodBuilder, found: tuple[AnyObject, ...], says: str
+) -> None:
+    assert refused(make("VolumeBinding"), asking, state_with(*found)) == says
+
+
+def test_a_pod_without_claims_is_no_matter() -> None:
+    assert state_of(make("VolumeBinding"), pod(), state_with()) is SKIP
+
+
+# --- claims that have a volume ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asking", "found", "want"),
+    [
+        pytest.param(using("data"), (bound("data", "pv1"), volume("pv1")), {}, id="a volume that is everywhere"),
+        pytest.param(
+            using("data"),
+            (bound("data", "pv1"), volume("pv1", node_affinity=in_zone("z1"))),
+            {"n2": AFFINITY},
+            id="in z1",
+        ),
+        pytest.param(
+            using("data"),
+            (bound("data", "pv1"), volume("pv1", node_affinity=in_zone("z3"))),
+            {"n1": AFFINITY, "n2": AFFINITY},
+            id="nowhere here",
+        ),
+        pytest.param(using("data"), (bound("data", "pv1"),), {"n1": MISSING, "n2": MISSING}, id="the volume is gone"),
+        pytest.param(
+            using("a", "b"),
+            (
+                bound("a", "pv1"),
+                bound("b", "pv2"),
+                volume("pv1", node_affinity=in_zone("z1")),
+                volume("pv2", node_affinity=in_zone("z2")),
+            ),
+            {"n1": AFFINITY, "n2": AFFINITY},
+            id="two zones at once",
+        ),
+        pytest.param(
+            using("a", "b"),
+            (bound("a", "pv1"), bound("b", "gone"), volume("pv1", node_affinity=in_zone("z1"))),
+            {"n1": MISSING, "n2": AFFINITY},
+            id="the first that fails is told",
+        ),
+        pytest.param(
+            ephemeral(), (bound("p1-v", "pv1", owner_uid="uid-p1"), volume("pv1")), {}, id="ephemeral, made for the pod"
+        ),
+    ],
+)
+def test_a_bound_claim_keeps_its_pod_where_the_volume_is(
+    asking: PodBuilder, found: tuple[AnyObject, ...], want: dict[str, str]
+) -> None:
+    assert reasons(make("VolumeBinding"), asking, state_with(*found)) == want
+
+
+# --- claims that wait for their pod: volumes that are there ----------------------------------------------------------
+
+
+def free(name: str, gib: int = 1, *zones: str, **fields: Any) -> PersistentVolume:
+    """A volume of the class that provides none."""
+    affinity = {"node_affinity": in_zone(*zones)} if zones else {}
+    return volume(name, gib, STATIC, **affinity, **fields)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "fits"),
+    [
+        pytest.param({}, {}, True, id="one that suits"),
+        pytest.param({"gib": 5}, {"gib": 5}, True, id="just large enough"),
+        pytest.param({"gib": 5}, {"gib": 4}, False, id="too small"),
+        pytest.param({}, {"phase": "Released"}, False, id="not available"),
+        pytest.param({}, {"phase": "Pending"}, False, id="not yet available"),
+        pytest.param({}, {"claim": "default/other"}, False, id="of another claim"),
+        pytest.param({}, {"claim": "default/data"}, True, id="kept for it by name"),
+        pytest.param({}, {"claim": "default/data", "claim_uid": "uid-data"}, True, id="kept for it by name and uid"),
+        pytest.param({}, {"claim": "default/data", "claim_uid": "older"}, False, id="kept for one of that name before"),
+        pytest.param({"gib": 5}, {"claim": "default/data", "gib": 4}, False, id="kept for it, but too small"),
+        pytest.param({}, {"claim": "default/data", "phase": "Pending"}, True, id="kept for it, phase does not matter"),
+        pytest.param({"access_modes": ("ReadWriteMany",)}, {}, False, id="other access modes"),
+        pytest.param({}, {"access_modes": ("ReadWriteMany", "ReadWriteOnce")}, True, id="more access modes"),
+        pytest.param({"block": True}, {}, False, id="block wanted, files offered"),
+        pytest.param({"block": True}, {"block": True}, True, id="block for block"),
+        pytest.param({"attributes_class": "gold"}, {}, False, id="attributes wanted"),
+        pytest.param({"attributes_class": "gold"}, {"attributes_class": "gold"}, True, id="attributes for attributes"),
+        pytest.param({}, {"terminating": True}, False, id="leaving"),
+        pytest.param({"selector": LabelSelector({"disk": "ssd"})}, {}, False, id="labels wanted"),
+        pytest.param({"selector": LabelSelector({"disk": "ssd"})}, {"labels": {"disk": "ssd"}}, True, id="by labels"),
+    ],
+)
+def test_a_claim_finds_a_volume_that_suits(wanted: dict[str, Any], offered: dict[str, Any], fits: bool) -> None:
+    gib = offered.pop("gib", 1) if "gib" in offered else 1
+    state = state_with(claim("data", wanted.get("gib", 1), STATIC, **_without(wanted)), free("pv1", gib, **offered))
+    found = reasons(make("VolumeBinding"), using("data"), state)
+    assert found == ({} if fits else {"n1": BINDING, "n2": BINDING})
+
+
+def _without(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != "gib"}
+
+
+@pytest.mark.parametrize(
+    ("claims", "volumes", "want"),
+    [
+        pytest.param(("data",), (free("pv1", 1, "z1"),), {"n2": BINDING}, id="where the volume is"),
+        pytest.param(("data",), (free("pv1", 1, "z1"), free("pv2", 1, "z2")), {}, id="one in each zone"),
+        pytest.param(
+            ("data",), (free("pv1", 1, "z1", claim="default/data"), free("pv2", 1, "z2")), {"n2": BINDING}, id="kept"
+        ),
+        pytest.param(
+            ("data", "more"), (free("pv1", 1, "z1"),), {"n1": BINDING, "n2": BINDING}, id="two claims, one volume"
+        ),
+        pytest.param(
+            ("data", "more"),
+            (free("pv1", 1, "z1"), free("pv2", 1, "z1"), free("pv3", 1, "z2")),
+            {"n2": BINDING},
+            id="two and two",
+        ),
+    ],
+)
+def test_static_volumes_are_matched_node_by_node(
+    claims: tuple[str, ...], volumes: tuple[PersistentVolume, ...], want: dict[str, str]
+) -> None:
+    state = state_with(*(claim(name, 1, STATIC) for name in claims), *volumes)
+    assert reasons(make("VolumeBinding"), using(*claims), state) == want
+
+
+def test_small_claims_leave_large_volumes_to_large_ones() -> None:
+    volumes = (free("big", 10, "z1"), free("small", 1, "z1"))
+    state = state_with(claim("large", 10, STATIC), claim("tiny", 1, STATIC), *volumes)
+    plugin, asking = make("VolumeBinding"), using("large", "tiny")
+    assert reasons(plugin, asking, state) == {"n2": BINDING}
+    assert plugin.reserve(asking.placed(), 0, state) is None
+    kept = {one.name: one.claim for one in state.objects("a", PersistentVolume).values()}
+    assert kept == {"big": "default/large", "small": "default/tiny"}
+
+
+# --- claims that wait for their pod: volumes that are to be made -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param((claim("data"),), {}, id="provided anywhere"),
+        pytest.param(
+            (claim("data", storage_class=STATIC),), {"n1": BINDING, "n2": BINDING}, id="a class that provides none"
+        ),
+        pytest.param((claim("data", selected_node="n2"),), {"n1": BINDING}, id="a node is chosen"),
+        pytest.param((claim("data", selected_node="gone"),), {"n1": BINDING, "n2": BINDING}, id="a node that is gone"),
+        pytest.param(
+            (claim("data", storage_class="zonal"), StorageClass("zonal", "csi", True, in_zone("z1"))),
+            {"n2": BINDING},
+            id="allowed topologies",
+        ),
+        pytest.param(
+            (claim("data", storage_class="zonal"), StorageClass("zonal", "csi", True, in_zone("z1") + in_zone("z2"))),
+            {},
+            id="one or the other topology",
+        ),
+        pytest.param(
+            (
+                claim("data", storage_class="zonal"),
+                StorageClass("zonal", "csi", True, in_zone("z1")),
+                volume("pv", 1, "zonal"),
+            ),
+            {},
+            id="a volume that is there needs no topology",
+        ),
+    ],
+)
+def test_a_class_provides_where_it_may(found: tuple[AnyObject, ...], want: dict[str, str]) -> None:
+    assert reasons(make("VolumeBinding"), using("data"), state_with(*found)) == want
+
+
+def space(name: str, zone: str, gib: int | None, **fields: Any) -> CSIStorageCapacity:
+    defaults: dict[str, Any] = {"topology": LabelSelector({ZONE: zone}), "storage_class": WAIT}
+    defaults["capacity"] = None if gib is None else gib * GIB
+    return CSIStorageCapacity("kube-system", name, **{**defaults, **fields})
+
+
+TELLS = CSIDriver("csi.example.com", storage_capacity=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param((), {}, id="a driver that does not tell"),
+        pytest.param((CSIDriver("csi.example.com"),), {}, id="a driver that need not tell"),
+        pytest.param((TELLS,), {"n1": SPACE, "n2": SPACE}, id="no space told of"),
+        pytest.param((TELLS, space("s1", "z1", 10)), {"n2": SPACE}, id="enough in one zone"),
+        pytest.param((TELLS, space("s1", "z1", 4)), {"n1": SPACE, "n2": SPACE}, id="too little"),
+        pytest.param((TELLS, space("s1", "z1", 10, maximum=GIB)), {"n1": SPACE, "n2": SPACE}, id="in pieces too small"),
+        pytest.param((TELLS, space("s1", "z1", 4, maximum=10 * GIB)), {"n2": SPACE}, id="the largest piece decides"),
+        pytest.param((TELLS, space("s1", "z1", None)), {"n1": SPACE, "n2": SPACE}, id="no amount"),
+        pytest.param((TELLS, space("s1", "z1", 10, topology=None)), {"n1": SPACE, "n2": SPACE}, id="nobody reaches it"),
+        pytest.param((TELLS, space("s1", "z1", 10, topology=LabelSelector())), {}, id="everybody reaches it"),
+        pytest.param(
+            (TELLS, space("s1", "z1", 10, storage_class="x")), {"n1": SPACE, "n2": SPACE}, id="of another class"
+        ),
+        pytest.param((TELLS, space("s1", "z1", 4), space("s2", "z2", 10)), {"n1": SPACE}, id="two spaces"),
+    ],
+)
+def test_a_new_volume_needs_space_where_the_driver_tells_it(found: tuple[AnyObject, ...], want: dict[str, str]) -> None:
+    assert reasons(make("VolumeBinding"), using("data"), state_with(claim("data", 5), *found)) == want
+
+
+def test_reasons_are_told_together_and_in_order() -> None:
+    state = state_with(
+        bound("old", "pv1"),
+        volume("pv1", node_affinity=in_zone("z1"), claim="default/old"),
+        claim("a", storage_class=STATIC),
+        claim("b"),
+        TELLS,
+    )
+    found = reasons(make("VolumeBinding"), using("old", "a"), state)
+    assert found == {"n1": BINDING, "n2": f"{AFFINITY}, {BINDING}"}
+    found = reasons(make("VolumeBinding"), using("old", "b"), state)
+    assert found == {"n1": SPACE, "n2": f"{AFFINITY}, {SPACE}"}
+
+
+def test_nodes_of_other_clusters_are_no_home_for_claims() -> None:
+    state = keep(fleet(a=["n1"], b=["n1"]), *CLASSES, claim("data"))
+    found = reasons(make("VolumeBinding"), using("data"), state)
+    assert found == {"b/n1": "node(s) were in another cluster than the pod's volumes"}
+
+
+# --- what is held ----------------------------------------------------------------------------------------------------
+
+
+def test_a_volume_that_is_held_for_one_claim_is_not_given_to_another() -> None:
+    state = state_with(claim("one", 1, STATIC), claim("two", 1, STATIC), free("pv1", 1, "z1"))
+    plugin, first, second = make("VolumeBinding"), using("one"), using("two", name="p2")
+    assert plugin.reserve(first.placed(), 0, state) is None
+    assert reasons(plugin, first, state) == {"n2": BINDING}
+    assert reasons(plugin, second, state) == {"n1": BINDING, "n2": BINDING}
+    plugin.unreserve(first.placed(), 0, state)
+    assert reasons(plugin, second, state) == {"n2": BINDING}
+
+
+def test_a_claim_to_be_provided_keeps_later_pods_at_the_chosen_node() -> None:
+    state, plugin = state_with(claim("data")), make("VolumeBinding")
+    first, second = using("data"), using("data", name="p2")
+    assert plugin.reserve(first.placed(), 1, state) is None
+    assert reasons(plugin, second, state) == {"n1": BINDING}
+    assert plugin.reserve(second.placed(), 1, state) is None
+    plugin.unreserve(first.placed(), 1, state)
+    assert reasons(plugin, second, state) == {"n1": BINDING}
+    plugin.unreserve(second.placed(), 1, state)
+    assert reasons(plugin, second, state) == {}
+
+
+def test_what_the_cluster_reports_meanwhile_shows_through_what_is_held() -> None:
+    state, plugin = state_with(claim("data", 1, STATIC), free("pv1", 1, "z1")), make("VolumeBinding")
+    assert plugin.reserve(using("data").placed(), 0, state) is None
+    keep(state, free("pv1", 1, "z1", labels={"touched": "yes"}))
+    (shown,) = state.objects("a", PersistentVolume).values()
+    assert (shown.claim, shown.labels) == ("default/data", {"touched": "yes"})
+    plugin.unreserve(using("data").placed(), 0, state)
+    (shown,) = state.objects("a", PersistentVolume).values()
+    assert (shown.claim, shown.labels) == ("", {"touched": "yes"})
+
+
+def test_a_place_that_no_longer_serves_the_claims_is_not_reserved() -> None:
+    state, plugin = state_with(claim("data", 1, STATIC), free("pv1", 1, "z1")), make("VolumeBinding")
+    refusal = plugin.reserve(using("data").placed(), 1, state)
+    assert refusal is not None
+    assert refusal.why.text == BINDING
+
+
+def test_local_volumes_are_found_by_the_name_of_their_node() -> None:
+    hosts = [node(f"n{at}") for at in range(5)]
+    volumes = [volume(f"pv{at}", 1, STATIC, node_affinity=on("kubernetes.io/hostname", f"n{at}")) for at in (1, 3)]
+    state = storing(claim("data", 1, STATIC), *volumes, nodes=tuple(hosts))
+    assert set(reasons(make("VolumeBinding"), using("data"), state)) == {"n0", "n2", "n4"}
