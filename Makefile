@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test system real parity check fix bench lock clean
+.PHONY: help demo test system programs real parity check fix bench lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -32,12 +32,13 @@ test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 5 minute
 system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters as processes, kills
 	@$(BIN)/python -m pytest -m "system and not real" $(ARGS)
 
-real: $(VENV)/dev.stamp ## Run the suites on real control planes (builds them from Go modules once, into a cache)
-	@$(BIN)/python -m agents.controlplane.binaries >/dev/null || test $$? -eq 3
+programs: $(VENV)/dev.stamp
+	@$(BIN)/python -m agents.controlplane.binaries >/dev/null || test $$? -eq 3 # 3: no Go, so what needs them is skipped
+
+real: programs ## Run the suites on real control planes (builds them from Go modules once, into a cache)
 	@$(BIN)/python -m pytest -m real $(ARGS)
 
-parity: $(VENV)/dev.stamp ## Compare with a real kube-scheduler and its oracle on generated fleets (a part of make real)
-	-@$(BIN)/python -m agents.controlplane.binaries >/dev/null
+parity: programs ## Compare with a real kube-scheduler and its oracle on generated fleets (a part of make real)
 	@$(BIN)/python -m pytest -m parity tests/parity $(ARGS)
 
 check: $(VENV)/dev.stamp ## Lint, types and import contracts (changes nothing)
