@@ -124,7 +124,11 @@ def installed(
         def tails() -> str:
             return "\n".join(one.tail() for one in (dispatcher, *agents))
 
-        eventually(lambda: all(row["ready"] for row in install.cluster_rows()), 120, tails)
+        def all_ready() -> bool:
+            assert [one.code for one in (dispatcher, *agents)] == [None] * (1 + len(agents)), tails()
+            return all(row["ready"] for row in install.cluster_rows())
+
+        eventually(all_ready, 120, tails)
         yield install
 
 

@@ -13,7 +13,7 @@ import aiohttp
 import yaml
 
 from agents.controlplane import opt_in
-from agents.controlplane.binaries import selected_minor
+from agents.controlplane.binaries import DEFAULT_MINOR, selected_minor
 from agents.controlplane.plane import control_plane
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.programs import KUBECTL
@@ -26,12 +26,14 @@ _POLICY_VERSIONS = {"1.36": "v1", "1.35": "v1beta1"}
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running API server with controllers and NODES nodes that play pods. `kubectl` is "" where there is none.
+    """A running API server of a Kubernetes minor, with controllers and NODES nodes that play pods.
 
+    `kubectl` is "" where there is none.
     `forget_history` makes every older resourceVersion and continue token too old; the server is away meanwhile.
     """
 
     name: str
+    minor: str
     kubeconfig: Path
     kubectl: str
     forget_history: Callable[[], None]
@@ -67,7 +69,7 @@ def _decoded(text: str) -> bytes:
 def embedded(directory: Path) -> Iterator[Server]:
     """The embedded cluster, as a process of its own."""
     with EmbeddedFleet.start([ClusterSpec("contract", nodes=NODES)], directory) as fleet:
-        yield Server(EMBEDDED, fleet.kubeconfig, KUBECTL, lambda: fleet.restart("contract"))
+        yield Server(EMBEDDED, DEFAULT_MINOR, fleet.kubeconfig, KUBECTL, lambda: fleet.restart("contract"))
 
 
 @contextmanager
@@ -76,4 +78,4 @@ def real() -> Iterator[Server]:
     with control_plane("contract", nodes=NODES, minor=selected_minor()) as plane:
         policy = opt_in.MANIFEST.read_text().replace("/v1\n", f"/{_POLICY_VERSIONS[selected_minor()]}\n")
         plane.kubectl("apply", "-f", "-", stdin=policy)
-        yield Server(REAL, plane.kubeconfig, str(plane.programs["kubectl"]), plane.forget_history)
+        yield Server(REAL, plane.spec.minor, plane.kubeconfig, str(plane.programs["kubectl"]), plane.forget_history)

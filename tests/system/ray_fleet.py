@@ -3,10 +3,10 @@
 Each stands for a pod: its address is one of 127.0.0.0/8, its ports are free ones of this machine.
 """
 
+import itertools
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ from typing import Any, Self
 import httpx
 import yaml
 
+from agents.controlplane.ports import Port, reserve
 from tests.system.cluster_api import PATIENCE, eventually
 
 TOKEN = "ab" * 32
@@ -30,6 +31,9 @@ NODE_PORTS = (
     "runtime_env_agent",
     "metrics_export",
 )
+_KEPT: list[Port] = []
+# The ports of each node's workers: below those of `free_ports`, each run in an order of its own.
+_WORKERS = itertools.cycle(random.sample(range(10_000, 19_950, 50), 199))
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -47,19 +51,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that the kernel gives to outgoing connections."""
-    found: list[int] = []
-    while len(found) < count:
-        number = random.randrange(14_000, 20_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("0.0.0.0", number))
-            found.append(number)
-    return found
+    """Ports that nobody listens on, and that no other test of this machine gets until this run ends."""
+    ports = reserve(count)
+    _KEPT.extend(ports)
+    return [port.number for port in ports]
 
 
 def node_ports() -> dict[str, int]:
     """Every port of a Ray node, as agent.yaml has them."""
-    start = random.randrange(10_000, 13_900, 50)
+    start = next(_WORKERS)
     return {
         **dict(zip(NODE_PORTS, free_ports(len(NODE_PORTS)), strict=True)),
         "min_worker": start,
