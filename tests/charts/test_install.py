@@ -234,7 +234,6 @@ FORBIDDEN = [
     ("GET", "/api/v1/secrets"),
     ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/global-dispatcher-ray"),
     ("GET", "/api/v1/configmaps"),
-    ("GET", "/api/v1/namespaces"),
     ("GET", "/api/v1/namespaces/default"),
     ("GET", "/api/v1/nodes/east-0000/proxy/stats/summary"),
     ("POST", "/api/v1/namespaces"),
