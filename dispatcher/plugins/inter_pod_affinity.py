@@ -69,39 +69,42 @@ class InterPodAffinity(DomainPlugin):
     # --- what is looked at -------------------------------------------------------------------------------------------
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The pod's rules, and whether it is meant by its own required affinity; None without rules."""
+        """The pod's rules, and which of them mean the pod itself; None without rules."""
         rules = self._book.rules_of(placed.pod)
-        if rules is None:
-            return None
-        if rules.together is None:
-            return rules.name
-        return rules.name, *_self_key(rules.together, placed)
+        return None if rules is None else (rules.name, _self_key(rules, placed))
 
     def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
         """The numbers of the terms of placed pods that mean this pod; None if none does.
 
         Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
-        them apart; a pod that a new term means becomes one of another class.
+        them apart; a pod that a new term means becomes one of another class. Pods of one class do not come apart by
+        the terms that they bring along themselves: the class key says which of these mean the pod.
         """
-        return tuple([term.number for term in fleet.terms_about(placed)]) or None
+        return tuple([term.number for term in self._about(placed, self._book.rules_of(placed.pod), fleet)]) or None
+
+    def _about(self, placed: Placed, rules: AffinityRules | None, fleet: Fleet) -> Sequence[StandingTerm]:
+        found = fleet.terms_about(placed)
+        if not found:
+            return found
+        scored = not self._own_only or (rules is not None and bool(rules.preferred))
+        heard = {TermKind.REPELLING: True, TermKind.PREFERRED: scored, TermKind.REQUIRED: scored and self._hard_weight}
+        return [term for term in found if heard[term.kind]]
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
-        return self._answers(self._book.rules_of(placed.pod) or _NO_RULES, placed, fleet)
-
-    def _answers(self, rules: AffinityRules, placed: Placed, fleet: Fleet) -> object:
-        about = fleet.terms_about(placed)
-        if rules is _NO_RULES and not about:
+        rules = self._book.rules_of(placed.pod)
+        about = self._about(placed, rules, fleet)
+        if rules is None and not about:
             return SKIP
+        rules = rules or _NO_RULES
         filters = (
             *_drawn(rules, placed, fleet),
             *_refused(_own_counts(rules.repelling, fleet), Reason.POD_ANTI_AFFINITY, fleet),
             *_refused(_counts_of(about, TermKind.REPELLING, fleet), Reason.EXISTING_ANTI_AFFINITY, fleet),
         )
-        scores = () if self._own_only and not rules.preferred else self._scores(rules, about, fleet)
-        return _State(filters, scores) if filters or scores else SKIP
+        return _State(filters, self._scores(rules, about, fleet))
 
     def _scores(self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: Fleet) -> tuple[Part, ...]:
         sums: dict[str, Ints] = {}
@@ -110,8 +113,7 @@ class InterPodAffinity(DomainPlugin):
             *((key, 1, counts) for key, counts in _counts_of(about, TermKind.PREFERRED, fleet)),
             *((key, self._hard_weight, counts) for key, counts in _counts_of(about, TermKind.REQUIRED, fleet)),
         ):
-            if weight:
-                sums[key] = sums[key] + weight * counts if key in sums else weight * counts
+            sums[key] = sums[key] + weight * counts if key in sums else weight * counts
         return tuple(Part(fleet.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items())
 
     def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
@@ -148,9 +150,9 @@ def _refused(counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: Fleet) -
     taken: dict[str, Bools] = {}
     for key, found in counts:
         taken[key] = taken[key] | (found > 0) if key in taken else found > 0
+    code = fleet.reasons.code(reason)
     for key, domains in taken.items():
-        if domains.any():
-            yield _refusing(fleet.domain(key), domains, fleet.reasons.code(reason))
+        yield _refusing(fleet.domain(key), domains, code)
 
 
 def _refusing(domain: SmallInts, refused: Bools, code: int, *, elsewhere: int = 0) -> Part:
@@ -178,9 +180,17 @@ def _labels_of(fleet: Fleet, home: str, namespace: str) -> Mapping[str, str]:
     return found.labels if found else {}
 
 
-def _self_key(pods: PodSet, placed: Placed) -> tuple[Hashable, ...]:
-    """What `_is_own` looks at. If labels of namespaces have a say, they are looked up in time; their names are here."""
-    pod = placed.pod
-    if pods.asks_namespaces:
-        return frozenset(pod.labels.items()), pod.namespace, placed.home
-    return (pods.matches(pod, placed.home, lambda *_: {}),)
+def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:
+    """Which of a pod's rules mean the pod itself, and whether all that are required do.
+
+    Where labels of namespaces have a say, they are looked up in time: what they are looked up by stands for them.
+    """
+    pod, home = placed.pod, placed.home
+    sets = rules.sets
+    if any(pods.asks_namespaces for pods in sets):
+        return frozenset(pod.labels.items()), pod.namespace, home
+    return tuple([pods.matches(pod, home, _no_labels) for pods in sets])
+
+
+def _no_labels(cluster: str, namespace: str) -> Mapping[str, str]:
+    return {}

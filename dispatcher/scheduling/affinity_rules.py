@@ -57,6 +57,12 @@ class AffinityRules:
         """Equal names mean equal rules."""
         return tuple(tuple(rule.name for rule in rules) for rules in (self.required, self.repelling, self.preferred))
 
+    @cached_property
+    def sets(self) -> tuple[PodSet, ...]:
+        """The pods of each rule, and those of `together`."""
+        pods = [rule.pods for rules in (self.required, self.repelling, self.preferred) for rule in rules]
+        return (*pods, self.together) if self.together else tuple(pods)
+
     def counted(self) -> Iterator[tuple[TermKind, AffinityRule]]:
         """Each term, as what it counts for once the pod is placed."""
         for kind, rules in (

@@ -42,6 +42,8 @@ class NodeTable(NodeColumns):
         self._labels = LabelColumns(self._cluster_name)
         self.kept = ClusterObjects()
         self._images = ImageColumns(self.kept.versions)
+        self._domains: dict[str, SmallInts] = {}
+        self._domains_at = -1
         self._total: Resources | None = None
         self._show()
 
@@ -184,7 +186,14 @@ class NodeTable(NodeColumns):
 
     def domain(self, key: str) -> SmallInts:
         """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""
-        level = level_of(key)
+        if self._domains_at != self.changes.position:
+            self._domains, self._domains_at = {}, self.changes.position
+        found = self._domains.get(key)
+        if found is None:  # whoever asks again while no node has changed is given the very same array
+            found = self._domains[key] = self._domain(level_of(key))
+        return found
+
+    def _domain(self, level: str) -> SmallInts:
         if level == CLUSTER_LEVEL:
             return self.cluster
         if level == HOST_LEVEL:

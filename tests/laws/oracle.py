@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Placed, Plugin, Profile, Refuse, Reserve, Score, Skip
@@ -34,6 +35,7 @@ class World:
     nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
     readings: dict[tuple[str, str], tuple[float, Reading, int]] = field(default_factory=dict)
     seats: dict[tuple[str, str], Seat] = field(default_factory=dict)
+    namespaces: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)  # (cluster, name) -> labels
     now: float = 1000.0
     turns: int = 0
 
@@ -47,6 +49,8 @@ class World:
             fleet.set_cluster(name, ready=ready, synced=True)
         for (cluster, _), node in self.nodes.items():
             fleet.put_node(cluster, node)
+        for (cluster, name), labels in self.namespaces.items():
+            fleet.kept.put(cluster, Namespace(name, labels))
         turns: list[tuple[int, float, Callable[[], None]]] = []
         for pod_id, seat in self.seats.items():
             place = partial(fleet.place, pod_id, seat.placed, seat.cluster, seat.node, assumed=True)

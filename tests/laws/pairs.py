@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dispatcher.model.node import Node
+from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
@@ -46,6 +47,10 @@ class Pair:
         self.world.nodes.pop((cluster, name), None)
         self.world.readings.pop((cluster, name), None)
         self.fleet.remove_node(cluster, name)
+
+    def namespace(self, cluster: str, name: str, labels: dict[str, str]) -> None:
+        self.world.namespaces[cluster, name] = labels
+        self.fleet.kept.put(cluster, Namespace(name, labels))
 
     def reading(self, cluster: str, name: str, cpu: float, age: float) -> None:
         world, known = self.world, self.world.readings.get((cluster, name))

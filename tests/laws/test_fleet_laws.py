@@ -5,14 +5,31 @@ from typing import Any
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.objects import Namespace
+from dispatcher.model.pod import PodAffinityTerm
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.columns import _TABLE as COLUMNS
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
-from tests.builders import node, pod, selector
+from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.pod_sets import pods_of_terms
+from tests.builders import PodBuilder, node, pod, selector
 
 LEVELS = ("zone", "cluster", "host", "rack")
 SELECTORS = (None, selector(app="u"), selector())
+SPACES: tuple[LabelSelector | None, ...] = (None, selector(team="t"), selector())
+
+
+@st.composite
+def tied(draw: st.DrawFn, one: PodBuilder) -> PodBuilder:
+    """The pod with up to three terms of any kind."""
+    for _ in range(draw(st.sampled_from((0, 0, 1, 2, 3)))):
+        how = draw(st.sampled_from((one.near, one.away)))
+        weight = draw(st.sampled_from((0, 0, 1, 7)))
+        spaces, key = draw(st.sampled_from(SPACES)), draw(st.sampled_from(LEVELS))
+        how(key, draw(st.sampled_from(SELECTORS)), weight=weight, namespace_selector=spaces)
+    return one
 
 
 @st.composite
@@ -22,7 +39,9 @@ def pods(draw: st.DrawFn) -> Placed:
     one = one.set(terminating=draw(st.booleans()))
     if draw(st.booleans()):
         one = one.port(draw(st.integers(1, 3)))
-    return one.placed()
+    if draw(st.integers(0, 3)) == 0:
+        one = one.annotation(DOMAIN_SCOPE, "cluster")
+    return draw(tied(one)).placed()
 
 
 @st.composite
@@ -48,6 +67,7 @@ events = st.one_of(
     st.tuples(st.just("remove"), st.integers(0, 9)),
     st.tuples(st.just("node"), nodes()),
     st.tuples(st.just("gone"), st.sampled_from("ab"), st.sampled_from(("n1", "n2", "n3"))),
+    st.tuples(st.just("namespace"), st.sampled_from("mn"), st.sampled_from(("", "t"))),
 )
 
 
@@ -59,6 +79,8 @@ def apply(fleet: FleetState, event: tuple[Any, ...]) -> None:
         fleet.remove(("a", f"u{event[1]}"))
     elif event[0] == "node":
         fleet.put_node(*event[1])
+    elif event[0] == "namespace":
+        fleet.kept.put("a", Namespace(event[1], {"team": event[2]} if event[2] else {}))
     else:
         fleet.remove_node(event[1], event[2])
 
@@ -78,6 +100,7 @@ def image(fleet: FleetState) -> dict[str, object]:
     bits: dict[str, object] = {name: getattr(fleet, name).tobytes() for name in COLUMNS}
     bits["ports"] = {row: dict(fleet.ports_taken(row)) for row in fleet.rows_with_ports()}
     bits["counts"] = counts(fleet)
+    bits["ties"] = {key: counts for key, counts in ties(fleet).items() if counts}
     return bits
 
 
@@ -87,10 +110,50 @@ def counts(fleet: FleetState) -> dict[object, dict[str, int]]:
     for which, one in enumerate(asked):
         for number, chosen in enumerate(SELECTORS):
             for level in LEVELS:
-                values = fleet.count_matching(one, chosen, level).tolist()
-                names = fleet.domain_values(level)
-                found[which, number, level] = {name: count for name, count in zip(names, values, strict=True) if count}
+                values = fleet.count_matching(one, chosen, level)
+                found[which, number, level] = by_name(fleet, level, values)
     return found
+
+
+TERMS = tuple(PodAffinityTerm("", one, ("m",), spaces) for one in SELECTORS for spaces in SPACES)
+SETS = (*(pods_of_terms([term]) for term in TERMS), pods_of_terms([TERMS[-1], TERMS[3]]))
+
+
+def ties(fleet: FleetState) -> dict[object, dict[str, int]]:
+    """Members of sets of pods by domain, and what the terms about a pod come to by kind and domain."""
+    found: dict[object, dict[str, int]] = {}
+    for number, pods in enumerate(SETS):
+        for level in LEVELS:
+            found[number, level] = by_name(fleet, level, fleet.count_in(pods, level))
+    for app in "uv":
+        for namespace in "mn":
+            one = pod("q").labels(app=app).namespace(namespace).placed()
+            for term in fleet.terms_about(one):
+                so_far = found.setdefault((app, namespace, term.kind, term.key), {})
+                for name, count in by_name(fleet, term.key, fleet.count_of(term)).items():
+                    so_far[name] = so_far.get(name, 0) + count
+    return {key: {name: count for name, count in counts.items() if count} for key, counts in found.items()}
+
+
+def rebuilt(fleet: FleetState) -> FleetState:
+    """Another fleet of the same nodes, pods and namespaces, each entered once."""
+    other = FleetState(now=5.0)
+    for name in "ab":
+        other.set_cluster(name, ready=True, synced=True)
+        for found in fleet.kept.of(name, Namespace).values():
+            other.kept.put(name, found)
+    for row in range(fleet.n):
+        known = fleet.node(row)
+        if known is not None:
+            other.put_node(fleet.name_of(row)[0], known)
+    for one in fleet.occupants():
+        other.place(one.pod_id, one.placed, one.cluster, one.node, assumed=one.assumed)
+    return other
+
+
+def by_name(fleet: FleetState, level: str, counts: Ints) -> dict[str, int]:
+    names = fleet.domain_values(level)
+    return {name: count for name, count in zip(names, counts.tolist(), strict=True) if count}
 
 
 @settings(max_examples=80, deadline=None)
@@ -116,6 +179,22 @@ def test_counts_kept_up_to_date_equal_counts_from_scratch(script: list[tuple[Any
     for event in script[asked_after:]:
         apply(fleet, event)
     assert counts(fleet) == counts(made(script))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(events, max_size=25), st.integers(0, 25), st.integers(1, 3))
+def test_ties_kept_up_to_date_equal_ties_from_scratch(
+    script: list[tuple[Any, ...]], asked_after: int, asked_again: int
+) -> None:
+    fleet = made(script[:asked_after])
+    ties(fleet)
+    for number, event in enumerate(script[asked_after:]):
+        apply(fleet, event)
+        if number % asked_again == 0:
+            ties(fleet)
+    assert {key: found for key, found in ties(fleet).items() if found} == {
+        key: found for key, found in ties(rebuilt(fleet)).items() if found
+    }
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,0 +1,118 @@
+"""Whatever comes and goes: inter-pod affinity judges as its rules say pod by pod, and a batch decides as one by one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.labels import LabelSelector, Requirement
+from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, Skip
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import PodBuilder, node, pod, selector
+from tests.laws import affinity_rules as rules
+from tests.laws.pairs import CLUSTERS, Pair
+
+ALONE = Profile("global-dispatcher", (PluginUse("PrioritySort"), PluginUse("InterPodAffinity", 2)))
+KEYS = ("zone", "host", "cluster", "rack")
+SELECTORS = (None, selector(app="u"), selector(), LabelSelector({}, (Requirement("app", "In", ("v", "w")),)))
+SPACES = (None, None, selector(team="t"), selector())
+
+clusters, node_names = st.sampled_from(CLUSTERS), st.sampled_from(("n1", "n2", "n3"))
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Any, ...]:
+    built = node(draw(node_names)).pods(draw(st.sampled_from((2, 110))))
+    for key in ("zone", "rack"):
+        value = draw(st.sampled_from(("", "x", "y")))
+        built = built.labels(**{key: value}) if value else built
+    return ("node", draw(clusters), built.build())
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Placed:
+    one: PodBuilder = pod("p").namespace(draw(st.sampled_from("mn"))).labels(app=draw(st.sampled_from("uvw")))
+    if draw(st.integers(0, 4)) == 0:
+        one = one.annotation(DOMAIN_SCOPE, "cluster")
+    for _ in range(draw(st.sampled_from((0, 1, 1, 2, 3)))):
+        how: Callable[..., PodBuilder] = draw(st.sampled_from((one.near, one.away)))
+        weight, key = draw(st.sampled_from((0, 0, 1, 29))), draw(st.sampled_from(KEYS))
+        how(key, draw(st.sampled_from(SELECTORS)), weight=weight, namespace_selector=draw(st.sampled_from(SPACES)))
+    return one.placed(draw(clusters))
+
+
+events = st.one_of(
+    nodes(),
+    st.tuples(st.just("gone"), clusters, node_names),
+    st.tuples(st.just("namespace"), clusters, st.sampled_from("mn"), st.sampled_from(({}, {"team": "t"}))),
+    st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
+    st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
+    st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
+    st.tuples(st.just("end"), st.integers(0, 20)),
+)
+scripts = st.lists(events, min_size=3, max_size=14)
+
+
+class ByTheRules(Pair):
+    """Also holds every answer of the plugin, for every node, against the rules in plain words."""
+
+    def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
+        fleet = self.world.columns()
+        plugin: Any = next(one for one in self.naive() if one.name == "InterPodAffinity")
+        state = plugin.pre_filter(placed, fleet)
+        everything = slice(0, fleet.n)
+        silent = isinstance(state, Skip)
+        codes = [0] * fleet.n if silent else plugin.filter(state, fleet, everything).tolist()
+        scores = [0.0] * fleet.n if silent else plugin.score(state, fleet, everything).tolist()
+        for row in range(fleet.n):
+            where = fleet.name_of(row)
+            told = fleet.reasons.why(codes[row]).text if codes[row] else ""
+            assert told == rules.refusal(self.world, placed, where)
+            assert scores[row] == rules.raw_score(self.world, placed, where)
+        return super().expect(placed, pod_id)
+
+
+def plugins(profile: Profile) -> Callable[[], Callable[[], list[Plugin]]]:
+    return lambda: lambda: build(profile, PluginContext())
+
+
+def begin(profile: Profile, *, batched: bool) -> ByTheRules:
+    pair = ByTheRules(profile, plugins(profile), batched=batched)
+    for cluster in CLUSTERS:
+        for name, zone in (("n1", "x"), ("n2", "y")):
+            pair.node(cluster, node(name).labels(zone=zone).build())
+    return pair
+
+
+@pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
+@settings(max_examples=60, deadline=None)
+@given(script=scripts)
+def test_affinity_alone_decides_as_its_rules_say(batched: bool, script: list[tuple[Any, ...]]) -> None:
+    pair = begin(ALONE, batched=batched)
+    for event in script:
+        pair.apply(event)
+
+
+@pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
+@settings(max_examples=30, deadline=None)
+@given(script=scripts)
+def test_affinity_among_all_policies_decides_what_the_oracle_decides(
+    batched: bool, script: list[tuple[Any, ...]]
+) -> None:
+    pair = begin(DEFAULT_PROFILE, batched=batched)
+    for event in script:
+        pair.apply(event)
+
+
+def test_pods_of_one_queue_class_part_when_a_placed_pod_tells_them_apart() -> None:
+    pair = begin(ALONE, batched=True)
+    pair.pods(pod("a").namespace("m").labels(app="x").away("cluster", selector(app="v")).placed("a"), 2)
+    mixed = [pod(f"q{number}").namespace("m").labels(app="uv"[number % 2]).placed("a") for number in range(8)]
+    items = [(("a", one.pod.uid), one) for one in mixed]
+    wanted = [pair.expect(one, pod_id) for pod_id, one in items]
+    found = pair.scheduler.schedule_class(items)
+    assert [(one.cluster, one.node) if hasattr(one, "cluster") else None for one in found] == wanted
