@@ -1,6 +1,6 @@
 """The product and the naive oracle side by side, fed the same events."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dispatcher.model.node import Node
@@ -76,7 +76,10 @@ class Pair:
 
     def pods(self, placed: Placed, count: int) -> None:
         first = len(self.results)
-        items = [oracle.numbered(placed, first + index) for index in range(count)]
+        self.decide([oracle.numbered(placed, first + index) for index in range(count)])
+
+    def decide(self, items: Sequence[tuple[tuple[str, str], Placed]]) -> None:
+        """Pods of one class, in order, on both sides."""
         wanted = [self.expect(one, pod_id) for pod_id, one in items]
         if self.batched:
             results = self.scheduler.schedule_class(items)

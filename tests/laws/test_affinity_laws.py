@@ -1,8 +1,10 @@
 """Whatever comes and goes: inter-pod affinity judges as its rules say pod by pod, and a batch decides as one by one."""
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, 
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import affinity_rules as rules
+from tests.laws import oracle
 from tests.laws.pairs import CLUSTERS, Pair
 
 ALONE = Profile("global-dispatcher", (PluginUse("PrioritySort"), PluginUse("InterPodAffinity", 2)))
@@ -45,13 +48,24 @@ def pods(draw: st.DrawFn) -> Placed:
     return one.placed(draw(clusters))
 
 
+@st.composite
+def crowds(draw: st.DrawFn) -> list[Placed]:
+    """Pods of one set of terms, with labels and namespaces of their own."""
+    like = draw(pods()).pod
+    return [
+        Placed(msgspec.structs.replace(like, labels={"app": app}, namespace=namespace), draw(clusters))
+        for app, namespace in draw(st.lists(st.tuples(st.sampled_from("uvw"), st.sampled_from("mn")), max_size=8))
+    ]
+
+
 events = st.one_of(
     nodes(),
     st.tuples(st.just("gone"), clusters, node_names),
     st.tuples(st.just("namespace"), clusters, st.sampled_from("mn"), st.sampled_from(({}, {"team": "t"}))),
     st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
     st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
-    st.tuples(st.just("pods"), pods(), st.integers(1, 6)),
+    st.tuples(st.just("crowd"), st.lists(pods(), min_size=1, max_size=6)),
+    st.tuples(st.just("crowd"), crowds()),
     st.tuples(st.just("end"), st.integers(0, 20)),
 )
 scripts = st.lists(events, min_size=3, max_size=14)
@@ -59,6 +73,13 @@ scripts = st.lists(events, min_size=3, max_size=14)
 
 class ByTheRules(Pair):
     """Also holds every answer of the plugin, for every node, against the rules in plain words."""
+
+    def crowd(self, placed: list[Placed]) -> None:
+        """Pods one after another, those of one class together, as the queue hands them out."""
+        first = len(self.results)
+        items = [oracle.numbered(one, first + index) for index, one in enumerate(placed)]
+        for _, group in groupby(items, lambda item: self.scheduler.classify(item[1])):
+            self.decide(list(group))
 
     def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
         fleet = self.world.columns()
@@ -111,8 +132,5 @@ def test_affinity_among_all_policies_decides_what_the_oracle_decides(
 def test_pods_of_one_queue_class_part_when_a_placed_pod_tells_them_apart() -> None:
     pair = begin(ALONE, batched=True)
     pair.pods(pod("a").namespace("m").labels(app="x").away("cluster", selector(app="v")).placed("a"), 2)
-    mixed = [pod(f"q{number}").namespace("m").labels(app="uv"[number % 2]).placed("a") for number in range(8)]
-    items = [(("a", one.pod.uid), one) for one in mixed]
-    wanted = [pair.expect(one, pod_id) for pod_id, one in items]
-    found = pair.scheduler.schedule_class(items)
-    assert [(one.cluster, one.node) if hasattr(one, "cluster") else None for one in found] == wanted
+    pair.crowd([pod("q").namespace("m").labels(app="uv"[number % 2]).placed("a") for number in range(8)])
+    assert len({pair.scheduler.classify(one.placed) for one in pair.results[2:]}) == 1

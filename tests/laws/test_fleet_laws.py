@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import PodAffinityTerm
+from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.columns import _TABLE as COLUMNS
 from dispatcher.scheduling.fleet import FleetState
@@ -68,6 +69,7 @@ events = st.one_of(
     st.tuples(st.just("node"), nodes()),
     st.tuples(st.just("gone"), st.sampled_from("ab"), st.sampled_from(("n1", "n2", "n3"))),
     st.tuples(st.just("namespace"), st.sampled_from("mn"), st.sampled_from(("", "t"))),
+    st.tuples(st.just("changed"), st.integers(0, 9), pods()),
 )
 
 
@@ -79,10 +81,21 @@ def apply(fleet: FleetState, event: tuple[Any, ...]) -> None:
         fleet.remove(("a", f"u{event[1]}"))
     elif event[0] == "node":
         fleet.put_node(*event[1])
+    elif event[0] == "changed":
+        change(fleet, ("a", f"u{event[1]}"), event[2].pod)
     elif event[0] == "namespace":
         fleet.kept.put("a", Namespace(event[1], {"team": event[2]} if event[2] else {}))
     else:
         fleet.remove_node(event[1], event[2])
+
+
+def change(fleet: FleetState, pod_id: tuple[str, str], like: Pod) -> None:
+    """A placed pod gets other terms (and nothing else) where it is."""
+    known = fleet.occupant(pod_id)
+    if known is not None:
+        terms = {"pod_affinity": like.pod_affinity, "pod_anti_affinity": like.pod_anti_affinity}
+        changed = Placed(msgspec.structs.replace(known.placed.pod, annotations=like.annotations, **terms), "a")
+        fleet.place(pod_id, changed, known.cluster, known.node, assumed=known.assumed)
 
 
 def made(script: list[tuple[Any, ...]]) -> FleetState:
@@ -210,3 +223,14 @@ def test_supposing_pods_and_taking_the_supposition_back_leaves_no_trace(
     assert image(fleet) != before
     fleet.suppose(rows, placed.pod, -times)
     assert image(fleet) == before
+
+
+def test_a_namespace_that_gets_a_label_takes_its_pods_into_the_sets_that_ask_for_it() -> None:
+    asked = pods_of_terms([PodAffinityTerm("", selector(), (), selector(team="t"))])
+    fleet = made([])
+    fleet.place(("a", "u"), pod("p").namespace("m").placed(), "b", "n1", assumed=False)
+    found = []
+    for labels in ({}, {"team": "t"}, {"team": "s"}):
+        fleet.kept.put("a", Namespace("m", labels))
+        found.append(int(fleet.count_in(asked, "zone").sum()))
+    assert found == [0, 1, 0]
