@@ -12,11 +12,13 @@ from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable
+from agents.executor.volumes import bind_volume, select_node
 from dispatcher.model.messages import (
     DONE,
     STALE,
     AnyIntent,
     Bind,
+    BindVolume,
     Claim,
     CreateDelegate,
     DeleteDelegate,
@@ -25,6 +27,7 @@ from dispatcher.model.messages import (
     MirrorStatus,
     Outcome,
     ReportUnschedulable,
+    SelectNode,
     Unclaim,
 )
 
@@ -39,6 +42,8 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     DeleteSource: delete_source,
     FinishSource: finish_source,
     ReportUnschedulable: report_unschedulable,
+    BindVolume: bind_volume,
+    SelectNode: select_node,
 }
 _PLACING = (Bind, Claim, Unclaim, CreateDelegate)
 

@@ -159,6 +159,22 @@ class Evict(Intent, frozen=True):
     preemptor: str = ""
 
 
+class BindVolume(Intent, frozen=True):
+    """Set `volume`'s claimRef to `claim` (namespace/name) with its UID, unless the volume is another claim's."""
+
+    volume: str
+    claim: str
+    claim_uid: str
+
+
+class SelectNode(Intent, frozen=True):
+    """Write `node` on a claim that waits for its first consumer: its volume is to be made for that node."""
+
+    claim: str
+    claim_uid: str
+    node: str
+
+
 AnyIntent = (
     Bind
     | Claim
@@ -170,6 +186,8 @@ AnyIntent = (
     | FinishSource
     | ReportUnschedulable
     | Evict
+    | BindVolume
+    | SelectNode
 )
 
 

@@ -8,11 +8,13 @@ All of it in the pod's own cluster, where its claims are. What is chosen is held
 is reserved. Source: kube-scheduler's VolumeBinding.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
 
+from dispatcher.model.messages import BindVolume, PodRef, SelectNode
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
@@ -28,21 +30,50 @@ from dispatcher.scheduling.framework import (
     Rows,
     refuse,
 )
+from dispatcher.scheduling.lifecycle import Order, PreBind
 from dispatcher.scheduling.volume_plan import BITS, Rulings, VolumePlan, plan_of
 from dispatcher.scheduling.volumes import claims_of
 
-Held = PersistentVolume | PersistentVolumeClaim
+
+@dataclass
+class _Held:
+    """What is held for a pod: a claim, and the volume or else the node it is to get. `told`: its cluster showed it."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume | None
+    node: str
+    told: bool = False
+
+    @property
+    def object(self) -> PersistentVolume | PersistentVolumeClaim:
+        """What is written to."""
+        return self.volume or self.claim
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What is written."""
+        if self.volume is None:
+            return {"selected_node": self.node}
+        return {"claim": self.claim.key, "claim_uid": self.claim.uid}
+
+    def order(self, placed: Placed) -> Order:
+        """The order to write it."""
+        pod = PodRef(placed.pod.namespace, placed.pod.name, placed.pod.uid)
+        claim, uid = self.claim.key, self.claim.uid
+        if self.volume is None:
+            return Order(placed.home, SelectNode("", pod, 0, claim, uid, self.node))
+        return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid))
 
 
-class VolumeBinding(Filter, Reserve):
-    """Refuses nodes where a claim of the pod cannot be served, and holds what is chosen."""
+class VolumeBinding(Filter, Reserve, PreBind):
+    """Refuses nodes where a claim cannot be served, holds what is chosen, and has it done before the bind."""
 
     name: ClassVar[str] = "VolumeBinding"
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self) -> None:
         self._rulings = Rulings()
-        self._held: dict[str, list[Held]] = {}
+        self._held: dict[str, list[_Held]] = {}
 
     def class_key(self, placed: Placed) -> Hashable:
         """The names of the claims and where they are; of one that is made for a pod alone, whose it is."""
@@ -83,24 +114,47 @@ class VolumeBinding(Filter, Reserve):
         _, node = fleet.name_of(row)
         for one in plan.delayed:
             at = int(verdict.chosen[one.claim.key][0]) if one.claim.key in verdict.chosen else -1
-            if at >= 0:
-                kept = {"claim": one.claim.key, "claim_uid": one.claim.uid}
-                self._hold(placed, one.candidates.volumes[at], kept, fleet)
-            else:
-                self._hold(placed, one.claim, {"selected_node": node}, fleet)
+            held = _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node)
+            fleet.assume(plan.home, held.object, held.fields, placed.pod.uid)
+            self._held.setdefault(placed.pod.uid, []).append(held)
         return None
 
-    def _hold(self, placed: Placed, found: Held, fields: dict[str, str], fleet: Fleet) -> None:
-        fleet.assume(placed.home, found, fields, placed.pod.uid)
-        self._held.setdefault(placed.pod.uid, []).append(found)
+    def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | Sequence[Order] | None:
+        """Orders until every claim has its volume; a Refuse if what was chosen is gone, or its making was given up."""
+        orders: list[Order] = []
+        for held in self._held.get(placed.pod.uid, ()):
+            claim = fleet.reported(placed.home, held.claim)
+            if claim is None or claim.uid != held.claim.uid:
+                return refuse(Reason.PRE_BIND, f'persistentvolumeclaim "{held.claim.name}" is gone')
+            if claim.bound:
+                continue
+            given_up = _given_up(held, claim, fleet.reported(placed.home, held.volume) if held.volume else None)
+            if given_up:
+                return refuse(Reason.PRE_BIND, given_up)
+            orders.append(held.order(placed))
+        return orders
 
     def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """A pod that is found in its place has its volumes there: nothing is to be held."""
 
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """Let go of everything that was held for the pod."""
-        for found in self._held.pop(placed.pod.uid, ()):
-            fleet.release(placed.home, found, placed.pod.uid)
+        for held in self._held.pop(placed.pod.uid, ()):
+            fleet.release(placed.home, held.object, placed.pod.uid)
+
+
+def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> str:
+    """Why what was chosen will not come about, '' if it may: it was shown once and is taken back, or went elsewhere."""
+    if held.volume is None:
+        shown, wanted = claim.selected_node, held.node
+    else:
+        shown, wanted = volume.claim if volume is not None else "", held.claim.key
+    if shown == wanted:
+        held.told = True
+        return ""
+    if not held.told and not shown and (held.volume is None or volume is not None):
+        return ""
+    return f'the volume of persistentvolumeclaim "{held.claim.name}" could not be provided on node "{held.node}"'
 
 
 def _at_home(home: str, fleet: Fleet, rows: Rows) -> Bools:

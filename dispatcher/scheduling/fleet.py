@@ -353,6 +353,10 @@ class FleetState(NodeTable):
         """The inverse of `assume` for one holder."""
         self.kept.release(cluster, found, holder)
 
+    def reported(self, cluster: str, found: K) -> K | None:
+        """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""
+        return self.kept.reported(cluster, found)
+
     def volumes_on(self, row: int) -> Collection[UsedVolume]:
         """(namespace of the pod, volume) that pods use on a row, each once."""
         return self._volumes.on(row)

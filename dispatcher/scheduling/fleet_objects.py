@@ -75,6 +75,12 @@ class ClusterObjects:
 
     # --- assumed -----------------------------------------------------------------------------------------------------
 
+    def reported(self, cluster: str, found: K) -> K | None:
+        """The object of `found`'s kind and key as its cluster reports it, None if it is gone."""
+        where = (cluster, type(found).__name__, cast(Any, found).key)
+        known: K | None = self._reported.get(where) or self.get(*where)
+        return known
+
     def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
         """Show a known object with other values in `fields`, as long as any holder wants it so."""
         where = (cluster, type(found).__name__, found.key)

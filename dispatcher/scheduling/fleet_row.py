@@ -183,6 +183,10 @@ class OneRow(NodeColumns):
         """As in the whole fleet."""
         self._fleet.release(cluster, found, holder)
 
+    def reported(self, cluster: str, found: K) -> K | None:
+        """As in the whole fleet."""
+        return self._fleet.reported(cluster, found)
+
     def volumes_on(self, row: int) -> Collection[UsedVolume]:
         """Volumes that pods use on the row now."""
         return self._fleet.volumes_on(self._at.start + row)

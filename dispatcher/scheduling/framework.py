@@ -164,6 +164,10 @@ class Fleet(Protocol):
         """The inverse of `assume` for one holder."""
         ...
 
+    def reported(self, cluster: str, found: K) -> K | None:
+        """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""
+        ...
+
     def volumes_on(self, row: int) -> Collection[tuple[str, Volume]]:
         """(namespace of the pod, volume) that pods use on a row, each once."""
         ...

@@ -31,8 +31,10 @@ EXECUTOR = {
     ("", "pods", "", "get create patch delete"),
     ("", "pods/binding", "", "create"),
     ("", "pods/status", "", "patch"),
+    ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
 }
+VOLUMES = {("", "persistentvolumes", "", "get patch")}
 PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
 LEASES = {("coordination.k8s.io", "leases", "", "create patch delete")}
 PREFIX = "global-dispatcher-agent"
@@ -90,6 +92,7 @@ def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:
     assert roles == {
         f"{PREFIX}-observer": OBSERVER,
         f"{PREFIX}-executor": EXECUTOR,
+        f"{PREFIX}-volumes": VOLUMES,
         f"{PREFIX}-proxy-nodes": PROXY_NODES,
     }
     leases = only(objects, "Role")
@@ -101,6 +104,7 @@ def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:
         ("ClusterRoleBinding", "", f"{PREFIX}-observer"),
         ("ClusterRoleBinding", "", f"{PREFIX}-executor"),
         ("ClusterRoleBinding", "", f"{PREFIX}-proxy-nodes"),
+        ("ClusterRoleBinding", "", f"{PREFIX}-volumes"),
         ("RoleBinding", "kube-node-lease", f"{PREFIX}-proxy-nodes"),
     }
 
@@ -111,6 +115,7 @@ def test_with_namespaces_it_may_write_to_pods_there_alone(helm: Helm) -> None:
         ("RoleBinding", "team-a", f"{PREFIX}-executor"),
         ("RoleBinding", "team-b", f"{PREFIX}-executor"),
         ("ClusterRoleBinding", "", f"{PREFIX}-proxy-nodes"),
+        ("ClusterRoleBinding", "", f"{PREFIX}-volumes"),
         ("RoleBinding", "kube-node-lease", f"{PREFIX}-proxy-nodes"),
     }
 

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dispatcher.model.labels import LabelSelector
+from dispatcher.model.messages import BindVolume, PodRef, SelectNode
 from dispatcher.model.names import ZONE
 from dispatcher.model.objects import AnyObject, CSIDriver, CSIStorageCapacity, PersistentVolume, StorageClass
 from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.framework import SKIP
+from dispatcher.scheduling.framework import SKIP, Refuse
+from dispatcher.scheduling.lifecycle import Order
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, state_of
 from tests.plugins.storage import (
@@ -382,3 +385,77 @@ def test_local_volumes_are_found_by_the_name_of_their_node() -> None:
     volumes = [volume(f"pv{at}", 1, STATIC, node_affinity=on("kubernetes.io/hostname", f"n{at}")) for at in (1, 3)]
     state = storing(claim("data", 1, STATIC), *volumes, nodes=tuple(hosts))
     assert set(reasons(make("VolumeBinding"), using("data"), state)) == {"n0", "n2", "n4"}
+
+
+# --- before the bind -------------------------------------------------------------------------------------------------
+
+POD = PodRef("default", "p1", "uid-p1")
+
+
+def reserved(asking: PodBuilder, row: int, *found: AnyObject) -> tuple[Any, FleetState]:
+    """A plugin that holds what the pod needs on a row."""
+    state, plugin = state_with(*found), make("VolumeBinding")
+    assert plugin.reserve(asking.placed(), row, state) is None
+    return plugin, state
+
+
+def test_a_chosen_volume_is_ordered_until_the_claim_has_it() -> None:
+    asking, free_one = using("data"), free("pv1", 1, "z1")
+    plugin, state = reserved(asking, 0, claim("data", 1, STATIC), free_one)
+    wanted = [Order("a", BindVolume("", POD, 0, "pv1", "default/data", "uid-data"))]
+    assert plugin.pre_bind(asking.placed(), 0, state) == wanted
+    keep(state, msgspec.structs.replace(free_one, claim="default/data", claim_uid="uid-data"))
+    assert plugin.pre_bind(asking.placed(), 0, state) == wanted
+    keep(state, bound("data", "pv1", storage_class=STATIC))
+    assert not plugin.pre_bind(asking.placed(), 0, state)
+
+
+def test_a_claim_to_be_provided_is_told_its_node_until_it_has_a_volume() -> None:
+    asking = using("data")
+    plugin, state = reserved(asking, 1, claim("data"))
+    wanted = [Order("a", SelectNode("", POD, 0, "default/data", "uid-data", "n2"))]
+    assert plugin.pre_bind(asking.placed(), 1, state) == wanted
+    keep(state, claim("data", selected_node="n2"))
+    assert plugin.pre_bind(asking.placed(), 1, state) == wanted
+    keep(state, bound("data", "made"))
+    assert not plugin.pre_bind(asking.placed(), 1, state)
+
+
+@pytest.mark.parametrize("asking", [pod(), using("old")], ids=["no claims", "bound claims"])
+def test_nothing_is_to_be_done_for_a_pod_whose_claims_are_bound(asking: PodBuilder) -> None:
+    plugin, state = reserved(asking, 0, bound("old", "pv1"), volume("pv1"))
+    assert not plugin.pre_bind(asking.placed(), 0, state)
+
+
+@pytest.mark.parametrize(
+    ("reports", "says"),
+    [
+        pytest.param(
+            [claim("data", selected_node="n1"), claim("data")],
+            'the volume of persistentvolumeclaim "data" could not be provided on node "n1"',
+            id="given up by who makes it",
+        ),
+        pytest.param(
+            [claim("data", selected_node="n2")],
+            'the volume of persistentvolumeclaim "data" could not be provided on node "n1"',
+            id="sent to another node",
+        ),
+        pytest.param([claim("data", uid="another")], 'persistentvolumeclaim "data" is gone', id="replaced"),
+    ],
+)
+def test_a_choice_that_comes_to_nothing_gives_the_place_back(reports: list[AnyObject], says: str) -> None:
+    asking = using("data")
+    plugin, state = reserved(asking, 0, claim("data"))
+    answer: object = None
+    for report in reports:
+        keep(state, report)
+        answer = plugin.pre_bind(asking.placed(), 0, state)
+    assert isinstance(answer, Refuse)
+    assert answer.why.text == f"node(s) could not be prepared for the pod: {says}"
+
+
+def test_a_volume_that_another_claim_got_gives_the_place_back() -> None:
+    asking = using("data")
+    plugin, state = reserved(asking, 0, claim("data", 1, STATIC), free("pv1", 1, "z1"))
+    keep(state, free("pv1", 1, "z1", claim="default/other"))
+    assert isinstance(plugin.pre_bind(asking.placed(), 0, state), Refuse)
