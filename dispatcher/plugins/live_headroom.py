@@ -109,8 +109,15 @@ def _curve(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
     used, sampled_at, recent, more, nonzero0, all0, more0, nonzero1, all1, more1, now, fresh, stale, knee, extra, scores
 ):
     """The score; `more` is not negative where the pod adds to what is measured, and then of the first resource."""
-    whole = 1.0 + extra * (1.0 - knee)
-    for row in range(len(scores)):
+    whole, faded = 1.0 + extra * (1.0 - knee), 0
+    for row in range(len(scores)):  # all as if fresh, without a branch: the usual case
+        measured = float(used[row])
+        if more >= 0.0:
+            measured += (recent[row] + more) / max(all0[row], 1)
+        measured = 1.0 if measured > 1.0 else measured
+        faded += not (now - sampled_at[row] <= fresh) or measured != measured  # noqa: PLR0124 - no number
+        scores[row] = 100.0 * (1.0 - (measured + extra * max(measured - knee, 0.0)) / whole)
+    for row in range(len(scores) if faded else 0):
         measured = float(used[row])
         if more >= 0.0:
             measured += (recent[row] + more) / max(all0[row], 1)
@@ -118,13 +125,10 @@ def _curve(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
         weight = min(max((stale - (now - sampled_at[row])) / (stale - fresh), 0.0), 1.0)
         if np.isnan(measured):
             weight = 0.0
-        utilisation = measured
         if weight < 1.0:
-            requested = min(
-                max((nonzero0[row] + more0) / max(all0[row], 1), (nonzero1[row] + more1) / max(all1[row], 1)), 1.0
-            )
-            utilisation = (weight * measured if weight > 0.0 else 0.0) + (1.0 - weight) * requested
-        scores[row] = 100.0 * (1.0 - (utilisation + extra * max(utilisation - knee, 0.0)) / whole)
+            requested = max((nonzero0[row] + more0) / max(all0[row], 1), (nonzero1[row] + more1) / max(all1[row], 1))
+            measured = (weight * measured if weight > 0.0 else 0.0) + (1.0 - weight) * min(requested, 1.0)
+            scores[row] = 100.0 * (1.0 - (measured + extra * max(measured - knee, 0.0)) / whole)
 
 
 def _in_words(known: bool, weight: float) -> str:

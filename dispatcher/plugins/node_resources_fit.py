@@ -187,25 +187,18 @@ def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
     all0, used0, asked0, weight0, all1, used1, asked1, weight1, most, scores
 ):
     """The mean of two resources, least or `most` allocated; 0 where a quantity is too great for exact floats."""
+    worth_full, great = 100.0 if most else 0.0, 0
     for row in range(len(scores)):
         whole0, whole1 = all0[row], all1[row]
+        great |= (whole0 >= EXACT) | (whole1 >= EXACT) | (used0[row] >= EXACT) | (used1[row] >= EXACT)
         left0, left1 = whole0 - used0[row] - asked0, whole1 - used1[row] - asked1
-        if whole0 >= EXACT or whole1 >= EXACT or used0[row] >= EXACT or used1[row] >= EXACT:
-            return 0
-        value0 = (
-            (100.0 if most else 0.0)
-            if left0 < 0
-            else np.floor(100.0 * (whole0 - left0 if most else left0) / max(whole0, 1))
-        )
-        value1 = (
-            (100.0 if most else 0.0)
-            if left1 < 0
-            else np.floor(100.0 * (whole1 - left1 if most else left1) / max(whole1, 1))
-        )
+        part0, part1 = whole0 - left0 if most else left0, whole1 - left1 if most else left1
+        value0 = worth_full if left0 < 0 else np.floor(100.0 * part0 / max(whole0, 1))
+        value1 = worth_full if left1 < 0 else np.floor(100.0 * part1 / max(whole1, 1))
         share0, share1 = weight0 if whole0 > 0 else 0.0, weight1 if whole1 > 0 else 0.0
-        total = value0 * share0 + value1 * share1
-        scores[row] = np.floor(total / (share0 + share1)) if share0 + share1 > 0 else 0.0
-    return 1
+        share = share0 + share1
+        scores[row] = np.floor((value0 * share0 + value1 * share1) / (share if share > 0 else 1.0))
+    return 0 if great else 1
 
 
 def _lacks(name: str, amount: int, fleet: Fleet, rows: Rows) -> Bools:

@@ -16,12 +16,15 @@ from dispatcher.scheduling.columns import RowList
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Part, SmallInts
 from dispatcher.scheduling.judges import Judge, finite, weighted
+from dispatcher.scheduling.kernels import kernel
 from dispatcher.scheduling.partitions import Partition, Partitions
 from dispatcher.scheduling.peaks import NOWHERE, Peak, Peaks, peak_of
 from dispatcher.scheduling.points import PluginError
 from dispatcher.scheduling.shared_answers import SharedColumn
 
 Said = tuple[Judge, Part]
+_SMALL = 1 << 14  # rows
+_MOST_SETTLED = 64
 _ONE = np.zeros(1, dtype=np.int64)
 
 
@@ -40,6 +43,7 @@ class Bonus:
         self.raw: dict[int, Floats] = {}
         self.normal: dict[int, Floats] = {}
         self._settled = b""
+        self._known: dict[bytes, tuple[Floats, dict[int, Floats]]] = {}
         self._codes: dict[int, NDArray[np.int64]] = {}  # id of an axis -> [groups] its codes
 
     @property
@@ -105,6 +109,19 @@ class Bonus:
             return open_
         self._settled = now
         self._weigh(open_)
+        # The same raw scores of the same groups are normalised once: spread goes round in circles.
+        seen = b"".join((now, *(raw.tobytes() for raw in self.raw.values())))
+        known = self._known.get(seen)
+        if known is not None:
+            self.points, self.normal = known
+            return open_
+        self._normalize(open_)
+        if len(self._known) >= _MOST_SETTLED:
+            self._known.clear()
+        self._known[seen] = self.points, self.normal
+        return open_
+
+    def _normalize(self, open_: Bools) -> None:
         self.points = np.zeros(self.size)
         self.normal = {}
         for judge in (*(column.judge for column in self.columns), *self.judges):
@@ -117,11 +134,27 @@ class Bonus:
                 normal[open_] = judge.normalize(normal[open_])
             self.normal[role.score_at] = normal
             self.points += weighted(normal, role.weight)
-        return open_
 
 
 def _distinct(*lists: Sequence[SmallInts]) -> list[SmallInts]:
     return list({id(axis): axis for axes in lists for axis in axes}.values())
+
+
+@kernel("floats ints")
+def _top_two(totals, ranks):  # type: ignore[no-untyped-def]
+    """The two best rows: by total, then rank, then row; -1 where there is none."""
+    first = second = -1
+    for row in range(len(totals)):
+        total = totals[row]
+        if total == -np.inf:
+            continue
+        if second >= 0 and (total < totals[second] or (total == totals[second] and ranks[row] >= ranks[second])):
+            continue
+        if first < 0 or total > totals[first] or (total == totals[first] and ranks[row] < ranks[first]):
+            first, second = row, first
+        else:
+            second = row
+    return first, second
 
 
 class GroupTable:
@@ -132,6 +165,7 @@ class GroupTable:
         self._peaks: list[Peak | None] = []
         self._totals: Floats = np.zeros(0)  # [groups] of the peaks, -inf without
         self._due: set[int] = set()
+        self._top: tuple[int, int] | None = None  # of small fleets: the two best rows, -1 without
         self._whole = Peaks()  # instead of all that while there is one group
         self._refused: list[dict[int, int]] | None = None
 
@@ -140,7 +174,8 @@ class GroupTable:
     def begin(self) -> None:
         """Look at all rows."""
         self._refused = None
-        if self.bonus.partition is None:
+        self._top = None
+        if self.bonus.partition is None and not self._is_small():
             self._whole.rebuild(self._rows.total[: self._fleet.n])
         self._peaks = [None] * self.bonus.size
         self._totals = np.full(self.bonus.size, NOWHERE)
@@ -152,8 +187,9 @@ class GroupTable:
             self._refused = None
         partition = self.bonus.partition
         if partition is None:
-            self._whole.update(rows.tolist(), self._rows.total[: self._fleet.n])
-            self._due = {0}
+            self._top, self._due = None, {0}
+            if not self._is_small():
+                self._whole.update(rows.tolist(), self._rows.total[: self._fleet.n])
             return
         for row, group in zip(rows.tolist(), partition.group[rows].tolist(), strict=True):
             peak, total = self._peaks[group], self._rows.total.item(row)
@@ -164,17 +200,31 @@ class GroupTable:
         totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.bonus.partition
         for group in self._due:
             if partition is None:
-                peak = self._whole.best(totals, ranks)
+                peak = self._whole_best(0) if self._is_small() else self._whole.best(totals, ranks)
             else:
                 peak = peak_of(partition.rows(group), totals, ranks)
             self._peaks[group] = peak
             self._totals[group] = NOWHERE if peak is None else peak.score
         self._due = set()
 
+    def _is_small(self) -> bool:
+        """Whether all rows are looked at faster than it takes to keep peaks of blocks."""
+        return _top_two.fast is not None and self._fleet.n <= _SMALL
+
+    def _whole_best(self, place: int) -> Peak | None:
+        """The best row of all, or the next best."""
+        totals = self._rows.total[: self._fleet.n]
+        if self._top is None:
+            self._top = _top_two.fast(totals, self._fleet.rank)
+        row: int = self._top[place]
+        return None if row < 0 else Peak(row, totals.item(row))
+
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def best(self) -> tuple[Peak, Peak | None] | None:
         """The best row and the runner-up, with their bonus; None if nothing is feasible."""
+        if self.bonus.partition is None:
+            return self._best_of_all()
         self._look()
         open_ = self.bonus.settle(self._totals > NOWHERE)
         totals = np.where(open_, self._totals + self.bonus.points, NOWHERE)
@@ -188,6 +238,13 @@ class GroupTable:
         if own is not None and (rival is None or self._key(own) < self._key(rival[1])):
             return peak, own
         return peak, rival[1] if rival else None
+
+    def _best_of_all(self) -> tuple[Peak, Peak | None] | None:
+        self._look()
+        first = self._peaks[0]
+        if not self.bonus.settle(self._totals > NOWHERE).item(0) or first is None:
+            return None
+        return Peak(first.row, first.score + self.bonus.points.item(0)), self._second(0, first.row)
 
     def at(self, row: int) -> Peak | None:
         """A row with its score, None if it is not feasible."""
@@ -210,7 +267,7 @@ class GroupTable:
     def _second(self, group: int, row: int) -> Peak | None:
         totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.bonus.partition
         if partition is None:
-            found = self._whole.second(row, totals, ranks)
+            found = self._whole_best(1) if self._is_small() else self._whole.second(row, totals, ranks)
         else:
             rows = partition.rows(group)
             found = peak_of(rows[rows != row], totals, ranks)
@@ -236,11 +293,11 @@ class GroupTable:
                 self._refused[group][cluster] = int(counts[key])
         return [dict(one) for one in self._refused]
 
-    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, Floats], dict[int, Floats]]:
-        """(raw, normalised) score_at -> [rows] of the scores that groups have in common."""
+    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+        """(raw, normalised) score_at -> per row, of the scores that groups have in common."""
         groups = [self.group(row) for row in rows]
-        raw = {at: values[groups] for at, values in self.bonus.raw.items()}
-        return raw, {at: values[groups] for at, values in self.bonus.normal.items()}
+        raw = {at: [values.item(group) for group in groups] for at, values in self.bonus.raw.items()}
+        return raw, {at: [values.item(group) for group in groups] for at, values in self.bonus.normal.items()}
 
 
 def refused_by(codes: Codes, by_cluster: Sequence[dict[int, int]]) -> dict[tuple[int, int], int]:

@@ -27,6 +27,20 @@ def _add(raw, scale, total):  # type: ignore[no-untyped-def]
         total[row] += np.rint(raw[row] * scale)
 
 
+@kernel("marks float out")
+def _close(first, grid, total):  # type: ignore[no-untyped-def]
+    """Whole totals of the rows that fit, -inf for the others; 1 if one is no finite number, else 0."""
+    nonsense = 0
+    for row in range(len(total)):
+        if first[row] == 0:
+            total[row] /= grid
+            if not np.isfinite(total[row]):
+                nonsense = 1
+        else:
+            total[row] = -np.inf
+    return nonsense
+
+
 _NO_FILTERS = JointCodes(())
 
 
@@ -91,18 +105,25 @@ class RowTable:
         self.total[where] = self._add_up(where, first == 0)
 
     def _add_up(self, where: Rows, fits: Bools) -> Floats:
-        total = np.full(len(fits), NOWHERE)
         count = int(np.count_nonzero(fits))
+        if _close.fast is not None and 2 * count > len(fits):
+            total = self._sum(where)
+            if _close.fast(self.first[where], GRID, total):
+                self._find_nonsense(where, fits)
+            return total
+        total = np.full(len(fits), NOWHERE)
         if 2 * count > len(fits):  # a window is cheaper than a copy, even if some rows are asked in vain
-            points = self._sum(where)
+            points = self._sum(where) / GRID
             np.copyto(total, points, where=fits)
         elif count:
-            total[fits] = self._sum(np.flatnonzero(fits) + where.start if isinstance(where, slice) else where[fits])
+            rows = np.flatnonzero(fits) + where.start if isinstance(where, slice) else where[fits]
+            total[fits] = self._sum(rows) / GRID
         if np.isnan(total).any() or (count and total.max() == np.inf):
             self._find_nonsense(where, fits)
         return total
 
     def _sum(self, rows: Rows) -> Floats:
+        """[rows] the weighted scores, in units of 1 / GRID."""
         total = np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows))
         for judge in self._judges:
             raw = judge.scores(self._fleet, rows)
@@ -112,7 +133,6 @@ class RowTable:
                 _add.fast(raw, judge.role.weight * GRID, total)
             else:
                 total += np.rint(raw * (judge.role.weight * GRID))
-        total /= GRID
         for column in self._points:
             total += column.points[rows]
         return total
@@ -139,6 +159,10 @@ class RowTable:
     def _count_all(self) -> None:
         n = self._fleet.n
         first = self.first[:n]
+        if np.count_nonzero(first) == self._joint.refused:  # no other filter refuses any row
+            self.rejected, self.evaluated = Counter(self._joint.rejected), self._joint.evaluated
+            self.feasible = n - self._joint.refused
+            return
         rows = np.flatnonzero(first != self._joint.first[:n])  # what the joint filters refuse is counted already
         self.rejected = Counter(self._joint.rejected)
         self.rejected.update(count_codes(first[rows], self._fleet, rows))

@@ -8,6 +8,7 @@ from dispatcher.scheduling.points import ClassKey, Plan
 from dispatcher.scheduling.roles import roles_of
 from dispatcher.scheduling.shared_part import SharedAnswers
 
+_MOST_CLASSES = 512  # memory that is used again is faster than fresh memory
 _BYTES_PER_ROW = 16  # of a class: totals, codes, peaks
 
 
@@ -26,7 +27,7 @@ class ClassShelf:
         if found is not None:
             self._classes.move_to_end(key)
             return found
-        most = max(1, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n)))
+        most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
         found = None
         while len(self._classes) >= most:
             _, found = self._classes.popitem(last=False)

@@ -103,8 +103,8 @@ class WideTable:
         """(reason code, cluster index) -> rows that only these filters refuse."""
         return count_codes(self._first, self._fleet, self._candidates)
 
-    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, Floats], dict[int, Floats]]:
-        """(raw, normalised) score_at -> [rows] of feasible rows."""
+    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+        """(raw, normalised) score_at -> per row, of feasible rows."""
         at = np.searchsorted(self._rows, np.fromiter(rows, dtype=np.intp))
-        raw = {score: values[at] for score, values in self._raw.items()}
-        return raw, {score: values[at] for score, values in self._normal.items()}
+        raw = {score: values[at].tolist() for score, values in self._raw.items()}
+        return raw, {score: values[at].tolist() for score, values in self._normal.items()}

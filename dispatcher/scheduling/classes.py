@@ -37,7 +37,7 @@ from dispatcher.scheduling.shared_answers import SharedColumn
 from dispatcher.scheduling.shared_part import SharedAnswers
 
 _NEVER = -1
-_NOTHING_SAID: dict[int | None, Floats] = {}
+Common = dict[int, list[float]]  # score_at -> the score of each row asked for
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
@@ -197,35 +197,42 @@ class PodClass:
             first.score,
             fleet.clock,
             self.ground(),
-            self.scores_of(rows, *table.scores_at(rows)),
+            self._scores(rows, *table.scores_at(rows)),
             RowFacts.of(fleet, first.row),
             fleet,
             self.later,
             None if second is None else (*fleet.name_of(second.row), second.score),
         )
 
-    def scores_of(self, rows: Sequence[int], raw: dict[int, Floats], normal: dict[int, Floats]) -> Scores:
-        """The scores of a row and perhaps its rival: common ones by score_at as given, the rest asked for."""
-        asked = np.asarray(rows, dtype=np.intp)
-        said = {**self.rows.take_said()}
-        ascending = len(rows) < 2 or rows[0] < rows[1]
-        values = self.raw_of(asked, said) if ascending else self.raw_of(asked[::-1], said)[:, ::-1]
-        normals = values.copy()
-        for at, one in enumerate(self.scored):
-            if one.role.score_at in raw:
-                values[at], normals[at] = raw[one.role.score_at], normal[one.role.score_at]
-        return Scores(*self._names, values[:, 0], normals[:, 0], normals[:, 1] if len(rows) > 1 else None)
+    def _scores(self, rows: Sequence[int], raw: Common, normal: Common) -> Scores:
+        """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""
+        said = self.rows.take_said()
+        values, normals = [], []
+        for one in self.scored:
+            at = -1 if one.role.score_at is None else one.role.score_at
+            found = raw[at] if at in raw else self._raw_at(one, rows, said)
+            values.append(found)
+            normals.append(normal.get(at, found))
+        rival = [found[1] for found in normals] if len(rows) > 1 else None
+        return Scores(*self._names, [found[0] for found in values], [found[0] for found in normals], rival)
 
-    def raw_of(self, rows: RowList, said: Mapping[int | None, Floats] = _NOTHING_SAID) -> Floats:
+    def _raw_at(self, one: SharedColumn | Judge, rows: Sequence[int], said: dict[int | None, Floats]) -> list[float]:
+        known = one.raw if isinstance(one, SharedColumn) else said.get(one.role.score_at)
+        if known is not None:
+            return [known.item(row) for row in rows]
+        asked = np.asarray(sorted(rows), dtype=np.intp)
+        found: list[float] = self._ask(one, asked).tolist()
+        return found if rows[0] == asked[0] else found[::-1]
+
+    def _ask(self, one: SharedColumn | Judge, rows: RowList) -> Floats:
+        return one.raw[rows] if isinstance(one, SharedColumn) else one.scores(self.fleet, rows)
+
+    def raw_of(self, rows: RowList) -> Floats:
         """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0."""
         raw = np.zeros((len(self.scored), len(rows)))
         for at, one in enumerate(self.scored):
-            if isinstance(one, SharedColumn):
-                raw[at] = one.raw[rows]
-            elif one.role.reach is Reach.ROW and len(rows):
-                raw[at] = (
-                    one.scores(self.fleet, rows) if one.role.score_at not in said else said[one.role.score_at][rows]
-                )
+            if len(rows) and one.role.reach in (Reach.SHARED, Reach.ROW):
+                raw[at] = self._ask(one, rows)
         return raw
 
     def ground(self) -> Ground:

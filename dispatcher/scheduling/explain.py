@@ -13,7 +13,7 @@ The record of a refusal: pod, home, time, profile, outcome "unschedulable", mess
 
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,14 +78,14 @@ class Scores:
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
-    raw: Floats
-    normalized: Floats
-    runner_up: Floats | None
+    raw: list[float]
+    normalized: list[float]
+    runner_up: list[float] | None
 
     def record(self) -> dict[str, dict[str, float | None]]:
         """{plugin: {raw, normalized, weight, weighted, runner_up_weighted}}."""
-        rivals = self.runner_up.tolist() if self.runner_up is not None else [None] * len(self.names)
-        rows = zip(self.names, self.weights, self.raw.tolist(), self.normalized.tolist(), rivals, strict=True)
+        rivals: Sequence[float | None] = self.runner_up or [None] * len(self.names)
+        rows = zip(self.names, self.weights, self.raw, self.normalized, rivals, strict=True)
         return {
             name: {
                 "raw": raw,
@@ -125,11 +125,11 @@ class LateScores(NamedTuple):
         raw, normal = self._values(*self.first)
         return Scores(*self.names, raw, normal, self._values(*self.second)[1] if self.second else None).record()
 
-    def _values(self, bid: Bid, group: int) -> tuple[Floats, Floats]:
-        raw = bid.raw[:, bid.at].copy()
+    def _values(self, bid: Bid, group: int) -> tuple[list[float], list[float]]:
+        raw: list[float] = bid.raw[:, bid.at].tolist()
         normal = raw.copy()
         for at, raw_of, normal_of in self.common:
-            raw[at], normal[at] = raw_of[group], normal_of[group]
+            raw[at], normal[at] = raw_of.item(group), normal_of.item(group)
         return raw, normal
 
 

@@ -36,6 +36,7 @@ class NodeTable(NodeColumns):
         self.changes = Journal()  # rows whose node or cluster changed
         self._store = RowStore(len(self.axis))
         self._nodes: list[Node | None] = []
+        self._places: list[tuple[str, str]] = []  # (cluster, node) of each row
         self._free: list[int] = []
         self._clusters: dict[str, _Cluster] = {}
         self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
@@ -74,10 +75,12 @@ class NodeTable(NodeColumns):
         else:
             row, self.n = self.n, self.n + 1
             self._nodes.append(None)
+            self._places.append(("", ""))
             self._store.reserve(self.n, len(self.axis))
             self._show()
         cluster = self.clusters[home.index].name
         home.rows[name] = row
+        self._places[row] = cluster, name
         self._store.cluster[row] = home.index
         self._store.rank[row] = rank_of(cluster, name)
         return row
@@ -163,10 +166,9 @@ class NodeTable(NodeColumns):
 
     def name_of(self, row: int) -> tuple[str, str]:
         """(cluster, node) of a live row; LookupError for a dead one."""
-        node = self._nodes[row]
-        if node is None:
+        if self._nodes[row] is None:
             raise LookupError(f"row {row} holds no node")
-        return self.clusters[self.cluster[row]].name, node.name
+        return self._places[row]
 
     def row_of(self, cluster: str, node: str) -> int | None:
         """The row of a node, None if there is none."""

@@ -14,8 +14,8 @@ _COMPILED: list["Kernel"] = []
 class Kernel:
     """A loop over columns. `takes`: the kinds of its arguments; `fast`: the compiled function, None until there is one.
 
-    Kinds: `ints`, `floats`, `shares` (float32) and `bools` are columns that are read, `out` (float64), `flags` (bool)
-    and `codes` (uint16) ones that are written, `int`, `float` plain numbers.
+    Kinds: `ints`, `floats`, `shares` (float32) and `marks` (uint16) are columns that are read, `out` (float64) is one
+    that is written, `int` and `float` are plain numbers.
     """
 
     def __init__(self, function: Callable[..., Any], takes: str) -> None:
@@ -33,10 +33,8 @@ class Kernel:
             "ints": types.Array(types.int64, 1, "C", readonly=True),
             "floats": types.Array(types.float64, 1, "C", readonly=True),
             "shares": types.Array(types.float32, 1, "C", readonly=True),
-            "bools": types.Array(types.boolean, 1, "C", readonly=True),
+            "marks": types.Array(types.uint16, 1, "C", readonly=True),
             "out": types.Array(types.float64, 1, "C"),
-            "flags": types.Array(types.boolean, 1, "C"),
-            "codes": types.Array(types.uint16, 1, "C"),
         }
         signature = tuple(kinds[kind] for kind in self.takes.split())
         self.fast = numba.njit([signature], cache=True, error_model="numpy")(self.function)

@@ -127,7 +127,12 @@ class Plan:
 
     def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
-        return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
+        try:
+            key = tuple([plugin.class_key(placed) for plugin in self.looks])
+            hash(key)
+        except Exception:  # whose it was is found by asking one after the other
+            return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
+        return key
 
     def standing_key(self, key: ClassKey, placed: Placed, fleet: Fleet) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""

@@ -12,7 +12,7 @@ from dispatcher.model.reasons import Why
 from dispatcher.scheduling.columns import RowList, grown
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, SmallInts
-from dispatcher.scheduling.judges import Judge, finite, weighted
+from dispatcher.scheduling.judges import GRID, Judge, finite
 from dispatcher.scheduling.roles import Role
 
 DEAD = 0xFFFF  # instead of a reason code: the row holds no node
@@ -20,7 +20,8 @@ _NEVER = -1
 
 
 class SharedColumn:
-    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else `points` [n].
+    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else `points` [n]
+    in units of 1 / GRID.
 
     `epoch` moves when answers other than those of changed rows may have. Values of a row without a node mean nothing.
     """
@@ -81,7 +82,7 @@ class SharedColumn:
         self.raw[rows] = raw
         if not self.role.normalizes:
             self.points = grown(self.points, fleet.n, 0.0)
-            self.points[rows] = weighted(raw, self.role.weight)
+            self.points[rows] = np.rint(raw * (self.role.weight * GRID))
             return
         if everything or len(self.value) != fleet.n:
             # Another array, of n entries exactly: what was made of the old one is void.
@@ -103,13 +104,17 @@ class SharedColumn:
 
 
 class JointCodes:
-    """The first of several shared filters that refuses each row: `first` [n], DEAD where there is no node."""
+    """The first of several shared filters that refuses each row: `first` [n], DEAD where there is no node.
+
+    `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones; `evaluated`: live rows.
+    """
 
     def __init__(self, columns: Sequence[SharedColumn]) -> None:
         self.columns = tuple(columns)
         self.epoch = 0
         self.first: Codes = np.zeros(0, dtype=np.uint16)
         self.rejected: dict[tuple[int, int], int] = {}
+        self.refused = self.evaluated = 0
         self._at = _NEVER
         self._epochs: tuple[int, ...] = ()
 
@@ -128,6 +133,8 @@ class JointCodes:
             np.copyto(first, codes, where=(codes != 0) & (first != DEAD))
         self.first[rows] = first
         self.rejected = count_codes(self.first[: fleet.n], fleet)
+        self.refused = int(np.count_nonzero(self.first[: fleet.n]))
+        self.evaluated = int(np.count_nonzero(fleet.live))
         self._at, self._epochs = fleet.changes.position, epochs
 
 
