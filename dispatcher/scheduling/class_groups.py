@@ -6,7 +6,7 @@ the points of one row and the bonus of some groups; no other row is looked at. N
 of the feasible rows: the groups that hold a feasible row have them all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from dispatcher.scheduling.peaks import NOWHERE, Peak, Peaks, peak_of
 from dispatcher.scheduling.points import PluginError
 from dispatcher.scheduling.shared_answers import SharedColumn
 
-Said = tuple[Judge, Part]
 _SMALL = 1 << 14  # rows
 _MOST_SETTLED = 64
 _ONE = np.zeros(1, dtype=np.int64)
@@ -42,65 +41,81 @@ class Bonus:
         self.points: Floats = np.zeros(1)
         self.raw: dict[int, Floats] = {}
         self.normal: dict[int, Floats] = {}
+        self._filters: list[Sequence[Part]] = [()] * len(self.judges)
+        self._scores: list[Sequence[Part]] = [()] * len(self.judges)
+        self._axes: list[SmallInts] = []  # what `partition` is by
+        self._codes: dict[int, NDArray[np.int64]] = {}  # id of an axis -> [groups] its codes
         self._settled = b""
         self._known: dict[bytes, tuple[Floats, dict[int, Floats]]] = {}
-        self._codes: dict[int, NDArray[np.int64]] = {}  # id of an axis -> [groups] its codes
+        self._at = -1
 
     @property
     def size(self) -> int:
         """How many groups there are."""
         return 1 if self.partition is None else self.partition.size
 
-    def ask(self, fleet: FleetState) -> bool:
-        """Take the answers by domain; False if there are nearly as many groups as rows, so that this does not pay."""
-        filters = [(judge, part) for judge in self.judges for part in judge.filter_parts(fleet)]
-        scores = [(judge, part) for judge in self.judges for part in judge.score_parts(fleet)]
-        varied = [column for column in self.columns if len(column.values) > 1]
-        axes = _distinct([column.value for column in varied], [part.domain for _, part in filters + scores])
-        self.partition = self._partitions.of(axes) if axes else None
-        if axes and self.partition is None:
-            return False
-        codes = {} if self.partition is None else dict(zip(map(id, axes), self.partition.codes, strict=True))
-        self._fleet, self._codes = fleet, codes
-        self._refuse(filters, codes)
-        self.raw = {}
-        for column in self.columns:
-            self._add(column.role.score_at, np.asarray(column.values or [0.0])[codes.get(id(column.value), _ONE)])
-        for judge in self.judges:
-            self._sum_up(judge, [part for one, part in scores if one is judge])
-        self._settled = b""
+    def ask(self, fleet: FleetState, judges: Collection[Judge] | None = None) -> bool:
+        """Take the answers by domain of `judges` (None: of all); the others' are as they were.
+
+        False if there are nearly as many groups as rows, so that this does not pay.
+        """
+        self._fleet, self._settled = fleet, b""
+        for at, judge in enumerate(self.judges):
+            if judges is None or judge in judges:
+                self._filters[at], self._scores[at] = judge.filter_parts(fleet), judge.score_parts(fleet)
+        parts = [part for told in (*self._filters, *self._scores) for part in told]
+        varied = [column.value for column in self.columns if len(column.values) > 1]
+        axes = _distinct(varied, [part.domain for part in parts])
+        same = self._at == fleet.changes.position and list(map(id, axes)) == list(map(id, self._axes))
+        if not same or judges is None:
+            self.partition = self._partitions.of(axes) if axes else None
+            if axes and self.partition is None:
+                return False
+            split = self.partition.codes if self.partition else ()
+            self._axes, self._codes = axes, dict(zip(map(id, axes), split, strict=True))
+            self._at = fleet.changes.position
+            self.raw = {}
+            for column in self.columns:
+                codes = self._codes.get(id(column.value), _ONE)
+                self._put(column.role.score_at, np.asarray(column.values or [0.0])[codes])
+        self._refuse()
+        for judge, told in zip(self.judges, self._scores, strict=True):
+            self._sum_up(judge, told)
         return True
 
-    def _refuse(self, filters: Sequence[Said], codes: dict[int, NDArray[np.int64]]) -> None:
-        self.codes = np.zeros(self.size, dtype=np.uint16)
-        for judge, part in filters:
-            np.copyto(self.codes, judge.answers(part, codes[id(part.domain)]), where=self.codes == 0)
-
-    def _add(self, at: int | None, raw: Floats) -> None:
+    def _put(self, at: int | None, raw: Floats) -> None:
         if at is not None:
-            self.raw[at] = self.raw[at] + raw if at in self.raw else raw + np.zeros(self.size)
+            self.raw[at] = raw + np.zeros(self.size)
+
+    def _refuse(self) -> None:
+        self.codes = np.zeros(self.size, dtype=np.uint16)
+        for judge, told in zip(self.judges, self._filters, strict=True):
+            for part in told:
+                answers = judge.answers(part, self._codes[id(part.domain)])
+                np.copyto(self.codes, answers, where=self.codes == 0)
 
     def _sum_up(self, judge: Judge, parts: Sequence[Part]) -> None:
         at, plugin = judge.role.score_at, judge.role.plugin
         if at is None:
             return
-        self.raw[at] = np.zeros(self.size)
+        total = np.zeros(self.size)
         for part in parts:
             codes = self._codes.get(id(part.domain))
             if codes is None:
                 raise PluginError(plugin.name, "weigh changed the domains that its parts are about")
-            self.raw[at] = self.raw[at] + finite(plugin, judge.answers(part, codes))
+            total = total + finite(plugin, judge.answers(part, codes))
+        self.raw = {**self.raw, at: total}  # others may still read the old scores
 
     def _weigh(self, open_: Bools) -> None:
         """Tell those whose scores rest on it: a row of each group stands for all of them."""
         partition = self.partition
-        if partition is None or not open_.any():
+        telling = [judge for judge, told in zip(self.judges, self._scores, strict=True) if told and judge.role.weighs]
+        if partition is None or not telling or not open_.any():
             return
         rows = np.sort(partition.order[np.asarray(partition.starts)[:-1][open_]])
-        for judge in self.judges:
-            if judge.role.weighs:
-                judge.weigh(self._fleet, rows)
-                self._sum_up(judge, judge.score_parts(self._fleet))
+        for judge in telling:
+            judge.weigh(self._fleet, rows)
+            self._sum_up(judge, judge.score_parts(self._fleet))
 
     def settle(self, live: Bools) -> Bools:
         """[groups] which take pods, of those that are `live` (hold a row that may); normalise over them."""
@@ -110,7 +125,7 @@ class Bonus:
         self._settled = now
         self._weigh(open_)
         # The same raw scores of the same groups are normalised once: spread goes round in circles.
-        seen = b"".join((now, *(raw.tobytes() for raw in self.raw.values())))
+        seen = b"".join([now, *[raw.tobytes() for raw in self.raw.values()]])
         known = self._known.get(seen)
         if known is not None:
             self.points, self.normal = known

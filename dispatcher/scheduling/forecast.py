@@ -116,6 +116,8 @@ class Forecast:
         # Plugins with nothing to say so far, or that count for rows: the class must catch up when their counts move.
         self._watched = [one for one in pods.judges if one.versions and one not in self._bonus.judges]
         self._places: dict[int, tuple[str, str]] = {}
+        self._raw: object = None  # what `_common` was made of
+        self._normal: object = None
         self._settle()
         self.void = not self._fleet.can_suppose(rows, placed.pod, count + 1)
 
@@ -137,9 +139,11 @@ class Forecast:
     def _settle(self) -> None:
         """Take over who is open and with how many points."""
         bonus = self._bonus
-        live = np.fromiter((head is not None for head in self._heads), dtype=np.bool_, count=len(self._heads))
-        self._open = bonus.settle(live).tolist()
+        self._open = bonus.settle(np.asarray([head is not None for head in self._heads])).tolist()
+        if bonus.normal is self._normal and bonus.raw is self._raw:
+            return
         self._points = bonus.points.tolist()
+        self._raw, self._normal = bonus.raw, bonus.normal
         self._common: Common = tuple(
             (at, bonus.raw[score], bonus.normal[score])
             for at, one in enumerate(self._pods.scored)
@@ -262,7 +266,7 @@ class Forecast:
                 self.void = True
                 return
         before = self._bonus.codes
-        self.void = not self._bonus.ask(self._fleet) or self._bonus.partition is not partition
+        self.void = not self._bonus.ask(self._fleet, stale) or self._bonus.partition is not partition
         for judge in stale:
             judge.note(self._fleet)
             judge.known = not self.void
