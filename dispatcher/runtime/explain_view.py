@@ -69,7 +69,7 @@ def _why(found: Record, decision: Record) -> str:
     if not rival:
         return f"score {chosen['score']:.1f}, the only node of {decision['evaluated']} that fits"
     return (
-        f"score {chosen['score']:.1f}, {decision['margin']:.1f} ahead of {rival['cluster']} / {rival['node']}; "
+        f"score {chosen['score']:.1f}, {_beside(decision['margin'])} {rival['cluster']} / {rival['node']}; "
         f"{decision['feasible']} of {decision['evaluated']} nodes fit"
     )
 
@@ -215,5 +215,10 @@ def in_short(decision: Record | None) -> str:
         return f"{text}, the only node that fits"
     leads = sorted(rows, key=lambda row: -(_difference(row) or 0.0))[:2]
     terms = [f"{row['plugin']} {_lead(row)}" for row in leads if (_difference(row) or 0.0) >= 0.05]
-    because = f": {', '.join(terms)}" if terms else ""
-    return f"{text}, {decision['margin']:.1f} ahead of {rival['cluster']}/{rival['node']}{because}"
+    because = f": {', '.join(terms)}" if terms and decision["margin"] else ""
+    return f"{text}, {_beside(decision['margin'])} {rival['cluster']}/{rival['node']}{because}"
+
+
+def _beside(margin: float) -> str:
+    """Equals are told apart by a rank of their names that never changes."""
+    return f"{margin:.1f} ahead of" if margin else "level with"

@@ -91,4 +91,5 @@ def test_a_pod_in_flight_says_what_it_waits_for() -> None:
 def test_in_short_names_the_plugins_that_made_the_lead() -> None:
     assert in_short(DECISION) == "score 162.4, 2.4 ahead of east/e1: LiveCPU +12.4"
     assert in_short({**DECISION, "runner_up": None}) == "score 162.4, the only node that fits"
+    assert in_short({**DECISION, "margin": 0.0}) == "score 162.4, level with east/e1"
     assert in_short(None) == ""
