@@ -32,6 +32,12 @@ def failed_scheduling(local: Local, ref: PodRef, message: str, now: Moment) -> N
     _put(local, ref, (WARNING, "FailedScheduling", "Scheduling"), message, now)
 
 
+def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:
+    """A pod was evicted for one of higher priority; `preemptor` names that one."""
+    note = f"Preempted by pod {preemptor or 'of higher priority'} on node {node}"
+    _put(local, ref, (NORMAL, "Preempted", "Preempting"), note, now)
+
+
 def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) -> None:
     """A pod asks for us by annotation but names another scheduler: it is left alone, and the user is told."""
     note = (

@@ -41,6 +41,7 @@ class Reported(NamedTuple):
     written: float
     evented: float
     since: str
+    nominated: str = ""
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
+    priority: int = 0
 
 
 class _Status(msgspec.Struct):

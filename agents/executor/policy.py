@@ -19,9 +19,13 @@ class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows of consent; a source is accepted if any row covers it. The default accepts all, as on a laptop."""
+    """Rows of consent; a source is accepted if any row covers it. The default accepts all, as on a laptop.
+
+    `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of higher priority.
+    """
 
     accept: tuple[Accept, ...] = (Accept(),)
+    evict_foreign: bool = True
 
     def refusal(self, source: SourceRef, cluster: str) -> str:
         """Why pods of this source may not run in `cluster`; '' if they may."""

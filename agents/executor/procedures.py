@@ -7,6 +7,7 @@ from agents.executor.answer import outcome
 from agents.executor.bind import bind
 from agents.executor.claim import claim, unclaim
 from agents.executor.delegate import create_delegate, delete_delegate
+from agents.executor.evict import evict
 from agents.executor.finish import delete_source, finish_source
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
@@ -23,6 +24,7 @@ from dispatcher.model.messages import (
     CreateDelegate,
     DeleteDelegate,
     DeleteSource,
+    Evict,
     FinishSource,
     MirrorStatus,
     Outcome,
@@ -44,6 +46,7 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     ReportUnschedulable: report_unschedulable,
     BindVolume: bind_volume,
     SelectNode: select_node,
+    Evict: evict,
 }
 _PLACING = (Bind, Claim, Unclaim, CreateDelegate)
 

@@ -8,7 +8,7 @@ from agents.executor.bind import unfit
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
 from agents.executor.times import rfc3339
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, PodRef, ReportUnschedulable
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, ReportUnschedulable
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
@@ -33,7 +33,8 @@ def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment)
 
 
 def _same(last: Reported, intent: ReportUnschedulable) -> bool:
-    return (last.reason, last.message) == (intent.reason, intent.message)
+    nominated = intent.nominated_node in (None, last.nominated)
+    return nominated and (last.reason, last.message) == (intent.reason, intent.message)
 
 
 def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, local: Local, now: Moment) -> None:
@@ -41,11 +42,14 @@ def _remember(intent: ReportUnschedulable, last: Reported | None, since: str, lo
     if due:
         events.failed_scheduling(local, intent.pod, intent.message, now)
     evented = now.mono if due or last is None else last.evented
-    local.reported.put(intent.pod.uid, Reported(intent.reason, intent.message, now.mono, evented, since))
+    nominated = intent.nominated_node
+    if nominated is None:
+        nominated = last.nominated if last is not None else ""
+    local.reported.put(intent.pod.uid, Reported(intent.reason, intent.message, now.mono, evented, since, nominated))
 
 
 def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]]:
-    request = _request(intent.pod, intent.reason, intent.message, since)
+    request = _request(intent, since)
     problem = ""
     for _ in range(TRIES):
         response = yield request
@@ -63,13 +67,16 @@ def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]
     return UNKNOWN, problem
 
 
-def _request(ref: PodRef, reason: str, message: str, since: str) -> Request:
+def _request(intent: ReportUnschedulable, since: str) -> Request:
     condition = {
         "type": "PodScheduled",
         "status": "False",
-        "reason": reason,
-        "message": message,
+        "reason": intent.reason,
+        "message": intent.message,
         "lastTransitionTime": since,
     }
-    body = {"metadata": {"uid": ref.uid}, "status": {"conditions": [condition]}}
-    return Request("PATCH", pods.path(ref.namespace, ref.name, "status"), msgspec.json.encode(body), STRATEGIC_PATCH)
+    status: dict[str, object] = {"conditions": [condition]}
+    if intent.nominated_node is not None:
+        status["nominatedNodeName"] = intent.nominated_node or None  # null takes it away
+    body = msgspec.json.encode({"metadata": {"uid": intent.pod.uid}, "status": status})
+    return Request("PATCH", pods.path(intent.pod.namespace, intent.pod.name, "status"), body, STRATEGIC_PATCH)

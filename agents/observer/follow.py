@@ -15,11 +15,12 @@ from dispatcher.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose changes these are."""
+    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here."""
 
     cluster: str
     cluster_uid: str
     incarnation: str
+    evicts_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Follow:
         if not self.ready(who):
             frame = Changes(who.cluster, who.cluster_uid, asked, since, since, synced=False)
             return _with(frame, health, problem=health.problem or "the first list is not complete yet")
-        frame = Changes(who.cluster, who.cluster_uid, who.incarnation, since, self.revision)
+        consent = who.evicts_foreign
+        frame = Changes(who.cluster, who.cluster_uid, who.incarnation, since, self.revision, evicts_foreign=consent)
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
         return _with(frame, health, **self._difference(since, now))

@@ -115,7 +115,8 @@ class Agent:
         return self._health.now
 
     def _who(self) -> Identity:
-        return Identity(self.settings.cluster, self._health.cluster_uid, self.incarnation)
+        consent = self.settings.executor.evict_foreign
+        return Identity(self.settings.cluster, self._health.cluster_uid, self.incarnation, consent)
 
     async def hello(self) -> Hello:
         """Who this is. `cluster_uid` is empty until the API server has answered."""
@@ -150,7 +151,7 @@ def executor_settings(options: ExecutorOptions) -> ExecutorSettings:
         ExecutorSettings(),
         concurrency=options.concurrency,
         peer_ttl_s=options.peer_ttl_s,
-        policy=ExecutorPolicy(rows),
+        policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign),
     )
 
 

@@ -67,6 +67,7 @@ class ExecutorOptions(BaseModel):
     concurrency: int = Field(default=16, ge=1, description="Intents carried out at once.")
     peer_ttl_s: float = Field(default=60.0, gt=0, description="Seconds that proxy nodes outlive a silent dispatcher.")
     accept: tuple[AcceptSettings, ...] = Field(default=(AcceptSettings(),), description="Any row suffices.")
+    evict_foreign: bool = Field(default=True, description="Other schedulers' pods may be evicted for higher priority.")
 
 
 class AgentSettings(BaseModel):

@@ -46,6 +46,7 @@ class Changes(Record, frozen=True):
 
     `full` means: forget what you knew of this cluster, this is all of it. `synced` is False until the agent has listed
     everything once. `api_ok` is False while its API server does not answer or its watch is silent; `problem` says why.
+    `evicts_foreign`: the cluster's policy lets pods of other schedulers be evicted for its own of higher priority.
     """
 
     cluster: str
@@ -65,6 +66,7 @@ class Changes(Record, frozen=True):
     version: int = VERSION
     objects: tuple[AnyObject, ...] = ()
     objects_gone: tuple[ObjectRef, ...] = ()
+    evicts_foreign: bool = False
 
 
 # --- dispatcher -> agent: intents ------------------------------------------------------------------------------------

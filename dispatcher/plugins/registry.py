@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
+from dispatcher.plugins.default_preemption import DefaultPreemption
 from dispatcher.plugins.dynamic_resources import DynamicResources
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
@@ -115,6 +116,7 @@ _SPECS = (
     PluginSpec(LiveMemory, LiveMemory.ARGS),
     PluginSpec(LiveNetwork, LiveNetwork.ARGS),
     PluginSpec(HomeCluster),
+    PluginSpec(DefaultPreemption, DefaultPreemption.ARGS),
     PluginSpec(GPUFragmentation, GPUFragmentation.ARGS),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}

@@ -41,6 +41,7 @@ def assemble(links: Sequence[AgentLink], config: DispatcherConfig) -> Dispatcher
     queue = SchedulingQueue(
         sort,
         profiles.classify,
+        gates=profiles,
         first_s=timing.backoff_first_s,
         longest_s=timing.backoff_longest_s,
         flush_s=timing.unschedulable_flush_s,

@@ -26,6 +26,7 @@ class ClusterView:
     api_ok: bool = False
     silent: bool = True
     problem: str = "has not reported yet"
+    evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")
@@ -111,7 +112,7 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     """Take over who the agent is and how its API server does."""
     view.uid, view.incarnation, view.revision = changes.cluster_uid, changes.incarnation, changes.revision
     view.synced, view.api_ok, view.silent = changes.synced, changes.api_ok, False
-    view.problem = changes.problem
+    view.problem, view.evicts_foreign = changes.problem, changes.evicts_foreign
     view.heard = view.heard or changes.synced
     view.last_report_at = now
 

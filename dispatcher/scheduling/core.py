@@ -6,10 +6,9 @@ empty and comes to the same state from full reports. Until every cluster was hea
 the room and quota in use would be unknown.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
-from dispatcher.model.messages import DONE, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.messages import BOUND, DONE, Changes, Outcome
 from dispatcher.model.names import is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -18,18 +17,19 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import clusters as reports
 from dispatcher.scheduling import events, orders
 from dispatcher.scheduling.clusters import ClusterView, GapError
+from dispatcher.scheduling.core_state import CoreState
 from dispatcher.scheduling.core_timing import CoreTiming
-from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
-from dispatcher.scheduling.delegation import Step, next_step
-from dispatcher.scheduling.explain import DecisionLog
+from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.deciding import Deciding
+from dispatcher.scheduling.delegation import Step, next_step, wants_place
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.flights import PLACING, Flight, Move, Stage, settled
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.hints import OBJECT_EVENTS
-from dispatcher.scheduling.outbox import Outbox
+from dispatcher.scheduling.hints import OBJECT_EVENTS, Happening
+from dispatcher.scheduling.nominations import Nominee
 from dispatcher.scheduling.peers import peers_of
 from dispatcher.scheduling.profiles import Profiles
-from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 from dispatcher.scheduling.tracking import PodId, Tracked, place_of, situation
 
 __all__ = ["CoreTiming", "SchedulerCore"]
@@ -48,17 +48,15 @@ class SchedulerCore:
         boot_epoch: int,
         timing: CoreTiming | None = None,
     ) -> None:
-        self.clusters = {name: ClusterView(name) for name in clusters}
-        self.fleet, self.queue = fleet, queue
-        self.profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
-        self.timing = timing or CoreTiming()
-        self.outbox = Outbox(boot_epoch, self.timing.retry)
-        self.log = DecisionLog()
-        self.tracked: dict[PodId, Tracked] = {}
-        self.counters: Counter[tuple[str, str]] = Counter()
+        profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
+        timing = timing or CoreTiming()
+        state = CoreState(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
+        self.clusters, self.tracked, self.timing, self.counters = state.clusters, state.tracked, timing, state.counters
+        self.fleet, self.queue, self.profiles, self.log, self.outbox = fleet, queue, profiles, state.log, state.outbox
+        self._state, self._deciding = state, Deciding(state)
+        self.binding, self._evictions = self._deciding.binding, self._deciding.evictions
         self._due: set[PodId] = set()  # something about them changed: to be looked at
         self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
-        self._effects: list[events.Effect] = []
         self._peers_at = float("-inf")
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
@@ -78,10 +76,11 @@ class SchedulerCore:
                 self._answered(outcome, now)
         elif isinstance(event, events.Unanswered):
             self.outbox.unanswered(event.intent_ids, now)
+            self._state.errands.unanswered(event.intent_ids, now)
         else:
             self._tick(event, now)
         self._look(now)
-        effects, self._effects = self._effects, []
+        effects, self._state.effects = self._state.effects, []
         return [*effects, *self.outbox.take()]
 
     @property
@@ -102,7 +101,7 @@ class SchedulerCore:
         for node in reports.fold_nodes(view, changes):
             self._node_changed(view.name, node, now)
         for change in reports.fold_objects(self.fleet.kept, changes):
-            self._object_changed(change, now)
+            self._object_changed(view.name, change, now)
         for reading in changes.readings:
             self.fleet.put_reading(view.name, reading)
         if changes.readings:
@@ -128,13 +127,14 @@ class SchedulerCore:
         before, after = change
         if after is not None and not after.proxy_for:
             self.fleet.put_node(cluster, after)
-            self.queue.wake(WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED, now)
+            kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
+            self.queue.wake(Happening(kind, cluster, before, after), now)
         elif before is not None and not before.proxy_for:
             self.fleet.remove_node(cluster, before.name)
 
-    def _object_changed(self, change: reports.Change[AnyObject], now: float) -> None:
+    def _object_changed(self, cluster: str, change: reports.Change[AnyObject], now: float) -> None:
         kind = type(change.after or change.before).__name__
-        self.queue.wake(OBJECT_EVENTS[kind], now)
+        self.queue.wake(Happening(OBJECT_EVENTS[kind], cluster, change.before, change.after), now)
 
     def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
         pod = change.after or change.before
@@ -160,7 +160,8 @@ class SchedulerCore:
         if pod is not None and pod.node and not pod.terminal:
             self.fleet.place(pod_id, Placed(pod, cluster), cluster, pod.node, assumed=False)
         elif self.fleet.remove(pod_id):
-            self.queue.wake(WakeEvent.POD_REMOVED, now)
+            self._evictions.gone(pod_id)
+            self.queue.wake(Happening(WakeEvent.POD_REMOVED, cluster, change.before), now)
 
     # Looking at what is due
 
@@ -179,12 +180,14 @@ class SchedulerCore:
             Exception
         ) as error:  # a fault of ours about one pod must not stop the others: it is looked at again later
             self.counters["faults", type(error).__name__] += 1
-            self._effects.append(events.Trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}"[:500]))
+            self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
             tracked.hold_until = now + self.timing.retry.most_s
             self._waiting.add(tracked.pod_id)
 
     def _look_at(self, tracked: Tracked, now: float) -> None:
         self._drop_if_over(tracked, now)
+        if self.binding.holds(tracked.pod_id) and self._still_held(tracked, now):
+            return
         self._occupy(tracked, now)
         if tracked.flight is not None:
             return
@@ -201,8 +204,19 @@ class SchedulerCore:
             self.outbox.fly(tracked, self._order(tracked, step, cluster, now))
         self._rest(tracked)
 
+    def _still_held(self, tracked: Tracked, now: float) -> bool:
+        """Whether a pod that has a place, but waits for leave to be bound, still does."""
+        source = tracked.source
+        if source is not None and source.node:
+            self.binding.release(tracked.pod_id)
+        elif source is None or not wants_place(source) or source.claim is not None:
+            self.binding.cancel(tracked.pod_id, now)
+        return self.binding.holds(tracked.pod_id)
+
     def _rest(self, tracked: Tracked) -> None:
         """Nothing to do by event: forget what is over, come back by time to what is only missing."""
+        if tracked.source is None or not wants_place(tracked.source):
+            self.profiles.nominations.drop(tracked.pod_id)
         if tracked.forgotten:
             self.tracked.pop(tracked.pod_id, None)
         if tracked.waits_for_time and not tracked.forgotten:
@@ -227,8 +241,9 @@ class SchedulerCore:
         known = self.fleet.occupant(tracked.pod_id)
         if place is None:
             placing = tracked.flight is not None and tracked.flight.stage in PLACING and tracked.source is not None
-            if known is not None and not placing:
+            if known is not None and not placing and not self.binding.holds(tracked.pod_id):
                 self.profiles.forget(tracked.pod_id)
+                self._evictions.gone(tracked.pod_id)
                 self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             return
         pod, cluster, node = place
@@ -242,16 +257,25 @@ class SchedulerCore:
         never = Why(Reason.INVALID, "; ".join(pod.problems)) if pod.problems else self.profiles.unknown(pod)
         if never is not None:
             self.queue.remove(tracked.pod_id)
-            self._report(tracked, never.text, now)
+            self._state.report(tracked, never.text, now)
             return
         tracked.queued = True
         if tracked.refused and tracked.item is not None:
             self.queue.retry(tracked.item, now)
-            self._report(tracked, Why(Reason.REFUSED, tracked.refused).text, now)
+            self._state.report(tracked, Why(Reason.REFUSED, tracked.refused).text, now)
             return
+        self._recall_promise(tracked, pod)
         self.queue.add(tracked.pod_id, Placed(pod, tracked.home), now)
-        if pod.gated:
-            self._report(tracked, Why(Reason.GATED, ", ".join(pod.gates)).text, now, "SchedulingGated")
+        item = self.queue.get(tracked.pod_id)
+        if item is not None and self.queue.state_of(tracked.pod_id) == "gated":
+            self._state.report(tracked, item.note, now, "SchedulingGated" if pod.gated else "Unschedulable")
+
+    def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:
+        """status.nominatedNodeName, written in an earlier life of ours or by somebody else, is kept."""
+        if pod.nominated_node and tracked.promised is None:
+            tracked.promised = pod.nominated_node
+            nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
+            self.profiles.nominations.put(nominee)
 
     def _order(self, tracked: Tracked, step: Step, cluster: str, now: float) -> Flight:
         source = tracked.source
@@ -272,20 +296,21 @@ class SchedulerCore:
             raise ValueError(f"{step} of {source.key} needs a claim")
         if step is Step.BIND_PROXY:
             ref = orders.ref(source)
-            return orders.bind_proxy(tracked.home, ref, cluster, claim.node, claim.epoch, self._why(tracked), now)
+            return orders.bind_proxy(tracked.home, ref, cluster, claim.node, claim.epoch, self._state.why(tracked), now)
         return orders.claim(tracked.home, source, claim.cluster, claim.node, claim.epoch, now)
-
-    def _why(self, tracked: Tracked) -> str:
-        return self.log.summary(tracked.pod_id)
 
     # Outcomes
 
     def _answered(self, outcome: Outcome, now: float) -> None:
         self.counters["outcomes", outcome.verdict] += 1
+        if self._state.errands.answered(outcome, now):
+            return
         found = self.outbox.landed(outcome, now)
         if found is None:
             return
         tracked, flight, move = found
+        if outcome.verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
+            self.binding.bound(tracked.pod_id)
         self._due.add(tracked.pod_id)
         if move is Move.CREATE:
             # From here on a delegate may exist there, seen or not.
@@ -293,7 +318,7 @@ class SchedulerCore:
             uid = self.clusters[tracked.home].uid
             self.outbox.fly(tracked, orders.create(tracked, flight, uid, outcome.manifest, now))
         elif move is Move.PROXY:
-            why = self._why(tracked)
+            why = self._state.why(tracked)
             place = (flight.cluster, flight.node, flight.epoch)
             self.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
         elif move is Move.UNCLAIM:
@@ -322,72 +347,18 @@ class SchedulerCore:
         self._due |= self._waiting
         self._due.update(tracked.pod_id for tracked in self.outbox.settling())
         self.outbox.resend(self.clusters, now)
+        self._state.errands.resend(self.clusters, now)
         self._look(now)
         if now - self._peers_at >= self.timing.peers_s:
             self._peers_at = now
             self._send_peers(now)
         self.queue.flush(now)
         if self.open:
-            self._decide(event.budget, now)
-        self._effects += [events.Trouble(text) for text in self.profiles.take_troubles()]
+            self._deciding.decide(event.budget, now)
+        self._state.effects += [events.Trouble(text) for text in self.profiles.take_troubles()]
 
     def _send_peers(self, now: float) -> None:
         for name, view in self.clusters.items():
             if not view.silent:
                 peers = peers_of(name, self.clusters, self.fleet, now, self.timing.cluster_lost_s)
-                self._effects.append(events.SendPeers(name, peers))
-
-    def _decide(self, budget: int, now: float) -> None:
-        while budget > 0:
-            batch = self.queue.pop_class(now, budget)
-            if not batch:
-                return
-            budget -= len(batch)
-            ready = [item for item in batch if self._home_ready(item, now)]
-            results = self.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
-            for item, result in zip(ready, results, strict=True):
-                if isinstance(result, Decision):
-                    self._launch(item, result, now)
-                else:
-                    self._park(item, result, now)
-            if any(isinstance(result, Decision) for result in results):
-                self.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
-
-    def _home_ready(self, item: QueuedPod, now: float) -> bool:
-        ready = self.clusters[item.pod_id[0]].ready
-        if not ready:
-            self.queue.unschedulable(item, frozenset((Reason.CLUSTER_NOT_READY,)), now)
-        return ready
-
-    def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
-        tracked = self.tracked[decision.pod_id]
-        source = decision.placed.pod
-        tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
-        self.counters["decisions", "scheduled"] += 1
-        self.log.add(decision)
-        self._effects.append(events.Decided(decision))
-        epoch = self.outbox.next_epoch()
-        if decision.cluster == tracked.home:
-            flight = orders.bind(tracked.home, source, decision.node, epoch, self._why(tracked), now)
-        else:
-            # This very decision proves that no delegate was made there yet: nothing to wait for if the pod goes.
-            tracked.vanished.add(decision.cluster)
-            flight = orders.claim(tracked.home, source, decision.cluster, decision.node, epoch, now)
-        self.outbox.fly(tracked, flight)
-
-    def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
-        self.counters["decisions", "unschedulable"] += 1
-        self.queue.unschedulable(item, result.reasons, now)
-        self.log.add(result)
-        self._report(self.tracked[item.pod_id], result.message, now)
-
-    def _report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
-        source = tracked.source
-        soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
-        if source is None or soon or message == tracked.reported:
-            return
-        tracked.reported, tracked.reported_at = message, now
-        epoch = self.outbox.next_epoch()
-        self.outbox.post(
-            tracked.home, ReportUnschedulable(f"{epoch}.report", orders.ref(source), epoch, message, reason)
-        )
+                self._state.effects.append(events.SendPeers(name, peers))

@@ -5,7 +5,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -51,12 +51,18 @@ class Scheduler:
         self.fleet = fleet
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._note)
+        self.on_wait: Callable[[Decision], None] | None = None  # told of every decision that Permit makes wait
         self.faults: Counter[str] = Counter()
         self._troubles: dict[str, None] = {}
         self._classes = ClassShelf(self.plan, fleet, class_bytes)
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
         self._books = [(one, one.restore if isinstance(one, Restores) else one.reserve) for one in self.plan.reserves]
         self._told: Unschedulable | None = None
+
+    def share(self, nominations: Nominations) -> None:
+        """Use the nominations of another profile: one fleet has one set of them."""
+        self.nominations = nominations
+        self.post_filters = PostFilters(self.plan, self.fleet, nominations, self._note)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -97,7 +103,8 @@ class Scheduler:
         except PluginError:
             self._classes.drop(now)  # decided alone, the pod meets the error again and says so
             return []
-        if pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
+        hopeless = bool(self.plan.post_filters) and not pods.rows.feasible
+        if hopeless or pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
             return []
         items, whole, key = self._alike(key, now, items), key, now
         if self._may_defer(pods, items):
@@ -107,7 +114,10 @@ class Scheduler:
         for pod_id, placed in items:
             if forecast.void or (results and not self._is_of(whole, key, placed)):
                 break
-            results.append(self._guarded(key, pod_id, placed, pods, forecast))
+            result = self._guarded(key, pod_id, placed, pods, forecast)
+            if result is None:
+                break
+            results.append(result)
         return results
 
     def _may_defer(self, pods: PodClass, items: Sequence[_Item]) -> bool:
@@ -129,7 +139,10 @@ class Scheduler:
         for item in items:
             if forecast.void:
                 break
-            results.append(self._guarded(key, *item, pods, forecast, booked))
+            result = self._guarded(key, *item, pods, forecast, booked)
+            if result is None:
+                break
+            results.append(result)
         newcomers = [items[at] for at, result in enumerate(results) if isinstance(result, Decision)]
         if newcomers:
             self.fleet.assume_all(newcomers, booked)
@@ -147,7 +160,10 @@ class Scheduler:
             return self._fault(pod_id, placed, error)
         pods = self._classes.get(key)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
-            return self._guarded(key, pod_id, placed, pods, pods)
+            result = self._guarded(key, pod_id, placed, pods, pods)
+        if result is None:
+            raise LookupError("a class that has caught up left a pod undecided")
+        return result
 
     def _is_of(self, key: ClassKey, now: ClassKey, placed: Placed) -> bool:
         """Whether a pod is still of that class, after what was placed since."""
@@ -173,7 +189,8 @@ class Scheduler:
         pods: PodClass,
         rows: PodClass | Forecast,
         later: list[int] | None = None,
-    ) -> Result:
+    ) -> Result | None:
+        """Decide one pod out of `rows`; None: a forecast knows no place, so PostFilter has to look at the fleet."""
         refused = _unfit(placed)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
@@ -186,7 +203,7 @@ class Scheduler:
 
     def _attempt(
         self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast, later: list[int] | None
-    ) -> Result:
+    ) -> Result | None:
         states: dict[str, object] = {}
         refused = self._pre_filter(placed, states)
         if refused is not None:
@@ -198,7 +215,9 @@ class Scheduler:
         self.fleet.cycle = CycleState(states, pods.answer_of)
         decision = self._promised(pod_id, placed, pods) or rows.decide(pod_id, placed)
         if decision is None:
-            return self._helped(self._no_place(pod_id, placed, rows.ground()), pods, rows)
+            if self.plan.post_filters and rows is not pods:
+                return None
+            return self._helped(self._no_place(pod_id, placed, rows.ground()), pods)
         self._explain(decision, pods, states)
         result = self._book(decision, later)
         if result is decision:
@@ -212,16 +231,9 @@ class Scheduler:
         row = self.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         return None if row is None else pods.decide_on(row, pod_id, placed)
 
-    def _helped(self, refused: Unschedulable, pods: PodClass, rows: PodClass | Forecast) -> Unschedulable:
+    def _helped(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
         """PostFilter, where the profile has one."""
-        if not self.plan.post_filters:
-            return refused
-        if isinstance(rows, Forecast):
-            pods.catch_up(refused.placed)
-        helped = self.post_filters.help(refused, pods)
-        if helped.nominated and isinstance(rows, Forecast):
-            rows.void = True
-        return helped
+        return self.post_filters.help(refused, pods) if self.plan.post_filters else refused
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
@@ -283,6 +295,8 @@ class Scheduler:
                 decision.waits[plugin.name] = min(answer, _LONGEST_WAIT_S)
         if self.plan.late:
             decision.cycle = self.fleet.cycle.kept([one.name for one in self.plan.late])
+        if decision.waits and self.on_wait is not None:
+            self.on_wait(decision)
         return None
 
     def _explain(self, decision: Decision, pods: PodClass, states: dict[str, object]) -> None:

@@ -78,7 +78,7 @@ def next_step(seen: Situation) -> Next:
     if stray is not NOTHING:
         return stray
     if not target:
-        return Next(Step.QUEUE) if _wants_place(seen.source) else NOTHING
+        return Next(Step.QUEUE) if wants_place(seen.source) else NOTHING
     delegate = seen.delegates.get(target)
     if seen.source.terminating or (seen.source.terminal and not (delegate and delegate.terminal)):
         return _end(seen, seen.source, target, delegate)
@@ -97,7 +97,8 @@ def _target(home: str, source: Pod) -> str:
     return claim.cluster
 
 
-def _wants_place(source: Pod) -> bool:
+def wants_place(source: Pod) -> bool:
+    """Whether a pod still is to be scheduled."""
     return not (source.node or source.terminating or source.terminal)
 
 

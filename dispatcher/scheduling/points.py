@@ -85,6 +85,7 @@ class Plan:
     reserves: tuple[Reserve, ...]
     permits: tuple[Permit, ...]
     noting_gates: tuple[ExplainingPlugin, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
     pre_enqueues: tuple[PreEnqueue, ...] = ()
     post_filters: tuple[PostFilter, ...] = ()
     pre_binds: tuple[PreBind, ...] = ()
@@ -113,6 +114,7 @@ class Plan:
             reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
             permits=tuple(permits),
             noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
+            plugins=tuple(plugins),
             pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
             post_filters=tuple(one for one in plugins if isinstance(one, PostFilter)),
             pre_binds=tuple(one for one in plugins if isinstance(one, PreBind)),

@@ -15,9 +15,9 @@ from dispatcher.scheduling.trial import FleetTrial, LowestPriorities
 _BUDGETS = "PodDisruptionBudget"
 
 
-def nobody(occupant: Occupant, home: str) -> bool:
-    """Where nobody says who may be evicted, nobody may."""
-    return False
+def anybody(occupant: Occupant, home: str) -> bool:
+    """Where nobody says who may be evicted, every pod may, as for kube-scheduler."""
+    return True
 
 
 class PostFilters:
@@ -29,7 +29,7 @@ class PostFilters:
         self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
         self._lowest = LowestPriorities(fleet)
         self._told: tuple[Hashable, list[NoHelp]] = (None, [])
-        self.may_evict: Callable[[Occupant, str], bool] = nobody
+        self.may_evict: Callable[[Occupant, str], bool] = anybody
 
     def help(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
         """The refusal with what the plugins did about it; `pods` is the pod's class, caught up with the fleet."""

@@ -45,6 +45,7 @@ _LIVE: _Table = (
     ("LiveNetwork", 1),
     ("HomeCluster", 0.1),
 )
+_LAST: _Table = (("DefaultPreemption", 1),)
 _KUBERNETES_ARGS = {"FaultDomainSpread": {"defaulting": SYSTEM}}
 
 
@@ -52,10 +53,12 @@ def _uses(*tables: _Table) -> Iterable[PluginUse]:
     return (PluginUse(name, weight) for table in tables for name, weight in table)
 
 
-DEFAULT_PROFILE = Profile(SCHEDULER_NAME, tuple(_uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE)))
+DEFAULT_PROFILE = Profile(SCHEDULER_NAME, tuple(_uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE, _LAST)))
 
 # What kube-scheduler does without any configuration, and nothing else.
 KUBE_SCHEDULER_PROFILE = Profile(
     SCHEDULER_NAME,
-    tuple(PluginUse(use.name, use.weight, _KUBERNETES_ARGS.get(use.name, {})) for use in _uses(_QUEUE, _KUBERNETES)),
+    tuple(
+        PluginUse(use.name, use.weight, _KUBERNETES_ARGS.get(use.name, {})) for use in _uses(_QUEUE, _KUBERNETES, _LAST)
+    ),
 )

@@ -34,6 +34,7 @@ class Tracked:
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
     hold_until: float = float("-inf")  # not to be looked at before
+    promised: str | None = None  # status.nominatedNodeName as last written or seen; None: never
 
     @property
     def home(self) -> str:

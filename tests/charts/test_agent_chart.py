@@ -8,7 +8,7 @@ import yaml
 
 from agents.controlplane import opt_in
 from agents.runtime import join
-from agents.runtime.settings import AgentSettings
+from agents.runtime.settings import AgentSettings, ExecutorOptions
 from dispatcher.model import names
 from tests.charts.rendering import Helm, Object, containers, of_kind, only, write_mounted
 
@@ -61,7 +61,8 @@ def bindings(objects: list[Object]) -> set[tuple[str, str, str]]:
 def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Path) -> None:
     folder = write_mounted(helm.template("agent"), tmp_path)
     settings = join.read_settings(folder / "agent.yaml")
-    assert settings.agent == AgentSettings(cluster="east")
+    # In a chart the least right is the default: pods of other schedulers are let alone.
+    assert settings.agent == AgentSettings(cluster="east", executor=ExecutorOptions(evict_foreign=False))
     assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
     assert settings.health == join.HealthSettings(host="0.0.0.0")
 

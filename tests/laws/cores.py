@@ -7,6 +7,7 @@ from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle import Scheduler
 from dispatcher.scheduling.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 
@@ -15,6 +16,6 @@ def make_core(clusters: Sequence[str], *, boot_epoch: int = 1, timing: CoreTimin
     """As the runtime makes it, with no tenants."""
     fleet = FleetState()
     plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
-    scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet)
-    queue = SchedulingQueue(queue_sort(plugins), scheduler.classify)
-    return SchedulerCore(clusters, fleet, queue, scheduler, boot_epoch=boot_epoch, timing=timing)
+    profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet)])
+    queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
+    return SchedulerCore(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)

@@ -216,10 +216,21 @@ class ModelCluster:
     def _report(self, intent: m.ReportUnschedulable) -> tuple[str, str, bytes]:
         return m.DONE, "", b""
 
+    def _evict(self, intent: m.Evict) -> tuple[str, str, bytes]:
+        pod = self.pods.get(intent.pod.uid)
+        if pod is None or pod.terminating:
+            return m.DONE, "", b""
+        if pod.node != intent.node:
+            return m.STALE, "not there", b""
+        if pod.priority >= intent.priority:
+            return m.REFUSED, "not lower", b""
+        self._put(replace(pod, terminating=True))
+        return m.DONE, "", b""
+
     def kubelets(self) -> None:
-        """Terminating delegates end."""
+        """What terminates on a real node ends."""
         for pod in list(self.pods.values()):
-            if pod.terminating and pod.source is not None:
+            if pod.terminating and (pod.source is not None or (pod.node and not pod.has_finalizer)):
                 self._remove(pod)
 
 
@@ -233,6 +244,7 @@ _EXECUTE: dict[type[m.Intent], Callable[[ModelCluster, Any], tuple[str, str, byt
     m.DeleteSource: ModelCluster._delete_source,
     m.FinishSource: ModelCluster._finish,
     m.ReportUnschedulable: ModelCluster._report,
+    m.Evict: ModelCluster._evict,
 }
 
 

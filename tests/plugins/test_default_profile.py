@@ -88,7 +88,10 @@ def test_hard_zone_skew_holds_through_scale_ups_and_a_lost_zone() -> None:
     assert isinstance(last, Unschedulable)
     spread = "node(s) didn't match pod topology spread constraints"
     lost = "node(s) were in a cluster that is not ready"
-    assert last.message == f"0/12 nodes are available: 4 {lost}, 8 {spread}."
+    no_help = "4 Preemption is not helpful for scheduling, 8 No preemption victims found for incoming pod"
+    assert last.message == (
+        f"0/12 nodes are available: 4 {lost}, 8 {spread}. preemption: 0/12 nodes are available: {no_help}."
+    )
 
 
 @pytest.mark.parametrize(("signal", "warm_at"), [("cpu", 0.3), ("net", 0.4)])

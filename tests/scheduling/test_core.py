@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dispatcher.model.messages import REFUSED, Bind, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
@@ -13,6 +13,7 @@ from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
 from dispatcher.scheduling.tracking import Tracked, place_of
+from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
@@ -130,3 +131,89 @@ def test_a_pod_of_an_unknown_profile_waits_with_the_names_of_the_known_ones() ->
     (told,) = intents(effects, ReportUnschedulable)
     assert told.message.endswith("known: global-dispatcher")  # type: ignore[attr-defined]
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["b"]  # type: ignore[attr-defined]
+
+
+FULL = {"requests": {"cpu": 3000}}
+
+
+def bound(name: str, **more: object) -> Pod:
+    return pod(name, node="n1", phase="Running", **{**FULL, **more})
+
+
+def change(core: SchedulerCore, *pods: Pod, gone: tuple[str, ...] = (), now: float = 3.0) -> Sequence[Effect]:
+    view = core.clusters["east"]
+    changes = Changes(
+        "east", "east-uid", "life-1", view.revision, view.revision + 1, pods=pods, pods_gone=gone, evicts_foreign=True
+    )
+    return core.handle(ClusterChanged(changes), now)
+
+
+def test_an_urgent_pod_has_a_lower_one_evicted_and_takes_its_room_when_it_is_gone() -> None:
+    core = make_core(("east",))
+    report(core, bound("low"), pod("urgent", priority=10, **FULL))
+    effects = core.handle(Tick(), 1.0)
+    (evict,) = intents(effects, Evict)
+    assert (evict.pod.name, evict.node, evict.priority) == ("low", "n1", 10)  # type: ignore[attr-defined]
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.nominated_node == "n1"  # type: ignore[attr-defined]
+    outcome = Outcome(evict.id, evict.pod.uid, evict.epoch, DONE)  # type: ignore[attr-defined]
+    core.handle(Answered("east", (outcome,)), 1.5)
+    change(core, pod("between", priority=5, **FULL), now=2.5)
+    assert not intents(core.handle(Tick(), 2.6), Bind)
+    change(core, gone=("uid-low",), now=3.0)
+    (bind,) = intents(core.handle(Tick(), 4.0), Bind)
+    assert bind.pod.name == "urgent"  # type: ignore[attr-defined]
+
+
+def test_victims_that_are_going_are_waited_for_and_nobody_else_is_evicted() -> None:
+    core = make_core(("east",))
+    report(core, bound("low"), pod("urgent", priority=10, **FULL))
+    assert len(intents(core.handle(Tick(), 1.0), Evict)) == 1
+    effects = [*change(core, bound("low", terminating=True), now=2.0), *core.handle(Tick(), 400.0)]
+    assert not intents(effects, Evict)
+    row = explain(core, "default", "urgent")
+    assert row is not None
+    assert "not eligible due to a terminating pod on the nominated node" in row["reason"]
+
+
+def test_a_refused_eviction_takes_the_promise_back() -> None:
+    core = make_core(("east",))
+    report(core, bound("low"), pod("urgent", priority=10, **FULL))
+    (evict,) = intents(core.handle(Tick(), 1.0), Evict)
+    outcome = Outcome(evict.id, evict.pod.uid, evict.epoch, REFUSED, "not allowed")  # type: ignore[attr-defined]
+    effects = core.handle(Answered("east", (outcome,)), 1.5)
+    assert any(isinstance(effect, Trouble) and "not allowed" in effect.text for effect in effects)
+    assert core.profiles.nominations.of(("east", "uid-urgent")) is None
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["where it is allowed", "not elsewhere"])
+def test_pods_of_other_schedulers_are_evicted(allowed: bool) -> None:
+    core = make_core(("east",))
+    report(core, nodes=(NODE,))
+    foreign = bound("low", scheduler_name="default-scheduler")
+    view = core.clusters["east"]
+    pods = (foreign, pod("urgent", priority=10, **FULL))
+    changes = Changes("east", "east-uid", "life-1", view.revision, 9, pods=pods, evicts_foreign=allowed)
+    core.handle(ClusterChanged(changes), 2.0)
+    assert bool(intents(core.handle(Tick(), 2.0), Evict)) == allowed
+
+
+def test_a_promise_of_an_earlier_life_is_kept() -> None:
+    core = make_core(("east",))
+    report(core, bound("going", terminating=True), pod("urgent", priority=10, nominated_node="n1", **FULL))
+    effects = core.handle(Tick(), 1.0)
+    assert not intents(effects, Evict)
+    change(core, pod("other", **FULL), gone=("uid-going",), now=2.0)
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 3.0), Bind)] == ["urgent"]  # type: ignore[attr-defined]
+
+
+def test_a_gated_pod_says_which_gates_hold_it() -> None:
+    core = make_core(("east",))
+    effects = report(core, pod("a", gated=True, gates=("example.com/quota", "example.com/review")))
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.reason == "SchedulingGated"  # type: ignore[attr-defined]
+    assert told.message == (  # type: ignore[attr-defined]
+        "Scheduling is blocked due to non-empty scheduling gates: example.com/quota, example.com/review"
+    )
+    change(core, pod("a"))
+    assert intents(core.handle(Tick(), 3.0), Bind)

@@ -1,0 +1,86 @@
+"""Evict: a pod gives its node to one of higher priority, as kube-scheduler's preemption does it.
+
+First the condition DisruptionTarget, so that Jobs and people can tell why; then the delete, with the pod's own grace
+period. Only a pod that really is on that node, of lower priority, and within what this cluster's policy lets go.
+"""
+
+import msgspec
+
+from agents.executor import events, pods
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
+from agents.executor.local import Local, Moment
+from agents.executor.pods import Truth
+from agents.executor.times import rfc3339
+from dispatcher.model import names
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
+
+_GONE = Answer(DONE, "the pod is gone")
+
+
+def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
+    """done: the pod is gone or on its way. stale: it is not on that node. refused: by policy, priority or server."""
+    look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+    if look.differs(intent.pod.uid):
+        return outcome(intent, *_GONE)
+    if look.pod is None:
+        return outcome(intent, UNKNOWN, look.problem)
+    early = _early(look.pod, intent, local)
+    if early is not None:
+        return outcome(intent, *early)
+    marked = yield from _mark(intent, now)
+    if marked is not None:
+        return outcome(intent, *marked)
+    answer = yield from delete_exactly(intent.pod)
+    if answer.verdict == DONE:
+        events.preempted(local, intent.pod, intent.preemptor, intent.node, now)
+    return outcome(intent, *answer)
+
+
+def _early(pod: Truth, intent: Evict, local: Local) -> Answer | None:
+    name = f"pod {intent.pod.namespace}/{intent.pod.name}"
+    if pod.node != intent.node:
+        where = f'on node "{pod.node}"' if pod.node else "not bound"
+        return Answer(STALE, f'{name} is {where}, not on node "{intent.node}"')
+    if pod.terminating or pod.terminal:
+        return _GONE
+    if pod.spec.priority >= intent.priority:
+        return Answer(REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}")
+    if pod.node.startswith(names.PROXY_NODE_PREFIX):
+        return Answer(REFUSED, f"{name} runs in another cluster: it is evicted there")
+    if not names.is_ours(pod.spec.scheduler_name) and not local.policy.evict_foreign:
+        return Answer(REFUSED, f"{name} is of another scheduler: evict_foreign is off in the executor's policy")
+    return None
+
+
+def _mark(intent: Evict, now: Moment) -> Procedure[Answer | None]:
+    """Set the condition; the answer to give if the pod cannot be evicted, else None."""
+    request, problem = _request(intent, now), ""
+    for _ in range(TRIES):
+        response = yield request
+        if response.ok:
+            return None
+        problem = said(response)
+        if response.status == NOT_FOUND:
+            return _GONE
+        if not open_question(response):
+            return Answer(REFUSED, problem)
+        if not response.unknown:
+            look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+            if look.differs(intent.pod.uid):
+                return _GONE
+    return Answer(UNKNOWN, problem)
+
+
+def _request(intent: Evict, now: Moment) -> Request:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": f"{names.SCHEDULER_NAME}: preempting to accommodate a higher priority pod",
+        "lastTransitionTime": rfc3339(now.wall),
+    }
+    body = msgspec.json.encode({"metadata": {"uid": intent.pod.uid}, "status": {"conditions": [condition]}})
+    path = pods.path(intent.pod.namespace, intent.pod.name, "status")
+    return Request("PATCH", path, body, STRATEGIC_PATCH)

@@ -1,0 +1,67 @@
+"""What the parts of the core share: everything that is known, and the effects that are gathered for one answer."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dispatcher.model.messages import ReportUnschedulable
+from dispatcher.scheduling import events, orders
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.core_timing import CoreTiming
+from dispatcher.scheduling.errands import Errands
+from dispatcher.scheduling.explain import DecisionLog
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.outbox import Outbox
+from dispatcher.scheduling.profiles import Profiles
+from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.tracking import PodId, Tracked
+
+
+class CoreState:
+    """One dispatcher's state; its parts hold this and nothing of each other."""
+
+    def __init__(
+        self,
+        clusters: Sequence[str],
+        fleet: FleetState,
+        queue: SchedulingQueue,
+        profiles: Profiles,
+        *,
+        boot_epoch: int,
+        timing: CoreTiming,
+    ) -> None:
+        self.clusters = {name: ClusterView(name) for name in clusters}
+        self.fleet, self.queue, self.profiles, self.timing = fleet, queue, profiles, timing
+        self.outbox = Outbox(boot_epoch, timing.retry)
+        self.errands = Errands(self.outbox, timing.retry)
+        self.log = DecisionLog()
+        self.tracked: dict[PodId, Tracked] = {}
+        self.counters: Counter[tuple[str, str]] = Counter()
+        self.effects: list[events.Effect] = []
+
+    def why(self, tracked: Tracked) -> str:
+        """One line of why a pod is where it is."""
+        return self.log.summary(tracked.pod_id)
+
+    def trouble(self, text: str) -> None:
+        """Something for the operator's log."""
+        self.effects.append(events.Trouble(text[:500]))
+
+    def report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
+        """Tell the user why a pod waits, and which node of its own cluster it is promised; not the same twice."""
+        source = tracked.source
+        if source is None:
+            return
+        known = source.nominated_node if tracked.promised is None else tracked.promised
+        promised = self._promised(tracked)
+        soon = bool(tracked.reported) and now - tracked.reported_at < self.timing.report_s
+        if promised == known and (soon or message == tracked.reported):
+            return
+        tracked.reported, tracked.reported_at, tracked.promised = message, now, promised
+        epoch = self.outbox.next_epoch()
+        told = (f"{epoch}.report", orders.ref(source), epoch, message, reason, promised if promised != known else None)
+        self.outbox.post(tracked.home, ReportUnschedulable(*told))
+
+    def _promised(self, tracked: Tracked) -> str:
+        """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""
+        nominee = self.profiles.nominations.of(tracked.pod_id)
+        return nominee.node if nominee is not None and nominee.cluster == tracked.home else ""
