@@ -89,9 +89,8 @@ class BindingCycle:
     def begin(self, item: QueuedPod, decision: Decision, now: float) -> None:
         """A decision was taken: bind it, or hold it up where a plugin says so."""
         held = self._held.get(decision.pod_id)
-        plan = self._scheduler(decision).plan
-        if held is None and not plan.pre_binds and not plan.binds:
-            self._leave_to_agents(item, decision, now)
+        if held is None and decision.cycle is None:  # no plugin of a later point has anything to do with it
+            self._launch(item, decision, now)
             return
         held = self._held.setdefault(decision.pod_id, _Held(decision))
         held.item = item

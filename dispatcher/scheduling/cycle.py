@@ -53,6 +53,7 @@ class Scheduler:
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._note)
         self.on_wait: Callable[[Decision], None] | None = None  # told of every decision that Permit makes wait
         self.faults: Counter[str] = Counter()
+        self._late, self._booking = self.plan.late, (*self.plan.gates, *self.plan.reserves)
         self._troubles: dict[str, None] = {}
         self._classes = ClassShelf(self.plan, fleet, class_bytes)
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
@@ -122,15 +123,19 @@ class Scheduler:
 
     def _may_defer(self, pods: PodClass, items: Sequence[_Item]) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once."""
-        if self.plan.permits or self.plan.late or pods.at_once or pods.bonus is None or pods.bonus.judges:
+        if pods.at_once or pods.bonus is None or pods.bonus.judges:
             return False
         if any(judge.versions for judge in pods.judges):
             return False  # somebody counts pods
-        booking = (*self.plan.gates, *self.plan.reserves)
-        if any(one.depends is not Depends.STATIC for one in booking):
+        looking = (one for one in self._booking if one.depends is not Depends.STATIC)
+        if not all(self._quiet(one, pods.answer_of) for one in (*self._late, *looking)):
             return False
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and not any(self.fleet.occupant(pod_id) for pod_id in ids)
+
+    def _quiet(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
+        """Whether a plugin has said in PreFilter that it has nothing to do with pods of the class."""
+        return plugin in self.plan.judges and isinstance(answer_of(plugin.name), Skip)
 
     def _deferred(self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast) -> list[Result]:
         """Decide out of a forecast; the fleet hears of all pods at the end."""
@@ -293,8 +298,8 @@ class Scheduler:
                 return answer
             if answer:
                 decision.waits[plugin.name] = min(answer, _LONGEST_WAIT_S)
-        if self.plan.late:
-            decision.cycle = self.fleet.cycle.kept([one.name for one in self.plan.late])
+        if not all(self._quiet(one, self.fleet.cycle.read) for one in self._late):
+            decision.cycle = self.fleet.cycle.kept([one.name for one in self._late])
         if decision.waits and self.on_wait is not None:
             self.on_wait(decision)
         return None
