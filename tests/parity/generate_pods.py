@@ -123,8 +123,10 @@ def _node_term(dice: Dice, names: Names) -> Object:
         term["matchExpressions"] = clauses
     if chance(dice, 20):
         operator = pick(dice, ("In", "NotIn"))
-        field = {"key": "metadata.name", "operator": operator, "values": [pick(dice, (*names.nodes, "no-such-node"))]}
-        term["matchFields"] = [field]
+        term["matchFields"] = [
+            {"key": "metadata.name", "operator": operator, "values": [pick(dice, (*names.nodes, "no-such-node"))]}
+            for _ in range(pick(dice, (1, 1, 1, 2)))
+        ]
     return term
 
 

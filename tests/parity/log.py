@@ -83,6 +83,10 @@ class SchedulerLog:
         pod = values["pod"]
         self.verdicts[pod] = Verdict(pod, feasible=frozenset(), message=values.get("err", ""))
 
+    def _found_no_nodes(self, values: dict[str, str]) -> None:
+        # Of this the log has no words, the pod's condition has (schedule_one ErrNoNodesAvailable).
+        self._refused({**values, "err": "no nodes available to schedule pods"})
+
     def _failed(self, values: dict[str, str]) -> None:
         pod, error, found = values["pod"], values.get("err", ""), self._attempt
         if error.startswith(_NOT_BOUND) and found.totals:
@@ -104,6 +108,6 @@ _HANDLERS: dict[bytes, Callable[[SchedulerLog, dict[str, str]], None]] = {
     b"Calculated node's final score for pod": SchedulerLog._totalled,
     b"Successfully bound pod to node": SchedulerLog._bound,
     b"Unable to schedule pod; no fit; waiting": SchedulerLog._refused,
-    b"Unable to schedule pod; no nodes are registered to the cluster; waiting": SchedulerLog._refused,
+    b"Unable to schedule pod; no nodes are registered to the cluster; waiting": SchedulerLog._found_no_nodes,
     b"Error scheduling pod; retrying": SchedulerLog._failed,
 }

@@ -65,7 +65,9 @@ class OurSide:
         scheduler.forget(pod_id)
         if isinstance(result, Unschedulable):
             verdict.message = result.message
-            verdict.victims = frozenset(one.placed.pod.key for one in result.victims)
+            # Pods that are on their way out already are not evicted once more.
+            leaving = [one.placed.pod for one in result.victims if not one.placed.pod.terminating]
+            verdict.victims = frozenset(pod.key for pod in leaving)
             scheduler.nominations.drop(pod_id)
             unfit = found.problems or found.gated
             assert unfit or not verdict.feasible, f"{verdict.pod}: fits {verdict.feasible}, yet: {result.message}"

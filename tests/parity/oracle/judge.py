@@ -44,6 +44,9 @@ class Oracle:
         name = key_of(pod)
         if pod["spec"].get("schedulingGates"):
             return Verdict(name, feasible=frozenset(), message=_GATED)
+        if self.world.places and _named_nodes(pod) == set():
+            message = f"0/{len(self.world.places)} nodes are available: pod affinity terms conflict."
+            return Verdict(name, feasible=frozenset(), message=message)
         reasons = self._reasons(pod)
         feasible = [place for place in self.world.places.values() if not reasons[place.name]]
         if not feasible:
