@@ -44,7 +44,7 @@ class Oracle:
         name = key_of(pod)
         if pod["spec"].get("schedulingGates"):
             return Verdict(name, feasible=frozenset(), message=_GATED)
-        if self.world.places and _named_nodes(pod) == set():
+        if self.world.quirks and self.world.places and named_nodes(pod) == set():
             message = f"0/{len(self.world.places)} nodes are available: pod affinity terms conflict."
             return Verdict(name, feasible=frozenset(), message=message)
         reasons = self._reasons(pod)
@@ -64,7 +64,7 @@ class Oracle:
 
     def _reasons(self, pod: Object) -> dict[str, list[str]]:
         """Node -> the reasons of the first filter that refuses it."""
-        named = _named_nodes(pod)
+        named = named_nodes(pod) if self.world.quirks else None
         found: dict[str, list[str]] = {}
         by_domain = [refusals(self.world, pod) for refusals in _BY_DOMAIN]
         for name, place in self.world.places.items():
@@ -76,7 +76,7 @@ class Oracle:
         return found
 
 
-def _named_nodes(pod: Object) -> set[str] | None:
+def named_nodes(pod: Object) -> set[str] | None:
     """The nodes that required affinity names, if every term names some: no other node is looked at."""
     named: set[str] = set()
     for term in required_terms(pod["spec"]) or [{}]:

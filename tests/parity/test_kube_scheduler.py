@@ -1,0 +1,89 @@
+"""Our core, and the oracle, agree with a real kube-scheduler on every generated pod and fleet."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agents.controlplane import binaries
+from tests.parity import __main__ as command
+from tests.parity import manifests
+from tests.parity.case import Case
+from tests.parity.generate import SMALL, seeded_case
+from tests.parity.kube import Played, kube_scheduler
+from tests.parity.oracle.judge import Oracle
+from tests.parity.ours import OurSide
+from tests.parity.profile import OTHERS
+from tests.parity.run import Report, examine
+from tests.parity.seeds import SEED
+
+pytestmark = [pytest.mark.real, pytest.mark.parity, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(autouse=True)
+def _programs() -> None:
+    if reason := binaries.unavailable():
+        pytest.skip(reason)
+
+
+class Comparison:
+    """Plays cases before kube-scheduler and our core, and tells what ran."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.report = Report(folder)
+        self._capsys = capsys
+
+    def run(self, cases: Sequence[Case], what: str) -> list[Played]:
+        with kube_scheduler(cases) as scheduler:
+            began = time.monotonic()
+            played = [scheduler.play(case) for case in cases]
+            rate = sum(len(one.verdicts) for one in played) / (time.monotonic() - began)
+        for one in played:
+            examine(OurSide(one.case), one.case, one.verdicts, self.report)
+        refused = ", ".join(f"{count} {kind}" for kind, count in scheduler.refused.items()) or "nothing"
+        with self._capsys.disabled():
+            print(f"\n{what} before kube-scheduler, seed {SEED}: {self.report.summary()}; {rate:.0f} cases/s;", end=" ")
+            print(f"refused by the API server: {refused}")
+        assert not self.report.found, f"seed {SEED}: our core differs:\n{self.report.differing()}"
+        return played
+
+
+@pytest.fixture
+def comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Comparison:
+    return Comparison(tmp_path, capsys)
+
+
+def test_two_thousand_pods_fare_as_under_kube_scheduler(comparison: Comparison, tmp_path: Path) -> None:
+    """So they do in the oracle, once it has kube-scheduler's faults, and then without any intended difference."""
+    played = comparison.run([seeded_case(SEED, f"f{index}") for index in range(260)], "pods")
+    oracle = Report(tmp_path / "oracle")
+    for one in played:
+        examine(Oracle(one.case, quirks=True), one.case, one.verdicts, oracle)
+    assert not oracle.found, f"seed {SEED}: the oracle differs:\n{oracle.differing()}"
+    assert oracle.counts["intended"] == 0
+    assert comparison.report.counts["cases"] >= 2000
+
+
+def test_pods_fare_as_under_kube_scheduler_with_other_strategies_arguments_and_weights(comparison: Comparison) -> None:
+    comparison.run([seeded_case(SEED, f"q{index}", profiles=OTHERS) for index in range(40)], "pods of other profiles")
+    assert comparison.report.counts["placed"] > 50
+
+
+def test_the_command_finds_no_difference_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fleet.yaml"
+    manifests.write(seeded_case(SEED, "command", SMALL), path)
+    assert command.main([str(path), "--all"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["differing"] == 0
+    assert {"pod", "differences", "intended", "kube-scheduler", "ours"} == set(told["results"][0])
+
+
+def test_the_command_names_what_the_api_server_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fleet.yaml"
+    case = seeded_case(SEED, "refused", SMALL)
+    case.pending[0]["spec"]["containers"] = []
+    manifests.write(case, path)
+    assert command.main([str(path)]) == 2
+    assert "spec.containers: Required value" in capsys.readouterr().err
