@@ -259,20 +259,25 @@ def _reading(seen: tuple[float, float], now: float) -> dict[str, float] | str:
     return {"used": used, "age_s": max(now - sampled_at, 0.0)}
 
 
+_NO_NODES = "no nodes available to schedule pods"
+
+
 def no_place_message(nodes: int, texts: Counter[str]) -> str:
     """kube-scheduler's sentence: '0/30 nodes are available: 12 Insufficient cpu, 18 Too many pods.'
 
     A node may be refused for several reasons; the parts are sorted as texts, as kube-scheduler does.
     """
     if not nodes:
-        return "no nodes available to schedule pods"
+        return _NO_NODES
     parts = sorted(f"{count} {text}" for text, count in texts.items())
     return f"0/{nodes} nodes are available: {', '.join(parts)}." if parts else f"0/{nodes} nodes are available."
 
 
 def refusal_message(nodes: int, why: Why) -> str:
     """The sentence for a pod that is refused as a whole: kube-scheduler's where the reason is one of its own."""
-    return why.text if why.reason in _OURS else f"0/{nodes} nodes are available: {why.text}."
+    if why.reason in _OURS:
+        return why.text
+    return f"0/{nodes} nodes are available: {why.text}." if nodes else _NO_NODES
 
 
 def no_place(pod_id: PodId, placed: Placed, time: float, ground: Ground, nodes: Mapping[str, int]) -> Unschedulable:

@@ -66,9 +66,8 @@ def _equal_victims(found: Difference, pod: Object, case: Case) -> bool:
 
 def _named_nodes_alone(found: Difference, pod: Object, case: Case) -> bool:
     """Where required affinity names nodes, kube-scheduler has one reason for all others and looks no further."""
-    words = ("didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict")
     named = found.what == "message" and named_nodes(pod) is not None
-    return named and any(text in str(found.theirs) for text in words)
+    return named and "didn't satisfy plugin(s) [NodeAffinity]" in str(found.theirs)
 
 
 def _image_by_digest(found: Difference, pod: Object, case: Case) -> bool:

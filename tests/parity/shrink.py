@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from tests.parity.case import Case
@@ -20,10 +21,17 @@ def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
             tries += 1
             if tries > _MOST_TRIES:
                 return case
-            if fails(candidate):
+            if _fails(candidate, fails):
                 smaller = candidate
                 break
     return case
+
+
+def _fails(candidate: Case, fails: Callable[[Case], bool]) -> bool:
+    """One that cannot be judged at all, since something is gone that had to be there, is none."""
+    with suppress(Exception):
+        return fails(candidate)
+    return False
 
 
 def _candidates(case: Case) -> Iterator[Case]:

@@ -44,7 +44,7 @@ class Oracle:
         name = key_of(pod)
         if pod["spec"].get("schedulingGates"):
             return Verdict(name, feasible=frozenset(), message=_GATED)
-        if self.world.quirks and self.world.places and named_nodes(pod) == set():
+        if self.world.places and named_nodes(pod) == set():
             message = f"0/{len(self.world.places)} nodes are available: pod affinity terms conflict."
             return Verdict(name, feasible=frozenset(), message=message)
         reasons = self._reasons(pod)
