@@ -23,8 +23,15 @@ _ROOTS = {
     "new-events": "/apis/events.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "priorityclasses": "/apis/scheduling.k8s.io/v1",
+    **dict.fromkeys(("csidrivers", "csinodes", "csistoragecapacities"), "/apis/storage.k8s.io/v1"),
+    **dict.fromkeys(("storageclasses", "volumeattachments"), "/apis/storage.k8s.io/v1"),
 }
-_GLOBAL = frozenset({"nodes", "namespaces", "priorityclasses"})
+_GLOBAL = frozenset(
+    {
+        *("nodes", "namespaces", "persistentvolumes", "priorityclasses"),
+        *("csidrivers", "csinodes", "storageclasses", "volumeattachments"),
+    }
+)
 
 __all__ = ["APPLY", "JSON_PATCH", "MERGE", "STRATEGIC", "Answer", "Api", "Body"]
 

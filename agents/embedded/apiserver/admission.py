@@ -8,6 +8,8 @@ from dispatcher.model import names
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
+_STORAGE_CLASSES = "storageclasses.storage.k8s.io"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _CLASSES = "priorityclasses.scheduling.k8s.io"
 _TOLERATION_SECONDS = 300
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
@@ -133,6 +135,20 @@ def _tolerations(spec: Object) -> None:
 
 def _tolerates(toleration: Object, key: str) -> bool:
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def claim(obj: Object, reader: Reader) -> None:
+    """A claim that names no class gets the default one: of several the youngest (DefaultStorageClass)."""
+    if obj["spec"].get("storageClassName") is not None:
+        return
+    usual = [found for found in reader.list(_STORAGE_CLASSES) if _annotation(found, _DEFAULT_CLASS) == "true"]
+    if usual:
+        youngest = max(usual, key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]))
+        obj["spec"]["storageClassName"] = youngest["metadata"]["name"]
+
+
+def _annotation(obj: Object, key: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(key, ""))
 
 
 def node(obj: Object, reader: Reader) -> None:

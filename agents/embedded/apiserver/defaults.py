@@ -233,5 +233,25 @@ def volume(obj: Object) -> None:
     _fill(obj.setdefault("spec", {}), {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"})
 
 
+def storage_class(obj: Object) -> None:
+    """A StorageClass."""
+    _fill(obj, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
+
+
+_CSI_DRIVER = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+    "seLinuxMount": False,
+}
+
+
+def csi_driver(obj: Object) -> None:
+    """A CSIDriver."""
+    _fill(obj.setdefault("spec", {}), {**_CSI_DRIVER, "volumeLifecycleModes": ["Persistent"]})
+
+
 def nothing(obj: Object) -> None:
     """Kinds without defaults."""

@@ -106,7 +106,7 @@ _ROWS = (
              subresources=("status",), defaults=defaults.volume, validate=validation_kinds.volume,
              first_status=_status(phase="Pending")),
     Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", "core.v1.PersistentVolumeClaim", ("pvc",),
-             subresources=("status",), defaults=defaults.claim, validate=validation_kinds.claim,
+             subresources=("status",), defaults=defaults.claim, admit=admission.claim, validate=validation_kinds.claim,
              first_status=_status(phase="Pending")),
     Resource("", "v1", "Pod", "pods", "core.v1.Pod", ("po",), categories=_EVERY, fields=_POD_FIELDS, graceful=True,
              subresources=("binding", "eviction", "log", "status"), defaults=defaults.pod, admit=admission.pod,
@@ -148,6 +148,14 @@ _ROWS = (
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "scheduling.v1.PriorityClass", ("pc",),
              namespaced=False, generation=True, defaults=defaults.priority_class,
              validate=validation_kinds.priority_class, validate_update=validation_kinds.priority_class_update),
+    Resource("storage.k8s.io", "v1", "CSIDriver", "csidrivers", "storage.v1.CSIDriver", namespaced=False,
+             defaults=defaults.csi_driver),
+    Resource("storage.k8s.io", "v1", "CSINode", "csinodes", "storage.v1.CSINode", namespaced=False),
+    Resource("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", "storage.v1.CSIStorageCapacity"),
+    Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", "storage.v1.StorageClass", ("sc",),
+             namespaced=False, defaults=defaults.storage_class, validate=validation_kinds.storage_class),
+    Resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", "storage.v1.VolumeAttachment",
+             namespaced=False, subresources=("status",), first_status=_status(attached=False)),
 )  # fmt: skip
 
 RESOURCES: dict[str, Resource] = {row.key: row for row in _ROWS}

@@ -24,6 +24,10 @@ ROOTS = (
     "scheduling.v1.PriorityClass",
     "policy.v1.PodDisruptionBudget",
     "policy.v1.Eviction",
+    *(
+        "storage.v1." + kind
+        for kind in ("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment")
+    ),
     "autoscaling.v1.Scale",
     "meta.v1.DeleteOptions",
 )

@@ -302,6 +302,18 @@ def volume(obj: Object) -> Errors:
     return errors
 
 
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+
+
+def storage_class(obj: Object) -> Errors:
+    """A StorageClass names who provides, and when."""
+    errors: Errors = [] if obj.get("provisioner") else [FieldError("required", "provisioner")]
+    mode = obj.get("volumeBindingMode")
+    if mode not in _BINDING_MODES:
+        errors.append(FieldError("unsupported", "volumeBindingMode", supported(_BINDING_MODES), mode))
+    return errors
+
+
 def event(obj: Object) -> Errors:
     """An Event lies in the namespace of what it is about."""
     about = (obj.get("involvedObject") or {}).get("namespace", "")

@@ -11,6 +11,7 @@ from agents.embedded.controllers.loop import ControlLoop
 from agents.embedded.controllers.nodes import NodeController, Patience
 from agents.embedded.controllers.replicaset import ReplicaSetController
 from agents.embedded.controllers.rollout import DeploymentController
+from agents.embedded.controllers.volumes import VolumeController
 from agents.embedded.controllers.world import Clock, World
 from agents.embedded.recorder import Recorder
 
@@ -41,6 +42,7 @@ def control_loop(api: Api, clock: Clock, tempo: Tempo) -> ControlLoop:
             ReplicaSetController(api, world, recorder(ReplicaSetController.name)),
             JobController(api, world, recorder(JobController.name), tempo.job_backoff_s),
             BudgetController(api, world),
+            VolumeController(api, world),
             Collector(api, world, kinds),
         ),
         clock,
