@@ -14,8 +14,10 @@ from agents.controlplane.binaries import selected_minor
 from tests.contract import servers
 from tests.contract.client import Api, Body
 from tests.contract.servers import EMBEDDED, REAL, Server
+from tests.controlplane.fixtures import pytest_runtest_makereport
 from tests.controlplane.programs import NO_KUBECTL
 
+__all__ = ["pytest_runtest_makereport"]
 Kubectl = Callable[..., str]
 _NUMBERS = itertools.count()
 _KUBECTL_S = 60

@@ -19,9 +19,11 @@ from agents.controlplane import binaries
 from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import PlaneSpec
 from agents.controlplane.plane import ControlPlane
+from tests.controlplane import realnode_host
 
 FIXTURE = "control_plane"
 _SECTION = "control planes"
+_FOLDED = (binaries.UNAVAILABLE, realnode_host.UNAVAILABLE)
 _RUNNING: list[ControlPlane] = []
 _KEPT: set[Path] = set()
 
@@ -77,10 +79,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_makereport() -> Any:
     """A failed test shows the ends of the logs of the planes that run, and their files are kept.
 
-    Skips for want of programs are all placed here, so that the summary folds them into one line.
+    Skips for want of programs, or of leave to run containers, are all placed here: the summary makes one line of them.
     """
     report: pytest.TestReport = yield
-    if report.skipped and isinstance(report.longrepr, tuple) and binaries.UNAVAILABLE in report.longrepr[2]:
+    if report.skipped and isinstance(report.longrepr, tuple) and any(why in report.longrepr[2] for why in _FOLDED):
         report.longrepr = (__file__, 0, report.longrepr[2])
     if report.failed and _RUNNING and _SECTION not in dict(report.sections):
         _KEPT.update(plane.directory for plane in _RUNNING)

@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.controlplane.realnode_image import BUSYBOX
 from tests.controlplane.realnode_init import CGROUPS, allow_children
 
+UNAVAILABLE = "no real node"
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 # Program or file -> the Debian package that has it.
 _PACKAGES = {
@@ -45,11 +46,11 @@ _POLL_S = 0.05
 def unavailable() -> str:
     """One line that says why no real node can run here; empty when it can. Installs packages where CI is set."""
     if os.getuid() != 0:
-        return "no real node: containers need root"
+        return f"{UNAVAILABLE}: containers need root"
     if _missing() and os.environ.get("CI"):
         install()
     if missing := _missing():
-        return f"no real node: {', '.join(missing)} not installed (python -m tests.controlplane.realnode_host does it)"
+        return f"{UNAVAILABLE}: {', '.join(missing)} not installed (python -m tests.controlplane.realnode_host does it)"
     return _forbidden()
 
 
@@ -85,9 +86,9 @@ def _forbidden() -> str:
     """The machine's no to what containers are made of: namespaces, mounts in them, overlays, cgroups."""
     done = subprocess.run([*UNSHARE, "sh", "-ec", _TRIAL], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        return f"no real node: this machine forbids containers ({done.stderr.strip().splitlines()[-1]})"
+        return f"{UNAVAILABLE}: this machine forbids containers ({done.stderr.strip().splitlines()[-1]})"
     if not any(os.access(path, os.W_OK) and not _read_only(path) for path in _hierarchies()):
-        return "no real node: this machine forbids containers (cgroups cannot be written)"
+        return f"{UNAVAILABLE}: this machine forbids containers (cgroups cannot be written)"
     return ""
 
 
