@@ -19,6 +19,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from dispatcher.model.objects import Namespace
+from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.affinity_rules import AffinityBook, AffinityRule, AffinityRules
 from dispatcher.scheduling.framework import (
@@ -33,6 +34,7 @@ from dispatcher.scheduling.framework import (
     Placed,
     SmallInts,
 )
+from dispatcher.scheduling.hints import HELPED_BY, Happening, WakeEvent
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, whole_number, yes_or_no
 from dispatcher.scheduling.pod_sets import PodSet, StandingTerm, TermKind
 
@@ -59,6 +61,10 @@ class InterPodAffinity(DomainPlugin):
         "ignore_preferred_terms_of_existing_pods": Arg(
             False, "a pod without preferred terms of its own is not scored by those of placed pods", yes_or_no
         ),
+    }
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
+        reason: HELPED_BY[reason]
+        for reason in (Reason.POD_AFFINITY, Reason.POD_ANTI_AFFINITY, Reason.EXISTING_ANTI_AFFINITY)
     }
 
     def __init__(self, hard_pod_affinity_weight: int, ignore_preferred_terms_of_existing_pods: bool) -> None:
@@ -89,6 +95,22 @@ class InterPodAffinity(DomainPlugin):
         scored = not self._own_only or (rules is not None and bool(rules.preferred))
         heard = {TermKind.REPELLING: True, TermKind.PREFERRED: scored, TermKind.REQUIRED: scored and self._hard_weight}
         return [term for term in found if heard[term.kind]]
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """A pod that came is worth a try if all required affinity means it; one that went if it bore a grudge, or any
+        required term means it. Pods of one class may differ in labels, so whom others mean is not asked."""
+        came, gone = happening.after, happening.before
+        if not isinstance(came, Pod) and not isinstance(gone, Pod):
+            return True
+        rules = self._book.rules_of(placed.pod) or _NO_RULES
+        near = () if rules.together is None else (rules.together,)
+        if isinstance(came, Pod) and any(_may_mean(pods, came, happening.cluster) for pods in near):
+            return True
+        if not isinstance(gone, Pod):
+            return False
+        grudge = gone.pod_anti_affinity is not None and bool(gone.pod_anti_affinity.required)
+        away = tuple(rule.pods for rule in rules.repelling)
+        return grudge or any(_may_mean(pods, gone, happening.cluster) for pods in (*near, *away))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -156,8 +178,8 @@ def _refused(counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: Fleet) -
 
 
 def _refusing(domain: SmallInts, refused: Bools, code: int, *, elsewhere: int = 0) -> Part:
-    answers = np.zeros(len(refused) + 1, dtype=np.uint16)
-    answers[:-1][refused] = code
+    answers = np.empty(len(refused) + 1, dtype=np.uint16)
+    np.multiply(refused, np.uint16(code), out=answers[:-1])
     answers[-1] = elsewhere
     return Part(domain, answers)
 
@@ -190,6 +212,11 @@ def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:
     if any(pods.asks_namespaces for pods in sets):
         return frozenset(pod.labels.items()), pod.namespace, home
     return tuple([pods.matches(pod, home, _no_labels) for pods in sets])
+
+
+def _may_mean(pods: PodSet, pod: Pod, home: str) -> bool:
+    """Whether a pod may be one of `pods`, whatever labels namespaces have."""
+    return pods.asks_namespaces or pods.matches(pod, home, _no_labels)
 
 
 def _no_labels(cluster: str, namespace: str) -> Mapping[str, str]:

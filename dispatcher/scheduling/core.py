@@ -159,6 +159,11 @@ class SchedulerCore:
         pod_id, pod = (cluster, uid), change.after
         if pod is not None and pod.node and not pod.terminal:
             self.fleet.place(pod_id, Placed(pod, cluster), cluster, pod.node, assumed=False)
+            before = change.before
+            if before is None or (before.node, before.labels) != (pod.node, pod.labels):
+                gone = before if before is not None and before.node else None
+                kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED if gone else WakeEvent.POD_PLACED
+                self.queue.wake(Happening(kind, cluster, gone, pod), now)
         elif self.fleet.remove(pod_id):
             self._evictions.gone(pod_id)
             self.queue.wake(Happening(WakeEvent.POD_REMOVED, cluster, change.before), now)

@@ -6,6 +6,7 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.hints import Happening, WakeEvent
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
 from tests.plugins.seats import Seats, clause, clauses, having, into, one, placed_on
@@ -363,6 +364,31 @@ def test_pods_without_terms_are_one_class_until_a_placed_pod_tells_them_apart() 
     put(state, one().away("zone", SCANS).uid("u"), "b", "n2")
     assert plugin.standing_key(web, state) is None
     assert plugin.standing_key(scan, state) is not None
+
+
+GRUDGE = one("g").away("zone", SCANS)
+# id -> (refused pod, pod that came, pod that went, worth a try)
+HINTS: dict[str, tuple[PodBuilder, PodBuilder | None, PodBuilder | None, bool]] = {
+    "nothing named": (one().near("zone", SCANS), None, None, True),
+    "one of its kind came": (one().near("zone", SCANS), one(**SCAN), None, True),
+    "another came": (one().near("zone", SCANS), one(**SECURE), None, False),
+    "one of two terms means it": (one().near("zone", SCANS, having("x")), one(**SCAN), None, False),
+    "a namespace may get labels": (one().near("zone", SCANS, namespace_selector=TEAM1), one(**SCAN), None, True),
+    "one that it shuns came": (one().away("zone", SCANS), one(**SCAN), None, False),
+    "one that it shuns went": (one().away("zone", SCANS), None, one(**SCAN), True),
+    "another went": (one().away("zone", SCANS), None, one(**SECURE), False),
+    "one with a grudge went": (one(), None, GRUDGE, True),
+    "the last of its kind went": (one(**SCAN).near("zone", SCANS), None, one(**SCAN), True),
+    "one of its kind by new labels": (one().near("zone", SCANS), one(**SCAN), one(**SECURE), True),
+}
+
+
+@pytest.mark.parametrize("case", HINTS)
+def test_hints_tell_which_pods_are_worth_a_new_try(case: str) -> None:
+    asking, came, gone, want = HINTS[case]
+    kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED
+    happening = Happening(kind, "a", gone.build() if gone else None, came.build() if came else None)
+    assert make("InterPodAffinity").hint(happening, asking.placed()) is want
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
@@ -97,6 +98,20 @@ def test_a_node_that_comes_wakes_a_pod_that_found_none() -> None:
     assert intents(effects, ReportUnschedulable)
     core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, nodes=(NODE,))), 2.0)
     assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wakes"), [({"app": "db"}, True), ({"app": "web"}, False)], ids=["meant", "not meant"]
+)
+def test_a_foreign_pod_that_comes_to_a_node_wakes_a_pod_that_wants_to_be_near_it(
+    labels: dict[str, str], wakes: bool
+) -> None:
+    core, near = make_core(("east",)), PodAffinityTerm("host", LabelSelector({"app": "db"}), ("default",))
+    waiting = pod("a", pod_affinity=PodAffinity((near,)))
+    report(core, waiting)
+    assert not intents(core.handle(Tick(), 1.0), Bind)
+    report(core, waiting, pod("b", labels=labels, node="n1", scheduler_name="default-scheduler"), now=5.0)
+    assert bool(intents(core.handle(Tick(), 20.0), Bind)) is wakes
 
 
 def objects_of(core: SchedulerCore, cluster: str = "east") -> set[tuple[str, str]]:
