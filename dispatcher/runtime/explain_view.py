@@ -51,6 +51,8 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
     table.add_row(Text("Why", style="dim"), _why(found, decision))
     if found.get("flight"):
         table.add_row(Text("Now", style="dim"), Text(f"waiting for the agent's answer ({found['flight']})"))
+    if found.get("waiting"):
+        table.add_row(Text("Now", style="dim"), Text(str(found["waiting"])))
     return table
 
 

@@ -314,6 +314,8 @@ class SchedulingQueue:
             groups.setdefault((item.class_key, item.reasons), {})[item.pod_id] = item
             if state is _State.UNSCHEDULABLE:
                 self._unflushed.append((item.since, item.ticket, item))
+                if len(self._unflushed) > 2 * len(self._pods) + 64:
+                    self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
 
     def _compact(self) -> None:
         # Pods that change all the time leave void entries behind: never more of them than pods that wait.

@@ -133,6 +133,13 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         **_pod_row(core, tracked),
         "uid": tracked.pod_id[1],
         "flight": None if tracked.flight is None else tracked.flight.stage.value,
+        "waiting": _waiting(core, tracked),
         "message": tracked.reported,
         "decision": last.record() if last else None,
     }
+
+
+def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
+    """What holds up a pod that has its place already: a Permit or PreBind plugin, or somebody else's bind."""
+    item = core.queue.get(tracked.pod_id)
+    return item.note if item is not None and core.queue.state_of(tracked.pod_id) == "waiting" else None

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.hints import Happening
 from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
@@ -169,3 +170,61 @@ def test_a_pod_that_changes_for_ever_does_not_fill_the_queue() -> None:
         add(queue, pod("p").labels(turn=str(turn)))
     assert len(queue._active) < 100
     assert popped(queue).placed.pod.labels == {"turn": "999"}
+
+
+class OnlyOfCluster:
+    """Hints: an event helps pods that are labelled with its cluster."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def gate(self, placed: Placed) -> Why | None:
+        return Why(Reason.GATED, "x") if placed.pod.labels.get("gate") else None
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        return HELPED_BY[reason]
+
+    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        self.asked.append(placed.pod.name)
+        return placed.pod.labels["app"] == happening.cluster
+
+
+def test_a_hint_is_asked_once_a_class_and_wakes_only_whom_it_helps() -> None:
+    gates = OnlyOfCluster()
+    queue = SchedulingQueue(ByPriority(), by_app, gates=gates)
+    ids = [add(queue, pod(f"p{number}").labels(app=app)) for number, app in enumerate("uuuv")]
+    for _ in ids:
+        queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    queue.wake(Happening(WakeEvent.NODE_CHANGED, "u"), 5)
+    assert [queue.state_of(pod_id) for pod_id in ids] == ["active", "active", "active", "unschedulable"]
+    assert gates.asked == ["p0", "p3"]
+
+
+def test_a_pod_that_is_activated_waits_for_its_back_off_alone() -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p"))
+    queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
+    queue.activate(pod_id, 0.5)
+    assert queue.state_of(pod_id) == "backoff"
+
+
+def test_a_pod_that_has_its_place_is_held_whatever_happens() -> None:
+    queue = a_queue()
+    pod_id = add(queue, pod("p"))
+    queue.hold(popped(queue), "waiting for somebody")
+    queue.wake(~WakeEvent(0), 5)
+    queue.flush(1000)
+    add(queue, pod("p").labels(app="new"), now=5)
+    assert (queue.state_of(pod_id), queue.pop(1000)) == ("waiting", None)
+    item = queue.get(pod_id)
+    assert item is not None
+    assert item.note == "waiting for somebody"
+
+
+def test_entries_of_pods_that_went_away_are_not_kept_until_the_flush() -> None:
+    queue = a_queue()
+    add(queue, pod("p"))
+    for turn in range(1000):
+        queue.unschedulable(popped(queue, turn * 20), frozenset((Reason.AFFINITY,)), turn * 20)
+        queue.wake(WakeEvent.NODE_ADDED, turn * 20 + 15)
+    assert len(queue._unflushed) < 100

@@ -1,0 +1,155 @@
+"""Preemption against kube-scheduler's rules in plain words: the very node and victims, never more and never higher."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.objects import PodDisruptionBudget
+from dispatcher.model.pod import Pod
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle import Decision, Scheduler
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import node, pod
+from tests.laws import rules
+from tests.laws.oracle import Seat, World
+
+Where = tuple[str, str]
+PodId = tuple[str, str]
+
+
+@dataclass
+class Case:
+    """A full fleet, its budgets, and a pod that wants in."""
+
+    world: World
+    asking: Placed
+    budgets: list[tuple[str, PodDisruptionBudget]] = field(default_factory=list)
+
+
+@contextmanager
+def without(world: World, gone: list[PodId]) -> Iterator[None]:
+    kept = dict(world.seats)
+    world.seats = {pod_id: seat for pod_id, seat in kept.items() if pod_id not in gone}
+    yield
+    world.seats = kept
+
+
+def importance(case: Case, pod_id: PodId) -> tuple[int, float, PodId]:
+    one = case.world.seats[pod_id].placed.pod
+    return -one.priority, one.started or float("inf"), pod_id
+
+
+def violating(case: Case, pods: list[PodId]) -> list[PodId]:
+    """Those of `pods`, taken in order, for which some budget has nothing left."""
+    left = {index: budget.allowed for index, (_, budget) in enumerate(case.budgets)}
+    found = []
+    for pod_id in pods:
+        one, violated = case.world.seats[pod_id].placed.pod, False
+        for index, (cluster, budget) in enumerate(case.budgets):
+            labels = budget.selector.match_labels if budget.selector else {}
+            covers = bool(labels) and all(one.labels.get(key) == value for key, value in labels.items())
+            here = cluster in (pod_id[0], case.world.seats[pod_id].cluster)
+            if here and covers and budget.namespace == one.namespace and one.name not in budget.disrupted:
+                left[index] -= 1
+                violated = violated or left[index] < 0
+        if violated:
+            found.append(pod_id)
+    return found
+
+
+def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
+    """SelectVictimsOnNode: (victims from the most important down, budgets violated); None: no candidate."""
+    world, asking = case.world, case.asking
+    lower = [
+        pod_id
+        for pod_id, seat in world.seats.items()
+        if (seat.cluster, seat.node) == where and seat.placed.pod.priority < asking.pod.priority
+    ]
+    with without(world, lower):
+        if not lower or not rules.allowed(world, asking, where):
+            return None
+    ordered = sorted(lower, key=lambda one: importance(case, one))
+    guarded = violating(case, ordered)
+    gone = list(ordered)
+    for pod_id in [*guarded, *(one for one in ordered if one not in guarded)]:
+        gone.remove(pod_id)
+        with without(world, gone):
+            fits = rules.allowed(world, asking, where)
+        if not fits:
+            gone.append(pod_id)
+    victims = sorted(gone, key=lambda one: importance(case, one))
+    return (victims, len([one for one in victims if one in guarded])) if victims else None
+
+
+def cost(case: Case, victims: list[PodId], violated: int) -> tuple[Any, ...]:
+    """pickOneNodeForPreemption, smallest first."""
+    pods = [case.world.seats[one].placed.pod for one in victims]
+    highest = pods[0].priority
+    started = min(one.started or float("inf") for one in pods if one.priority == highest)
+    return violated, highest, sum(one.priority + 2**31 for one in pods), len(pods), -started
+
+
+def choice(case: Case) -> tuple[Where, list[PodId]] | None:
+    found = {where: victims_on(case, where) for where in sorted(case.world.nodes)}
+    ranked = [(cost(case, *answer), where, answer[0]) for where, answer in found.items() if answer is not None]
+    return min(ranked)[1:] if ranked else None
+
+
+PRIORITIES = st.sampled_from((-10, 0, 0, 5, 10))
+APPS = st.sampled_from(("u", "v"))
+
+
+@st.composite
+def running(draw: st.DrawFn, number: int) -> Pod:
+    built = pod(f"low-{number}").cpu(draw(st.sampled_from(("200m", "500m", "900m")))).labels(app=draw(APPS))
+    built = built.priority(draw(PRIORITIES)).set(started=draw(st.sampled_from((0.0, 100.0, 200.0, 300.0))))
+    return built.port(80).build() if draw(st.integers(0, 4)) == 0 else built.build()
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    world = World(clusters={"a": True, "b": True})
+    for where in (("a", "n1"), ("a", "n2"), ("b", "n1")):
+        built = node(where[1]).cpu(draw(st.sampled_from(("1", "2")))).pods(draw(st.sampled_from((3, 110))))
+        built = built.labels(zone=draw(st.sampled_from("xy")))
+        world.nodes[where] = (built.cordoned() if draw(st.integers(0, 9)) == 0 else built).build()
+    for number in range(draw(st.integers(1, 9))):
+        cluster, name = draw(st.sampled_from(sorted(world.nodes)))
+        one = draw(running(number))
+        home = draw(st.sampled_from("ab"))
+        if rules.fits(world, one, (cluster, name)) and rules.ports_free(world, one, (cluster, name)):
+            world.seats[home, one.uid] = Seat(Placed(one, home), cluster, name, world.now, world.turn())
+    asking = pod("urgent").cpu(draw(st.sampled_from(("500m", "1", "1500m")))).labels(app=draw(APPS))
+    asking = asking.priority(draw(st.sampled_from((5, 100))))
+    kind = draw(st.sampled_from(("plain", "plain", "port", "zone", "host")))
+    asking = asking.port(80) if kind == "port" else asking.spread(kind) if kind in ("zone", "host") else asking
+    case = Case(world, asking.placed("a"))
+    for number, app in enumerate(draw(st.lists(APPS, max_size=2))):
+        budget = PodDisruptionBudget("default", f"b{number}", LabelSelector({"app": app}), draw(st.integers(0, 2)))
+        case.budgets.append((draw(st.sampled_from("ab")), budget))
+    return case
+
+
+@settings(max_examples=250, deadline=None)
+@given(case=cases())
+def test_the_node_and_the_victims_are_kube_schedulers_choice(case: Case) -> None:
+    fleet = case.world.columns()
+    for cluster, budget in case.budgets:
+        fleet.kept.put(cluster, budget)
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet)
+    before = fleet.requested.tobytes()
+    result = scheduler.schedule(case.asking, ("a", "urgent"))
+    feasible = any(rules.allowed(case.world, case.asking, where) for where in case.world.nodes)
+    assert isinstance(result, Decision) == feasible
+    if isinstance(result, Decision):
+        return
+    want = choice(case)
+    assert (result.nominated, [one.pod_id for one in result.victims]) == (want or (None, []))
+    scheduler.nominations.drop(("a", "urgent"))
+    assert fleet.requested.tobytes() == before

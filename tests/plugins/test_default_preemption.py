@@ -1,0 +1,229 @@
+"""DefaultPreemption: who is evicted, on which node, and what is said where nobody is; kube-scheduler's own cases."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from dispatcher.model.objects import PodDisruptionBudget
+from dispatcher.scheduling.cycle import Scheduler, Unschedulable
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.framework import Plugin
+from dispatcher.scheduling.lifecycle import Victim
+from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
+from tests.plugins.asking import make
+from tests.scheduling.tiny_plugins import Fit, Ready, Spread, profile
+
+
+def scheduler(state: FleetState, *more: Plugin) -> Scheduler:
+    chosen: tuple[Plugin, ...] = (Ready(), Fit(), *more, make("DefaultPreemption"))
+    return Scheduler(profile(**{one.name: 1.0 for one in chosen}), chosen, state)
+
+
+def refused(one: Scheduler, what: PodBuilder) -> Unschedulable:
+    placed = what.placed()
+    result = one.schedule(placed, ("a", placed.pod.uid))
+    assert isinstance(result, Unschedulable), result
+    return result
+
+
+def names(victims: tuple[Victim, ...]) -> list[str]:
+    return [one.placed.pod.name for one in victims]
+
+
+def urgent(priority: int = 100) -> PodBuilder:
+    return pod("urgent").cpu(4).priority(priority)
+
+
+@dataclass(frozen=True)
+class Low:
+    """A pod of 1 or more CPU on a node."""
+
+    name: str
+    priority: int = 0
+    started: float = 1000.0
+    cpu: int = 1
+    app: str = ""
+
+
+def full(**nodes: list[Low]) -> FleetState:
+    """Nodes of 4 CPU of cluster a with these pods."""
+    state = fleet(a=[node(name).cpu(4) for name in nodes])
+    for name, lows in nodes.items():
+        for low in lows:
+            built = pod(low.name).cpu(low.cpu).priority(low.priority).set(started=low.started)
+            put(state, built.labels(app=low.app) if low.app else built, "a", name)
+    return state
+
+
+def budget(state: FleetState, app: str, allowed: int, *disrupted: str) -> None:
+    state.kept.put("a", PodDisruptionBudget("default", app, selector(app=app), allowed, disrupted))
+
+
+# The cases of kube-scheduler's TestPickOneNodeForPreemption: each node needs all its pods gone.
+PICKS: dict[str, tuple[dict[str, list[Low]], str]] = {
+    "lowest highest priority": (
+        {"n1": [Low("a", 10, cpu=4)], "n2": [Low("b", 5, cpu=4)], "n3": [Low("c", 7, cpu=4)]},
+        "n2",
+    ),
+    "then the smallest sum of priorities": (
+        {"n1": [Low("a", 10, cpu=2), Low("b", 6, cpu=2)], "n2": [Low("c", 10, cpu=2), Low("d", 5, cpu=2)]},
+        "n2",
+    ),
+    "then the fewest victims, of negative priority too": (
+        {"n1": [Low("a", -5, cpu=2), Low("b", -5, cpu=2)], "n2": [Low("c", -5, cpu=4)]},
+        "n2",
+    ),
+    "a sum counts pods as well as priorities": (
+        {"n1": [Low("a", 10, cpu=1), Low("b", 0, cpu=1), Low("c", 0, cpu=2)], "n2": [Low("d", 10), Low("e", 0, cpu=3)]},
+        "n2",
+    ),
+    "then the latest start of the highest victim": (
+        {"n1": [Low("a", 5, 100.0, cpu=4)], "n2": [Low("b", 5, 300.0, cpu=4)], "n3": [Low("c", 5, 200.0, cpu=4)]},
+        "n2",
+    ),
+    "the longest running of the highest victims counts": (
+        {
+            "n1": [Low("a", 5, 100.0, cpu=2), Low("b", 5, 900.0, cpu=2)],
+            "n2": [Low("c", 5, 300.0, cpu=2), Low("d", 5, 400.0, cpu=2)],
+        },
+        "n2",
+    ),
+    "lower victims' starts do not count": (
+        {
+            "n1": [Low("a", 5, 400.0, cpu=2), Low("b", 1, 100.0, cpu=2)],
+            "n2": [Low("c", 5, 300.0, cpu=2), Low("d", 1, 900.0, cpu=2)],
+        },
+        "n1",
+    ),
+    "equal in all: by name": ({"n2": [Low("a", 5, cpu=4)], "n1": [Low("b", 5, cpu=4)]}, "n1"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "want"), PICKS.values(), ids=PICKS)
+def test_the_node_whose_victims_matter_least_is_chosen(nodes: dict[str, list[Low]], want: str) -> None:
+    assert refused(scheduler(full(**nodes)), urgent()).nominated == ("a", want)
+
+
+def test_fewest_budgets_violated_goes_before_everything_else() -> None:
+    state = full(n1=[Low("cheap", 0, cpu=4, app="guarded")], n2=[Low("dear", 50, cpu=4)])
+    budget(state, "guarded", 0)
+    assert refused(scheduler(state), urgent()).nominated == ("a", "n2")
+
+
+def test_as_many_as_possible_stay_from_the_highest_priority_down() -> None:
+    state = full(n1=[Low("low", 1), Low("mid", 5), Low("old", 3, 100.0), Low("young", 3, 900.0)])
+    assert names(refused(scheduler(state), urgent().cpu(2)).victims) == ["young", "low"]
+
+
+def test_who_is_guarded_by_a_budget_is_spared_before_others() -> None:
+    state = full(n1=[Low("guarded", 1, app="db", cpu=2), Low("free", 5, cpu=2)])
+    budget(state, "db", 0)
+    assert names(refused(scheduler(state), urgent().cpu(2)).victims) == ["free"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "disrupted", "want"),
+    [(0, (), ["f1", "f2"]), (1, (), ["d1", "f2"]), (2, (), ["d1", "d2"]), (0, ("d1", "d2"), ["d1", "d2"])],
+    ids=["nothing left", "one more", "enough", "counted as disrupted already"],
+)
+def test_a_budget_allows_so_many_evictions_and_no_more(
+    allowed: int, disrupted: tuple[str, ...], want: list[str]
+) -> None:
+    lows = [Low("d1", 2, app="db"), Low("d2", 1, app="db"), Low("f1", 9), Low("f2", 8)]
+    state = full(n1=lows)
+    budget(state, "db", allowed, *disrupted)
+    assert sorted(names(refused(scheduler(state), urgent().cpu(2)).victims)) == sorted(want)
+
+
+def test_an_empty_selector_guards_nobody() -> None:
+    state = full(n1=[Low("low", 0, cpu=4, app="x")])
+    state.kept.put("a", PodDisruptionBudget("default", "all", selector(), 0))
+    state.kept.put("a", PodDisruptionBudget("other", "elsewhere", selector(app="x"), 0))
+    assert names(refused(scheduler(state), urgent()).victims) == ["low"]
+
+
+@pytest.mark.parametrize("priority", [100, 200])
+def test_pods_of_equal_or_higher_priority_are_never_touched(priority: int) -> None:
+    result = refused(scheduler(full(n1=[Low("peer", priority, cpu=4)])), urgent())
+    assert (result.nominated, result.victims) == (None, ())
+    assert result.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
+
+
+def test_where_leaving_does_not_help_it_is_said_why() -> None:
+    state = fleet(a=[node("n1").cpu(4), node("n2").cpu(4).ready(False), node("n3").cpu(4)])
+    put(state, pod("peer").cpu(4).priority(100), "a", "n1")
+    put(state, pod("half").cpu(2).priority(100), "a", "n3")
+    put(state, pod("low").cpu(2).priority(1), "a", "n3")
+    assert refused(scheduler(state), urgent()).message.endswith(
+        " preemption: 0/3 nodes are available: 1 Insufficient cpu, "
+        "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
+    )
+
+
+def test_a_pod_that_may_not_preempt_does_not() -> None:
+    result = refused(scheduler(full(n1=[Low("low", cpu=4)])), urgent().set(preempts=False))
+    assert result.nominated is None
+    assert result.message.endswith(" preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_a_pod_whose_room_is_being_cleared_waits() -> None:
+    state = full(n1=[Low("low", cpu=4)], n2=[Low("other", cpu=4)])
+    one = scheduler(state)
+    first = refused(one, urgent())
+    assert first.nominated == ("a", "n1")
+    again = refused(one, urgent())
+    assert again.message.endswith(" preemption: not eligible due to a terminating pod on the nominated node.")
+    assert (again.nominated, again.victims) == (("a", "n1"), ())
+
+
+def test_a_nominated_node_that_can_help_no_more_is_given_up_for_another() -> None:
+    state = full(n1=[Low("low", cpu=4)], n2=[Low("other", 5, cpu=4)])
+    one = scheduler(state)
+    refused(one, urgent())
+    state.put_node("a", node("n1").cpu(4).ready(False).build())
+    assert refused(one, urgent()).nominated == ("a", "n2")
+
+
+def test_a_more_urgent_pod_takes_the_promised_room() -> None:
+    state = full(n1=[Low("low", cpu=4)])
+    one = scheduler(state)
+    refused(one, urgent(50))
+    result = refused(one, urgent(100).set(uid="uid-more", name="more"))
+    assert (result.nominated, names(result.victims)) == (("a", "n1"), ["low"])
+    assert result.displaced == (("a", "uid-urgent"),)
+
+
+def test_pods_of_a_domain_rule_are_tried_node_by_node() -> None:
+    """One pod may run in each zone: the one in zone x must go, whatever else runs on either node."""
+    state = fleet(a=[node("n1").cpu(8).labels(zone="x"), node("n2").cpu(8).labels(zone="y")])
+    put(state, pod("x1").cpu(1).labels(app="web").priority(1), "a", "n1")
+    put(state, pod("x2").cpu(1).labels(app="web").priority(2), "a", "n1")
+    put(state, pod("y1").cpu(8).priority(200), "a", "n2")
+    asking = pod("urgent").cpu(1).labels(app="web").priority(100).spread("zone")
+    result = refused(scheduler(state, Spread()), asking)
+    assert (result.nominated, names(result.victims)) == (("a", "n1"), ["x2", "x1"])
+
+
+def columns(state: FleetState) -> bytes:
+    return b"".join(array.tobytes() for array in (state.requested, state.nonzero, state.recent))
+
+
+def test_what_if_leaves_no_trace_in_the_fleet() -> None:
+    def built(state: FleetState, nodes: dict[str, NodeBuilder]) -> FleetState:
+        for name in nodes:
+            put(state, pod(f"low-{name}").cpu(3).port(80).labels(app="web").set(phase="Pending"), "a", name)
+            put(state, pod(f"peer-{name}").cpu(1).priority(100), "a", name)
+        return state
+
+    nodes = {"n1": node("n1").cpu(4), "n2": node("n2").cpu(4)}
+    state = built(fleet(a=list(nodes.values())), nodes)
+    asking = pod("urgent").cpu(4).priority(100).labels(app="web").spread("zone")
+    before, at = columns(state), state.loads.position
+    result = refused(scheduler(state, Spread()), asking)
+    assert result.nominated is None
+    assert columns(state) == before
+    assert state.loads.position == at
+    assert {row: dict(state.ports_taken(row)) for row in (0, 1)} == {row: {("TCP", 80): ["0.0.0.0"]} for row in (0, 1)}

@@ -1,0 +1,91 @@
+"""Nominated pods: the room that they are promised, and who may have it none the less."""
+
+import pytest
+
+from dispatcher.scheduling.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.nominations import Nominee
+from tests.builders import PodBuilder, fleet, node, pod
+from tests.scheduling.tiny_plugins import Fit, Ready, Selector, profile
+
+
+def a_scheduler(state: FleetState) -> Scheduler:
+    return Scheduler(profile(Ready=1, Selector=1, Fit=1), [Ready(), Selector(), Fit()], state)
+
+
+def promise(one: Scheduler, what: PodBuilder, where: str = "n1") -> tuple[str, str]:
+    placed = what.placed()
+    pod_id = ("a", placed.pod.uid)
+    one.nominations.put(Nominee(pod_id, placed, "a", where))
+    return pod_id
+
+
+def decided(one: Scheduler, what: PodBuilder) -> str | None:
+    placed = what.placed()
+    result = one.schedule(placed, ("a", placed.pod.uid))
+    return result.node if isinstance(result, Decision) else None
+
+
+@pytest.mark.parametrize(
+    ("priority", "want"), [(0, None), (5, None), (6, "n1")], ids=["lower", "equal", "higher goes before"]
+)
+def test_promised_room_is_held_against_pods_of_no_higher_priority(priority: int, want: str | None) -> None:
+    one = a_scheduler(fleet(a=[node("n1").cpu(1)]))
+    promise(one, pod("nominee").cpu(1).priority(5))
+    assert decided(one, pod("other").cpu(1).priority(priority)) == want
+
+
+def test_a_nominee_takes_its_room_and_the_promise_is_kept() -> None:
+    state = fleet(a=[node("n1").cpu(1)])
+    one = a_scheduler(state)
+    pod_id = promise(one, pod("nominee").cpu(1))
+    assert decided(one, pod("nominee").cpu(1)) == "n1"
+    assert (one.nominations.of(pod_id), state.requested[0].tolist()) == (None, [1000])
+
+
+def test_a_nominee_goes_to_its_node_though_another_scores_higher() -> None:
+    one = a_scheduler(fleet(a=[node("n1").cpu(2), node("n2").cpu(64)]))
+    promise(one, pod("nominee").cpu(1))
+    assert decided(one, pod("nominee").cpu(1)) == "n1"
+
+
+def test_a_nominee_whose_node_is_no_use_goes_elsewhere() -> None:
+    state = fleet(a=[node("n1").cpu(2), node("n2").cpu(2)])
+    one = a_scheduler(state)
+    promise(one, pod("nominee").cpu(1))
+    state.put_node("a", node("n1").cpu(2).ready(False).build())
+    assert decided(one, pod("nominee").cpu(1)) == "n2"
+    assert state.requested[0].tolist() == [0, 1000]
+
+
+def test_in_a_batch_each_pod_is_decided_with_its_own_promise_aside() -> None:
+    state = fleet(a=[node("n1").cpu(4)])
+    one = a_scheduler(state)
+    wanting = [pod(f"p{number}").cpu(1) for number in range(6)]
+    for number in (0, 5):
+        promise(one, wanting[number])
+    items = [(("a", f"uid-p{number}"), what.placed()) for number, what in enumerate(wanting)]
+    results = one.schedule_class(items)
+    assert [isinstance(result, Decision) for result in results] == [True, True, True, False, False, True]
+    assert state.requested[0].tolist() == [4000]
+
+
+def test_what_is_promised_is_given_back_exactly() -> None:
+    state = fleet(a=[node("n1").cpu(4), node("n2").cpu(4)])
+    one = a_scheduler(state)
+    before = [column.tobytes() for column in (state.requested, state.nonzero, state.recent)]
+    pod_id = promise(one, pod("nominee").cpu(1).port(80))
+    promise(one, pod("nominee").cpu(2).port(80), "n2")
+    assert one.nominations.lower_on("a", "n2", 1) == [pod_id]
+    one.nominations.drop(pod_id)
+    assert [column.tobytes() for column in (state.requested, state.nonzero, state.recent)] == before
+    assert state.rows_with_ports() == []
+
+
+def test_a_node_that_goes_takes_the_room_but_not_the_promise() -> None:
+    state = fleet(a=[node("n1").cpu(1), node("n2").cpu(1)])
+    one = a_scheduler(state)
+    pod_id = promise(one, pod("nominee").cpu(1))
+    state.remove_node("a", "n1")
+    assert one.nominations.of(pod_id) is not None
+    assert decided(one, pod("nominee").cpu(1)) == "n2"
