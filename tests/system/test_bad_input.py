@@ -59,9 +59,7 @@ def test_hostile_pods_are_told_why_and_the_others_go_on(system: System) -> None:
         assert eventually(partial(message_of, system, name), 30, lambda: system.log), name
     assert "nodeSelector" in message_of(system, "huge-selector")
     assert "global-dispatcher.io/spread" in message_of(system, "bad-spread")
-    assert "PersistentVolumeClaim" in message_of(system, "claims") or "persistentVolumeClaim" in message_of(
-        system, "claims"
-    )
+    assert 'persistentvolumeclaim "c" not found' in message_of(system, "claims")
     assert "Insufficient cpu" in message_of(system, "too-big")
     for name in hostile:
         assert system.home.delete(f"{PODS}/{name}") == 200
