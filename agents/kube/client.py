@@ -81,11 +81,11 @@ class KubeClient:
 
     async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
         """A write is short and one of many, and goes the cheap way; what is read may be long."""
-        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s)
         try:
             short = None if request.method == "GET" else await self._exchange(request, timeout_s, max_body)
             if short is not None:
                 return short
+            limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s)
             async with self._call(request, limits) as answer:
                 body = await _bounded(answer, max_body)
                 return Response(answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))

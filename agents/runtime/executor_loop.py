@@ -120,9 +120,10 @@ class ExecutorLoop:
             return self._answers(tuple(outcome(intent, *verdict) for intent in batch.intents))
         deadline = self._clock().mono + batch.deadline_s
         tasks = [self._start(intent, batch, deadline) for intent in batch.intents]
-        # Shielded: a caller that gives up does not undo what other callers wait for.
-        results = await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)
-        return self._answers(tuple(map(_outcome_of, batch.intents, results)))
+        # Only waited for: a caller that gives up does not undo what other callers wait for.
+        if tasks:
+            await asyncio.wait(tasks)
+        return self._answers(tuple(map(_outcome_of, batch.intents, tasks)))
 
     async def set_peers(self, peers: Peers) -> None:
         """Take over what the proxy nodes shall show; ignored from a superseded dispatcher."""
@@ -247,8 +248,9 @@ class ExecutorLoop:
                 return  # the server is in trouble: events are the last that it needs now
 
 
-def _outcome_of(intent: AnyIntent, result: Outcome | BaseException) -> Outcome:
-    """A shared result under the id that this caller gave."""
-    if isinstance(result, BaseException):
+def _outcome_of(intent: AnyIntent, task: asyncio.Task[Outcome]) -> Outcome:
+    """What an ended task came to, under the id that this caller gave."""
+    if task.cancelled() or task.exception() is not None:
         return outcome(intent, UNKNOWN, "the executor stopped before it knew")
+    result = task.result()
     return result if result.id == intent.id else msgspec.structs.replace(result, id=intent.id)

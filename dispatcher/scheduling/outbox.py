@@ -32,6 +32,7 @@ class Outbox:
         self._backoff = backoff
         self._flights: dict[str, Tracked] = {}
         self._waiting: dict[PodId, Tracked] = {}
+        self._settling: dict[PodId, Tracked] = {}
         self._batches: dict[str, list[AnyIntent]] = {}
 
     def next_epoch(self) -> int:
@@ -55,6 +56,7 @@ class Outbox:
         if tracked.flight is not None:
             self._flights.pop(tracked.flight.intent.id, None)
             self._waiting.pop(tracked.pod_id, None)
+            self._settling.pop(tracked.pod_id, None)
             tracked.flight = None
 
     def landed(self, outcome: Outcome, now: float) -> tuple[Tracked, Flight, Move] | None:
@@ -66,6 +68,7 @@ class Outbox:
         move = move_for(flight.stage, outcome.verdict)
         if move is Move.SETTLE:
             flight.settling, flight.sent_at = True, now
+            self._settling[tracked.pod_id] = tracked
         elif move is Move.AGAIN:
             self._again(tracked, flight, now)
         return tracked, flight, move
@@ -100,7 +103,7 @@ class Outbox:
 
     def settling(self) -> list[Tracked]:
         """Pods whose confirmed effect has not shown in the watch yet."""
-        return [tracked for tracked in self._flights.values() if tracked.flight is not None and tracked.flight.settling]
+        return list(self._settling.values())
 
     def take(self) -> list[SendIntents]:
         """What is to be sent now, by cluster; the outbox is empty afterwards."""
