@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from dispatcher.scheduling.framework import (
+    Depends,
     Filter,
     Fleet,
     Permit,
@@ -72,6 +73,7 @@ class Plan:
     `standing`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
     `judges`: filters and scores; their PreFilter answer is kept for the class. `gates`: Reserve plugins and those
     that only pre-filter; their PreFilter is asked for every single pod, since what they book moves with every pod.
+    Judges that book and yet say they are STATIC are no gates: what they book shows in the fleet's objects.
     `noting_gates`: gates that add numbers of their own to a decision's record.
     """
 
@@ -98,7 +100,7 @@ class Plan:
         weights = {use.name: use.weight for use in profile.plugins}
         scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
         judges = [one for one in plugins if isinstance(one, Filter | Score)]
-        gates = [one for one in plugins if isinstance(one, Reserve) or (one not in judges and _pre_filters(one))]
+        gates = [one for one in plugins if _is_gate(one, judged=one in judges)]
         permits = [one for one in plugins if isinstance(one, Permit)]
         looks = [one for one in plugins if one in judges or one in gates or one in permits]
         return cls(
@@ -143,6 +145,13 @@ class Plan:
             if found is not None:
                 key = (*key[:at], (key[at], found), *key[at + 1 :])
         return key
+
+
+def _is_gate(plugin: Plugin, *, judged: bool) -> bool:
+    """A judge that says its answers rest on nodes and objects alone is asked by class and in its turn, like others."""
+    if isinstance(plugin, Reserve):
+        return not (judged and plugin.depends is Depends.STATIC)
+    return not judged and _pre_filters(plugin)
 
 
 def _pre_filters(plugin: Plugin) -> bool:
