@@ -129,12 +129,14 @@ def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> 
 
 
 def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
-    # Selectors mean the pod as it was submitted; labels that controllers read and pod affinity do not travel with it.
+    # Selectors and preemption mean the pod as it was submitted; labels that controllers read, pod affinity and priority
+    # do not travel with it.
     if source is None:
         return delegate
     return msgspec.structs.replace(
         delegate,
         labels=source.labels,
+        priority=source.priority,
         pod_affinity=source.pod_affinity,
         pod_anti_affinity=source.pod_anti_affinity,
     )

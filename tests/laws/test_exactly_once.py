@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from dispatcher.model.messages import Evict
 from dispatcher.model.node import Node
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import GapError
@@ -17,14 +18,16 @@ from tests.laws.world import Mail, ModelCluster, World
 
 CLUSTERS = ("east", "north", "west")
 SEEDS = range(150)
+CROWDED = range(1000, 1012)
 GRACE_S = 15.0
 
 
 class Simulation:
     """A dispatcher core, three clusters, and a seeded source of trouble."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, crowded: bool = False) -> None:
         self.dice = random.Random(seed)
+        self.crowded, self.evicted = crowded, 0
         self.world = World({})
         for name in CLUSTERS:
             nodes = [Node(f"{name}-{i}", ready=True, allocatable={"cpu": 4000, "pods": 20}) for i in range(2)]
@@ -80,6 +83,7 @@ class Simulation:
             self._feed(events.Unanswered(batch.cluster, ids, "lost on the way there"))
             return
         outcomes = tuple(cluster.execute(intent) for intent in batch.intents)
+        self.evicted += sum(isinstance(intent, Evict) for intent in batch.intents)
         if fate < 0.2:  # the answer is lost
             self._feed(events.Unanswered(batch.cluster, ids, "lost on the way back"))
             return
@@ -91,7 +95,8 @@ class Simulation:
         dice, clusters = self.dice, self.world.clusters
         home = clusters[dice.choice(CLUSTERS)]
         for _ in range(dice.randrange(3)):
-            home.submit(f"p{dice.randrange(10**9)}", dice.choice((100, 500, 1500)))
+            sizes, priorities = ((1500, 2500), (0, 5, 9)) if self.crowded else ((100, 500, 1500), (0,))
+            home.submit(f"p{dice.randrange(10**9)}", dice.choice(sizes), dice.choice(priorities))
         if dice.random() < 0.15 and (pods := list(home.sources())):
             home.delete(dice.choice(pods).uid)
         if dice.random() < 0.05:
@@ -129,7 +134,17 @@ def _incarnations(world: World, home: str, uid: str) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_pod_runs_exactly_once_after_the_faults_stop(seed: int) -> None:
-    sim = Simulation(seed)
+    run_and_check(Simulation(seed))
+
+
+def test_the_same_holds_where_pods_are_evicted_for_others() -> None:
+    sims = [Simulation(seed, crowded=True) for seed in CROWDED]
+    for sim in sims:
+        run_and_check(sim)
+    assert sum(sim.evicted for sim in sims) > 30
+
+
+def run_and_check(sim: Simulation) -> None:
     for _ in range(40):
         sim.step()
         assert not sim.world.twice, f"started twice: {sim.world.twice}"

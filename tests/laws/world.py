@@ -103,11 +103,11 @@ class ModelCluster:
 
     # What users and controllers do
 
-    def submit(self, name: str, cpu: int) -> Pod:
+    def submit(self, name: str, cpu: int, priority: int = 0) -> Pod:
         """A user's pod, annotated for us."""
         self._serial += 1
         uid = f"{self.name}-{self._serial}"
-        pod = Pod(uid, "default", name, requests={"cpu": cpu}, scheduler_name="global-dispatcher")
+        pod = Pod(uid, "default", name, requests={"cpu": cpu}, priority=priority, scheduler_name="global-dispatcher")
         self._put(pod)
         return pod
 

@@ -9,7 +9,7 @@ from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outco
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
-from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
+from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
@@ -232,3 +232,17 @@ def test_a_gated_pod_says_which_gates_hold_it() -> None:
     )
     change(core, pod("a"))
     assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+def test_a_delegate_is_as_important_as_its_source_and_is_evicted_where_it_runs() -> None:
+    core = make_core(("east", "west"))
+    claim = Claim("west", "n1", 5)
+    source = pod("low", priority=5, node="global-dispatcher-west", claim=claim, has_finalizer=True, **FULL)
+    report(core, source, nodes=())
+    marks = SourceRef("east", "east-uid", "default", "low", "uid-low", 5)
+    delegate = pod("low-copy", node="n1", phase="Running", source=marks, **FULL)
+    pods = (delegate, pod("urgent", priority=10, **FULL), pod("meek", priority=3, **FULL))
+    changes = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=pods)
+    core.handle(ClusterChanged(changes), 1.0)
+    (evict,) = intents(core.handle(Tick(), 1.0), Evict)
+    assert (evict.pod.uid, evict.node, evict.priority) == ("uid-low-copy", "n1", 10)  # type: ignore[attr-defined]
