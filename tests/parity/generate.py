@@ -9,7 +9,7 @@ from tests.parity.case import Case, Object
 from tests.parity.dice import Dice, DrawnDice, SeededDice, chance, pick
 from tests.parity.generate_nodes import names_of, nodes
 from tests.parity.generate_pods import Names, label_selector, pod
-from tests.parity.generate_volumes import Storage, pod_volumes, storage
+from tests.parity.generate_volumes import Storage, pod_volumes, storage, waiting_volumes
 from tests.parity.profile import PREEMPTING
 
 _PRIORITIES = {"parity-low": 10, "parity-high": 1000, "parity-negative": -5, "parity-never": 2000}
@@ -83,9 +83,13 @@ def _mount(dice: Dice, made: Case, found: Storage) -> None:
     made.objects += found.objects
     for one in (*made.bound, *made.pending):
         if chance(dice, 70):
-            mounted = pod_volumes(dice, found, one["metadata"]["namespace"], one is made.pending[-1])
+            mounted = pod_volumes(dice, found, one["metadata"]["namespace"])
             if mounted:
                 one["spec"]["volumes"] = mounted
+    if found.waiting:
+        # Nobody binds them, so the last pod of the case has them alone.
+        last = made.pending[-1]
+        last["metadata"]["namespace"], last["spec"]["volumes"] = waiting_volumes(dice, found)
 
 
 def seeded_case(seed: str, name: str, size: Size = Size(), volumes: bool = False, profiles: Sequence[str] = ()) -> Case:

@@ -6,7 +6,7 @@ from tests.parity.case import Object
 from tests.parity.dice import Dice, chance, pick
 from tests.parity.generate_nodes import ZONE
 
-DRIVER = "csi.example.com"
+DRIVER, COUNTING = "csi.example.com", "counting.example.com"
 _MODES = ("ReadWriteOnce",) * 4 + ("ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod")
 _SIZES = ("1Gi", "5Gi", "10Gi")
 # How a claim stands: bound to a volume, to one that is not there, not bound at all, or waiting for its first pod.
@@ -25,7 +25,8 @@ class Storage:
 
 def storage(dice: Dice, prefix: str, spaces: tuple[str, ...], nodes: tuple[str, ...]) -> Storage:
     """Classes, some claims and volumes, and how many volumes some nodes can attach."""
-    made = Storage([_class(f"{prefix}-now", False), _class(f"{prefix}-wait", True), _driver()])
+    made = Storage([*_classes(dice, prefix), _driver(DRIVER, False), _driver(COUNTING, True)])
+    made.objects += [_capacity(dice, prefix, spaces[0], zone) for zone in ("z1", "z2") if chance(dice, 70)]
     for index in range(dice.number(1, 6)):
         space, name = pick(dice, spaces), f"{prefix}-c{index}"
         state = _WAITING if chance(dice, 20) else pick(dice, _STATES)
@@ -36,16 +37,24 @@ def storage(dice: Dice, prefix: str, spaces: tuple[str, ...], nodes: tuple[str, 
     return made
 
 
-def pod_volumes(dice: Dice, storage: Storage, namespace: str, last: bool) -> list[Object]:
-    """Volumes of a pod: claims of its namespace, inline disks; waiting claims for the `last` pod of a case alone."""
-    known = [*storage.claims, *(storage.waiting if last else ())]
-    names = [name for space, name in known if space == namespace] + ["no-such-claim"] * chance(dice, 2)
+def pod_volumes(dice: Dice, storage: Storage, namespace: str) -> list[Object]:
+    """Volumes of a pod: claims of its namespace, inline disks."""
+    names = [name for space, name in storage.claims if space == namespace] + ["no-such-claim"] * chance(dice, 2)
     mounted = list(dict.fromkeys(pick(dice, names) for _ in range(pick(dice, (1, 1, 2))))) if names else []
-    volumes = [
-        {"name": name, "persistentVolumeClaim": {"claimName": name, **({"readOnly": True} if chance(dice, 10) else {})}}
-        for name in mounted
-    ]
+    volumes = [_mounted(name, read_only=chance(dice, 10)) for name in mounted]
     return volumes + ([{"name": "disk", **_disk(dice)}] if chance(dice, 20) else [])
+
+
+def waiting_volumes(dice: Dice, storage: Storage) -> tuple[str, list[Object]]:
+    """A namespace, and the claims in it that wait for their pod; with them now and then one that is bound."""
+    space, _ = pick(dice, storage.waiting)
+    names = [name for at, name in storage.waiting if at == space]
+    bound = [name for at, name in storage.claims if at == space] if chance(dice, 30) else []
+    return space, [_mounted(name, read_only=False) for name in (*names, *bound[:1])]
+
+
+def _mounted(name: str, *, read_only: bool) -> Object:
+    return {"name": name, "persistentVolumeClaim": {"claimName": name, **({"readOnly": True} if read_only else {})}}
 
 
 def _disk(dice: Dice) -> Object:
@@ -63,7 +72,8 @@ def _disk(dice: Dice) -> Object:
 
 def _claim(dice: Dice, prefix: str, space: str, name: str, state: str) -> list[Object]:
     mode, size = pick(dice, _MODES), pick(dice, _SIZES)
-    storage_class = f"{prefix}-wait" if state == _WAITING else f"{prefix}-now"
+    waits = pick(dice, (f"{prefix}-wait", f"{prefix}-make", f"{prefix}-count"))
+    storage_class = waits if state == _WAITING else f"{prefix}-now"
     spec: Object = {
         "accessModes": [mode],
         "resources": {"requests": {"storage": size}},
@@ -107,23 +117,46 @@ def _volume(dice: Dice, name: str, storage_class: str) -> Object:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}
 
 
-def _class(name: str, waits: bool) -> Object:
+def _classes(dice: Dice, prefix: str) -> list[Object]:
+    """Volumes at once; from those that are there; made for the pod; made for the pod where there is capacity."""
+    made = _class(f"{prefix}-make", DRIVER)
+    if chance(dice, 50):
+        made["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": ["z1", "z3"]}]}]
+    now = _class(f"{prefix}-now", DRIVER) | {"volumeBindingMode": "Immediate"}
+    return [now, _class(f"{prefix}-wait", "kubernetes.io/no-provisioner"), made, _class(f"{prefix}-count", COUNTING)]
+
+
+def _class(name: str, provisioner: str) -> Object:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": name},
-        "provisioner": "kubernetes.io/no-provisioner" if waits else DRIVER,
-        "volumeBindingMode": "WaitForFirstConsumer" if waits else "Immediate",
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer",
     }
 
 
-def _driver() -> Object:
+def _driver(name: str, counts: bool) -> Object:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
-        "metadata": {"name": DRIVER},
-        "spec": {"attachRequired": True, "storageCapacity": False},
+        "metadata": {"name": name},
+        "spec": {"attachRequired": True, "storageCapacity": counts},
     }
+
+
+def _capacity(dice: Dice, prefix: str, namespace: str, zone: str) -> Object:
+    made: Object = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": f"{prefix}-{zone}", "namespace": namespace},
+        "storageClassName": f"{prefix}-count",
+        "nodeTopology": {"matchLabels": {ZONE: zone}},
+        "capacity": pick(dice, _SIZES),
+    }
+    if chance(dice, 50):
+        made["maximumVolumeSize"] = pick(dice, _SIZES)
+    return made
 
 
 def _csi_node(name: str, limit: int) -> Object:

@@ -11,7 +11,7 @@ from agents.controlplane import binaries
 from tests.parity import __main__ as command
 from tests.parity import manifests
 from tests.parity.case import Case
-from tests.parity.generate import SMALL, seeded_case
+from tests.parity.generate import SMALL, preemption_case, seeded_case
 from tests.parity.kube import Played, kube_scheduler
 from tests.parity.oracle.judge import Oracle
 from tests.parity.ours import OurSide
@@ -69,6 +69,18 @@ def test_two_thousand_pods_fare_as_under_kube_scheduler(comparison: Comparison, 
 def test_pods_fare_as_under_kube_scheduler_with_other_strategies_arguments_and_weights(comparison: Comparison) -> None:
     comparison.run([seeded_case(SEED, f"q{index}", profiles=OTHERS) for index in range(40)], "pods of other profiles")
     assert comparison.report.counts["placed"] > 50
+
+
+def test_pods_with_volumes_fare_as_under_kube_scheduler(comparison: Comparison) -> None:
+    """Bound claims, lost ones, those that wait for their pod; limits of nodes, capacity of drivers, inline disks."""
+    comparison.run([seeded_case(SEED, f"v{index}", volumes=True) for index in range(80)], "pods with volumes")
+    assert comparison.report.counts["placed"] > 100
+
+
+def test_pods_preempt_as_under_kube_scheduler(comparison: Comparison) -> None:
+    played = comparison.run([preemption_case(SEED, f"e{index}") for index in range(250)], "pods that may preempt")
+    verdicts = [verdict for one in played for _, verdict in one.verdicts]
+    assert sum(bool(verdict.victims) for verdict in verdicts) > 30
 
 
 def test_the_command_finds_no_difference_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
