@@ -33,6 +33,8 @@ class PostFilters:
 
     def help(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
         """The refusal with what the plugins did about it; `pods` is the pod's class, caught up with the fleet."""
+        if not refused.ground.evaluated:  # no node: nobody could make room
+            return refused
         nominee = self._nominations.of(refused.pod_id)
         world = self._world(refused, pods, nominee)
         if self._told[0] == world:

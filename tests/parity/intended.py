@@ -13,7 +13,7 @@ from tests.parity.profile import WEIGHTS
 
 Rule = Callable[[Difference, Object, Case], bool]
 _HOSTNAME = "kubernetes.io/hostname"
-_BY_DOMAIN = ("feasible", "message", "PodTopologySpread", "InterPodAffinity")
+_BY_DOMAIN = ("feasible", "message", "victims", "PodTopologySpread", "InterPodAffinity")
 
 
 def _preferred_term_unread(found: Difference, pod: Object, case: Case) -> bool:
@@ -34,7 +34,7 @@ def _gates_named(found: Difference, pod: Object, case: Case) -> bool:
 
 def _blank_namespace(found: Difference, pod: Object, case: Case) -> bool:
     """kube-scheduler takes all namespaces where a namespaceSelector of the pod to place matches one without labels."""
-    if found.what not in {"feasible", "message", "InterPodAffinity"}:
+    if found.what not in {"feasible", "message", "victims", "InterPodAffinity"}:
         return False
     selectors = [term.get("namespaceSelector") for term in pod_terms(pod)]
     return any(not is_empty(one) and selects(one, {}) for one in selectors)

@@ -17,8 +17,8 @@ import httpx
 
 from agents.controlplane.api import Api
 from agents.controlplane.plane import ControlPlane, control_plane
-from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from tests.parity.case import Case, Object, Verdict, key_of
+from tests.parity.creatable import creatable, status_of
 from tests.parity.kinds import KINDS
 from tests.parity.log import SchedulerLog
 from tests.parity.profile import CONFIGURATION, PREEMPTING, WEIGHTS
@@ -134,8 +134,8 @@ class KubeScheduler:
         """As the API server made it, with the status and the deletion that the manifest has; None if refused."""
         path = KINDS[obj["kind"]].path.format(obj["metadata"].get("namespace", "default"))
         try:
-            made = self._api.create(path, _clean(obj))
-            status = _status(obj)
+            made = self._api.create(path, creatable(obj))
+            status = status_of(obj)
             if status:
                 made = self._api.patch(f"{path}/{made['metadata']['name']}/status", {"status": status})
             if "deletionTimestamp" in obj["metadata"]:
@@ -143,7 +143,7 @@ class KubeScheduler:
         except httpx.HTTPStatusError as error:
             if error.response.status_code == 409 and obj["kind"] in {"Namespace", "PriorityClass"}:
                 # One that every API server has.
-                return self._api.patch(f"{path}/{obj['metadata']['name']}", {"metadata": _clean(obj)["metadata"]})
+                return self._api.patch(f"{path}/{obj['metadata']['name']}", {"metadata": creatable(obj)["metadata"]})
             if error.response.status_code not in {400, 403, 409, 422}:
                 raise
             self.refused[obj["kind"]] += 1
@@ -158,25 +158,6 @@ class KubeScheduler:
         answer.raise_for_status()
         gone: Object = answer.json()
         return gone
-
-
-def _status(obj: Object) -> Object | None:
-    """What has to be written into the status after the creation: a node brings its own, a pending pod has none."""
-    status = obj.get("status") or {}
-    if obj["kind"] == "Pod":
-        return status if status.get("phase", "Pending") != "Pending" else None
-    return status if obj["kind"] not in {"Node", "Namespace"} else None
-
-
-def _clean(obj: Object) -> Object:
-    """A manifest as it can be created: without what a server has written into it."""
-    servers = {"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields", "generation"}
-    meta = {key: value for key, value in obj["metadata"].items() if key not in servers | {"deletionGracePeriodSeconds"}}
-    kept = {key: value for key, value in obj.items() if key != "status" or obj["kind"] == "Node"}
-    if obj["kind"] == "Pod" and not obj["spec"].get("nodeName"):
-        name = obj["spec"].get("schedulerName", "")
-        kept["spec"] = {**obj["spec"], "schedulerName": name if is_ours(name) else SCHEDULER_NAME}
-    return {**kept, "metadata": meta}
 
 
 def _unweighted(verdict: Verdict, weights: dict[str, int]) -> Verdict:

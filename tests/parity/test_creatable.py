@@ -1,0 +1,53 @@
+"""Manifests that came out of an API server can be created again."""
+
+from typing import Any
+
+import pytest
+
+from tests.parity.creatable import creatable, status_of
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "7", "labels": {"app": "x", "rev": "1"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [], **spec}}
+
+
+def test_what_a_server_has_written_is_left_out() -> None:
+    made = creatable({**pod(), "status": {"phase": "Running"}})
+    assert made["metadata"] == {"name": "p", "namespace": "a", "labels": {"app": "x", "rev": "1"}}
+    assert "status" not in made
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ({}, "global-dispatcher"),
+        ({"schedulerName": "default-scheduler"}, "global-dispatcher"),
+        ({"schedulerName": "global-dispatcher-most"}, "global-dispatcher-most"),
+        ({"schedulerName": "default-scheduler", "nodeName": "n"}, "default-scheduler"),
+    ],
+    ids=["none", "another", "a profile", "bound already"],
+)
+def test_pending_pods_are_given_to_the_scheduler_under_test(spec: dict[str, Any], name: str) -> None:
+    assert creatable(pod(**spec))["spec"]["schedulerName"] == name
+
+
+def test_label_keys_that_are_clauses_already_are_not_given_twice() -> None:
+    clause = {"key": "rev", "operator": "In", "values": ["1"]}
+    rule = {"labelSelector": {"matchExpressions": [clause]}, "matchLabelKeys": ["rev", "app"]}
+    made = creatable(pod(topologySpreadConstraints=[rule]))["spec"]["topologySpreadConstraints"]
+    assert made == [{"labelSelector": {"matchExpressions": [clause]}, "matchLabelKeys": ["app"]}]
+    assert rule["matchLabelKeys"] == ["rev", "app"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "written"),
+    [
+        ("Pod", {"phase": "Pending"}, None),
+        ("Pod", {"phase": "Failed"}, {"phase": "Failed"}),
+        ("Node", {"allocatable": {}}, None),
+        ("PersistentVolumeClaim", {"phase": "Bound"}, {"phase": "Bound"}),
+    ],
+)
+def test_a_status_is_written_where_the_creation_cannot(kind: str, status: dict[str, Any], written: object) -> None:
+    assert (status_of({"kind": kind, "status": status}) or None) == written
