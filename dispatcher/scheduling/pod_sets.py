@@ -14,6 +14,7 @@ from dispatcher.model.pod import Pod, PodAffinityTerm
 
 T = TypeVar("T", bound=Hashable)
 
+_MOST_NAMED = 16
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
 
@@ -159,6 +160,8 @@ class PodSetIndex(Generic[T]):
 
 
 def _places(pods: PodSet) -> Iterator[tuple[str | None, Label | None]]:
-    for namespace in (None,) if pods.namespaces is None else pods.namespaces:
-        for clue in dict.fromkeys(pods.clues) or (None,):
+    """Never more than _MOST_NAMED ** 2: who names more namespaces or labels stands under "any" and "none"."""
+    namespaces, clues = pods.namespaces, dict.fromkeys(pods.clues)
+    for namespace in (None,) if namespaces is None or len(namespaces) > _MOST_NAMED else namespaces:
+        for clue in clues if 0 < len(clues) <= _MOST_NAMED else (None,):
             yield namespace, clue

@@ -16,8 +16,8 @@ def domain_of(level: str, row: int) -> int:
     return row
 
 
-def terms(idle: int = 10) -> TermCounts:
-    return TermCounts(lambda cluster, namespace: {}, idle_limit=idle)
+def terms(idle: int = 10, limit: int = 10) -> TermCounts:
+    return TermCounts(lambda cluster, namespace: {}, idle_limit=idle, limit=limit)
 
 
 def counted(found: TermCounts) -> dict[tuple[TermKind, str], list[int]]:
@@ -69,3 +69,28 @@ def test_a_term_that_somebody_has_is_never_dropped() -> None:
     found.shift(holder("host"), 0, domain_of, 1)
     found.shift(holder("host"), 0, domain_of, -1)
     assert counted(found) == {(TermKind.REPELLING, "zone"): [1, 0, 0]}
+
+
+def test_counts_that_were_folded_away_are_the_same_when_asked_for_again() -> None:
+    found = terms(limit=1)
+    for row in (0, 2):
+        found.shift(holder("zone"), row, domain_of, 1)
+        found.shift(holder("host"), row, domain_of, 1)
+    want = {(TermKind.REPELLING, "zone"): [1, 0, 1], (TermKind.REPELLING, "host"): [1, 0, 1]}
+    assert counted(found) == counted(found) == want
+    found.shift(holder("zone"), 1, domain_of, 1)
+    found.shift(holder("host"), 0, domain_of, -1)
+    assert counted(found) == {(TermKind.REPELLING, "zone"): [1, 1, 1], (TermKind.REPELLING, "host"): [0, 0, 1]}
+
+
+def test_a_change_shows_in_the_version_whether_anybody_asked_or_not() -> None:
+    found = terms()
+    found.shift(holder(), 0, domain_of, 1)
+    (term,) = found.about(WEB)
+    versions = [found.count(term).version]
+    found.shift(holder(), 1, domain_of, 1)
+    versions.append(found.count(term).version)
+    found.count(term).window(3)
+    found.shift(holder(), 1, domain_of, -1)
+    versions.append(found.count(term).version)
+    assert len(set(versions)) == 3

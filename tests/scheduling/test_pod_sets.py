@@ -119,3 +119,13 @@ def test_pods_beside_a_pod_are_live_ones_of_its_app_or_selector() -> None:
     assert [same_app.matches(one, "a", labels_of) for one in (brother, stranger)] == [True, False]
     assert [selected.matches(one, "a", labels_of) for one in (brother, stranger)] == [True, True]
     assert [same_app.terminating, selected.terminating] == [False, False]
+
+
+def test_a_set_that_names_very_many_namespaces_and_labels_is_still_found() -> None:
+    many = tuple(f"v{number}" for number in range(100))
+    wide = pods_of_terms([term(LabelSelector({}, (Requirement("a", "In", many),)), *many)])
+    index: PodSetIndex[str] = PodSetIndex()
+    index.put("wide", wide)
+    assert list(index.near(pod("p").labels(a="v7").namespace("v8").build())) == ["wide"]
+    index.drop("wide", wide)
+    assert list(index.near(pod("p").labels(a="v7").namespace("v8").build())) == []
