@@ -18,9 +18,10 @@ from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, node, pod
 from tests.laws import rules
 from tests.laws.pairs import CLUSTERS, Pair
-from tests.scheduling.tiny_plugins import Crowd, Fit, Live, Quota, Ready, Selector, Spread, profile
+from tests.scheduling.tiny_plugins import Crowd, Fit, Live, Quota, Ready, Rooms, Selector, Spread, profile
 
-TINY = profile(Ready=1, Selector=2, Fit=1, Live=1.5, Spread=3, Crowd=0.7, Quota=1)
+TINY = profile(Ready=1, Selector=2, Fit=1, Live=1.5, Spread=3, Rooms=1.3, Crowd=0.7, Quota=1)
+BY_PARTS = profile(Ready=1, Selector=2, Fit=1, Rooms=1.3)
 TENANTS = (Tenant("team", ("other",), {"cpu": Share(absolute=1500)}),)
 
 clusters = st.sampled_from(CLUSTERS)
@@ -29,7 +30,11 @@ node_names = st.sampled_from(("n1", "n2", "n3"))
 
 def tiny() -> Callable[[], list[Plugin]]:
     quota = Quota(6000)
-    return lambda: [Ready(), Selector(), Fit(), Live(), Spread(), Crowd(), quota]
+    return lambda: [Ready(), Selector(), Fit(), Live(), Spread(), Rooms(), Crowd(), quota]
+
+
+def by_parts(*, normalizes: bool) -> Callable[[], Callable[[], list[Plugin]]]:
+    return lambda: lambda: [Ready(), Selector(), Fit(), Rooms(normalizes)]
 
 
 def real() -> Callable[[], list[Plugin]]:
@@ -66,6 +71,9 @@ KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
     "tolerant": lambda one: one.tolerates("dedicated", operator="Exists"),
     "port": lambda one: one.port(80),
     "crowd": lambda one: one.annotation("crowd", "yes"),
+    "rooms": lambda one: one.annotation("rooms", "zone:3,host:1"),
+    "emptier rooms": lambda one: one.annotation("rooms", "zone:soft,host:soft,cluster:4"),
+    "emptiest zone": lambda one: one.annotation("rooms", "zone:soft"),
     "memory": lambda one: one.memory("300Mi"),
     "gpu": lambda one: one.request("example.com/gpu", 1),
 }
@@ -103,6 +111,15 @@ def begin(pair: Pair) -> Pair:
 @given(script=scripts)
 def test_the_fast_path_decides_what_the_oracle_decides(batched: bool, script: list[tuple[Any, ...]]) -> None:
     pair = begin(Pair(TINY, tiny, batched=batched))
+    for event in script:
+        pair.apply(event)
+
+
+@pytest.mark.parametrize("normalizes", [True, False], ids=["normalised", "as they are"])
+@settings(max_examples=60, deadline=None)
+@given(script=scripts)
+def test_answers_by_domain_decide_what_answers_by_row_decide(normalizes: bool, script: list[tuple[Any, ...]]) -> None:
+    pair = begin(Pair(BY_PARTS, by_parts(normalizes=normalizes), batched=True))
     for event in script:
         pair.apply(event)
 

@@ -10,9 +10,11 @@ from dispatcher.scheduling.framework import (
     SKIP,
     Codes,
     Depends,
+    DomainPlugin,
     Filter,
     Fleet,
     Floats,
+    Part,
     Placed,
     PluginUse,
     Profile,
@@ -165,6 +167,42 @@ class Spread(Filter, Score):
 
     def explain(self, state: Any, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         return {"min": state[2]}
+
+
+class Rooms(DomainPlugin):
+    """By annotation rooms: "zone:2,host:1" at most so many pods of the app a domain, "soft" the emptier the better."""
+
+    name = "Rooms"
+
+    def __init__(self, normalizes: bool = True) -> None:
+        self.normalizes = normalizes  # type: ignore[misc]
+
+    def class_key(self, placed: Placed) -> Hashable:
+        asked = placed.pod.annotations.get("rooms")
+        return None if asked is None else (placed.pod.namespace, tuple(sorted(placed.pod.app_labels.items())), asked)
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        asked = placed.pod.annotations.get("rooms")
+        if asked is None:
+            return SKIP
+        rules = [(key, limit) for key, _, limit in (one.partition(":") for one in asked.split(","))]
+        return [(key, limit, fleet.count_matching(placed.pod, None, key).copy()) for key, limit in rules]
+
+    def filter_parts(self, state: Any, fleet: Fleet) -> list[Part]:
+        code = fleet.reasons.code(Reason.POLICY, "Rooms")
+        hard = [(key, int(limit), counts) for key, limit, counts in state if limit != "soft"]
+        return [
+            Part(fleet.domain(key), np.append(counts >= limit, True).astype(np.uint16) * np.uint16(code))
+            for key, limit, counts in hard
+        ]
+
+    def score_parts(self, state: Any, fleet: Fleet) -> list[Part]:
+        soft = [(key, counts) for key, limit, counts in state if limit == "soft"]
+        return [Part(fleet.domain(key), np.append(10.0 - counts, 3.0)) for key, counts in soft]
+
+    def normalize(self, raw: Floats) -> Floats:
+        low, high = raw.min(initial=np.inf), raw.max(initial=-np.inf)
+        return np.zeros(len(raw)) if high <= low else 100.0 * (raw - low) / (high - low)
 
 
 class Crowd(Score):

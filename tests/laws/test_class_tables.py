@@ -1,0 +1,123 @@
+"""What a pod class keeps up to date equals what a class made from scratch would hold, and kernels equal NumPy."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling import kernels
+from dispatcher.scheduling.class_shelf import ClassShelf
+from dispatcher.scheduling.classes import PodClass
+from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.points import Plan
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import fleet, node, pod, put, reading
+from tests.laws.pairs import Pair
+from tests.laws.test_placement_laws import begin, real, records, scripts
+from tests.scheduling.tiny_plugins import Fit, Live, Ready, Selector, profile
+
+SAMPLES = (
+    pod("plain").cpu("100m").labels(app="u"),
+    pod("zoned").cpu("250m").labels(app="u").spread("zone"),
+    pod("soft").cpu("250m").labels(app="v").spread("host", hard=False),
+    pod("picky").memory("300Mi").requires("zone", "In", "x").prefers(5, "soft", "In", "5"),
+    pod("port").port(80),
+)
+
+
+def image(one: PodClass, n: int) -> dict[str, Any]:
+    """All that decisions rest on."""
+    found = one.decide(("a", "image"), Placed(pod("image").build(), "a"))
+    return {
+        "first": one.rows.first[:n].tolist(),
+        "total": one.rows.total[:n].tolist(),
+        "rejected": dict(one.ground().rejected),
+        "counts": (one.ground().feasible, one.ground().evaluated),
+        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.scores.record()),
+    }
+
+
+class Audited(Pair):
+    """After each event, classes that were kept are held against classes made anew."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kept = ClassShelf(self.scheduler.plan, self.fleet, 2**26)
+
+    def apply(self, event: tuple[Any, ...]) -> None:
+        super().apply(event)
+        plan = self.scheduler.plan
+        for sample in SAMPLES:
+            placed = sample.placed("a")
+            key = plan.standing_key(plan.class_key(placed), placed, self.fleet)
+            fresh = ClassShelf(plan, self.fleet, 2**26).get(key)
+            kept = self.kept.get(key)
+            for one in (kept, fresh):
+                one.catch_up(placed)
+            assert image(kept, self.fleet.n) == image(fresh, self.fleet.n)
+
+
+@settings(max_examples=40, deadline=None)
+@given(script=scripts)
+def test_what_a_class_keeps_up_to_date_equals_a_class_made_from_scratch(script: list[tuple[Any, ...]]) -> None:
+    pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
+    for event in script:
+        pair.apply(event)
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    pytest.importorskip("numba")
+    assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=scripts)
+def test_kernels_give_the_very_records_that_numpy_gives(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    with_kernels = records(script, batched=True)
+    kernels.use_numpy()
+    assert records(script, batched=True) == with_kernels
+
+
+@pytest.mark.usefixtures("compiled")
+def test_kernels_score_many_odd_nodes_bit_for_bit_as_numpy_does() -> None:
+    seed = np.random.default_rng(7)
+    state = fleet(a=[odd_node(seed, at) for at in range(300)], now=1000.0)
+    for at in range(0, 300, 2):
+        load = float(seed.random())
+        state.put_reading("a", reading(f"n{at}", cpu=load, memory=load / 2, net=load, age=float(seed.integers(0, 200))))
+    for at in range(200):
+        put(state, pod(f"p{at}").cpu(int(seed.integers(0, 3))).memory("1Gi"), "a", f"n{at}")
+    plugins = build(DEFAULT_PROFILE, PluginContext())
+    plan = Plan.of(DEFAULT_PROFILE, plugins)
+    for one in (pod().cpu("700m").memory("3Gi"), pod(), pod().cpu(5), pod().memory(2**61)):
+        placed = one.placed("a")
+        totals = []
+        for _ in range(2):
+            kept = ClassShelf(plan, state, 2**26).get(plan.class_key(placed))
+            kept.catch_up(placed)
+            totals.append(kept.rows.total[: state.n].tobytes())
+            kernels.use_numpy()
+        kernels.compile_all()
+        assert totals[0] == totals[1]
+
+
+def odd_node(seed: np.random.Generator, at: int) -> Any:
+    amount = int(seed.choice((0, 1, 2**30, 2**45, 2**50, 2**62)))
+    return node(f"n{at}").cpu(int(seed.integers(0, 8))).pods(int(seed.integers(0, 20))).memory(amount)
+
+
+def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "numba", None)
+    kernels.use_numpy()
+    assert not kernels.compile_all()
+    one = Scheduler(profile(Ready=1, Selector=1, Fit=1, Live=1), [Ready(), Selector(), Fit(), Live()], fleet(a=["n1"]))
+    assert one.schedule(pod().placed("a"), ("a", "u")).record()["outcome"] == "scheduled"
