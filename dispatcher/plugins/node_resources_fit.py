@@ -112,6 +112,8 @@ class NodeResourcesFit(Filter, Score):
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
         wanted = cast(_Asked, state).wanted[:_MOST_TOLD]
+        if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
+            return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
         lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
         codes = np.zeros(len(lacks[0]), dtype=np.uint16)
         short = np.flatnonzero(np.logical_or.reduce(lacks))
@@ -199,6 +201,22 @@ def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
         share = share0 + share1
         scores[row] = np.floor((value0 * share0 + value1 * share1) / (share if share > 0 else 1.0))
     return 0 if great else 1
+
+
+@kernel("ints ints int")
+def _lacking(allocatable, requested, amount):  # type: ignore[no-untyped-def]
+    """1 if any row has no room for `amount`, else 0."""
+    short = 0
+    for row in range(len(allocatable)):
+        short |= amount > allocatable[row] - requested[row]
+    return short
+
+
+def _lacks_anywhere(name: str, amount: int, fleet: Fleet, rows: Rows) -> bool:
+    column = fleet.axis.column(name)
+    if column is None:
+        return True
+    return bool(_lacking.fast(fleet.allocatable[column, rows], fleet.requested[column, rows], amount))
 
 
 def _lacks(name: str, amount: int, fleet: Fleet, rows: Rows) -> Bools:

@@ -19,6 +19,7 @@ from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
 from dispatcher.runtime.reload import Reloader
 from dispatcher.runtime.settings import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.runtime.settings.sections import HttpSection
+from dispatcher.runtime.warm import collect_less_often, compile_when_large
 
 log = structlog.get_logger("run")
 
@@ -61,6 +62,7 @@ async def serve_until_signal(
 ) -> int:
     """The service and its HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
     stop = asyncio.Event()
+    collect_less_often()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = await listen(dispatcher, http.host, http.port)
@@ -68,6 +70,8 @@ async def serve_until_signal(
     stopped = asyncio.create_task(stop.wait())
     rayless = asyncio.create_task(_wait_for_end(ray_ended))
     reloads = asyncio.create_task(reloader.run())
+    clusters = dispatcher.service.core.clusters
+    kernels = asyncio.create_task(compile_when_large(lambda: sum(len(one.nodes) for one in clusters.values())))
     try:
         await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)
         if service.done():
@@ -80,7 +84,8 @@ async def serve_until_signal(
         stopped.cancel()
         rayless.cancel()
         reloads.cancel()
-        await asyncio.gather(service, stopped, rayless, reloads, return_exceptions=True)
+        kernels.cancel()
+        await asyncio.gather(service, stopped, rayless, reloads, kernels, return_exceptions=True)
         await runner.cleanup()
     return int(ExitCode.OK)
 

@@ -100,7 +100,8 @@ class RowTable:
         first = first.copy() if isinstance(where, slice) else first
         for one in self._filters:
             codes = one.codes[where] if isinstance(one, SharedColumn) else one.codes(self._fleet, where)
-            np.copyto(first, codes, where=first == 0)
+            if codes.any():
+                np.copyto(first, codes, where=first == 0)
         self.first[where] = first
         self.total[where] = self._add_up(where, first == 0)
 

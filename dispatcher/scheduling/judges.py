@@ -17,7 +17,7 @@ from dispatcher.scheduling.points import PluginError, guarded
 from dispatcher.scheduling.roles import Role
 
 GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
-BLOCK = 1 << 13  # rows: what a plugin computes on the way stays in a core's cache
+BLOCK = 1 << 15  # rows: what a plugin computes on the way stays in a core's cache
 
 
 _NOTHING = Observed()

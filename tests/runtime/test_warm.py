@@ -1,0 +1,30 @@
+"""Kernels come when a fleet is large, and not before."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from dispatcher.runtime import warm
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    made: list[int] = []
+    monkeypatch.setattr(warm, "_LOOK_S", 0.0)
+    monkeypatch.setattr(warm, "compile_all", lambda: made.append(1) or True)
+    yield made
+
+
+async def test_a_large_fleet_gets_kernels_once(calls: list[int]) -> None:
+    sizes = iter([3, 999, 1000])
+    await warm.compile_when_large(lambda: next(sizes))
+    assert (calls, next(sizes, None)) == ([1], None)
+
+
+async def test_a_small_fleet_never_compiles(calls: list[int]) -> None:
+    waiting = asyncio.create_task(warm.compile_when_large(lambda: 999))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (waiting.done(), calls) == (False, [])
+    waiting.cancel()
