@@ -1,7 +1,6 @@
 """Kernels come when a fleet is large, and not before."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,11 +8,16 @@ from dispatcher.runtime import warm
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
+
+    def compile_all() -> bool:
+        made.append(1)
+        return True
+
     monkeypatch.setattr(warm, "_LOOK_S", 0.0)
-    monkeypatch.setattr(warm, "compile_all", lambda: made.append(1) or True)
-    yield made
+    monkeypatch.setattr(warm, "compile_all", compile_all)
+    return made
 
 
 async def test_a_large_fleet_gets_kernels_once(calls: list[int]) -> None:
