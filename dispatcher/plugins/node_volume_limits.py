@@ -25,11 +25,14 @@ from dispatcher.scheduling.volumes import CsiVolume, csi_volume_of_claim, csi_vo
 
 
 class _State(NamedTuple):
-    """`wanted`: the pod's volumes. `attached`: node -> what attachments say is there."""
+    """`wanted`: the pod's volumes. `attached`: node -> what attachments say is there. `tight`: nodes without any volume
+    that could not take them all, empty as they are.
+    """
 
     home: str
     wanted: frozenset[CsiVolume]
     attached: Mapping[str, frozenset[CsiVolume]]
+    tight: frozenset[str]
 
 
 class _Volumes:
@@ -82,7 +85,10 @@ class NodeVolumeLimits(Filter):
         if not wanted:
             return SKIP
         attached = volumes.attached(fleet.objects(placed.home, VolumeAttachment).values())
-        return _State(placed.home, wanted, attached)
+        counts = Counter(driver for driver, _ in wanted)
+        limits = fleet.objects(placed.home, CSINode)
+        tight = frozenset(name for name, node in limits.items() if node.limits and _passed(counts, node.limits))
+        return _State(placed.home, wanted, attached, tight)
 
     def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
         """What rests on objects alone has not changed."""
@@ -94,14 +100,19 @@ class NodeVolumeLimits(Filter):
         codes = np.zeros(fleet.n, dtype=np.uint16)
         code = np.uint16(fleet.reasons.code(Reason.VOLUME_LIMIT))
         limits, volumes = fleet.objects(asked.home, CSINode), _Volumes(asked.home, fleet)
-        looked_at = set(np.arange(fleet.n)[rows].tolist())
-        for name, node in limits.items():
-            row = fleet.row_of(asked.home, name) if node.limits else None
-            if row in looked_at and row is not None:
+        for name in self._worth_a_look(asked, fleet):
+            row, node = fleet.row_of(asked.home, name), limits.get(name)
+            if row is not None and node is not None and node.limits:
                 there = volumes.behind(fleet.volumes_on(row))
                 if _too_many(asked.wanted, there, asked.attached.get(name, frozenset()), node.limits):
                     codes[row] = code
         return codes[rows]
+
+    @staticmethod
+    def _worth_a_look(asked: _State, fleet: Fleet) -> set[str]:
+        """Nodes that have volumes, or too small a limit; others have room."""
+        used = (fleet.name_of(row) for row in fleet.rows_with_volumes())
+        return {name for cluster, name in used if cluster == asked.home} | asked.attached.keys() | asked.tight
 
 
 def _too_many(
@@ -109,4 +120,8 @@ def _too_many(
 ) -> bool:
     more = Counter(driver for driver, _ in wanted - used)
     there = Counter(driver for driver, _ in used | attached)
-    return any(there[driver] + count > limits[driver] for driver, count in more.items() if driver in limits)
+    return _passed({driver: there[driver] + count for driver, count in more.items()}, limits)
+
+
+def _passed(counts: Mapping[str, int], limits: Mapping[str, int]) -> bool:
+    return any(count > limits[driver] for driver, count in counts.items() if driver in limits)

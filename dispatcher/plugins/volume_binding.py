@@ -105,7 +105,10 @@ class VolumeBinding(Filter, Reserve, PreBind):
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
         if not any(claims_of(placed.pod)):
             return None
-        plan = plan_of(placed, fleet)
+        known = fleet.cycle.read(self.name)
+        return self._book(placed, row, fleet, known if isinstance(known, VolumePlan) else plan_of(placed, fleet))
+
+    def _book(self, placed: Placed, row: int, fleet: Fleet, plan: VolumePlan | Refuse) -> Refuse | None:
         if isinstance(plan, Refuse):
             return plan
         verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
@@ -135,7 +138,9 @@ class VolumeBinding(Filter, Reserve, PreBind):
         return orders
 
     def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
-        """A pod that is found in its place has its volumes there: nothing is to be held."""
+        """A pod that is bound has its volumes there; one that is on its way there gets held what it needs."""
+        if row >= 0 and not placed.pod.node and any(claims_of(placed.pod)):
+            self._book(placed, row, fleet, plan_of(placed, fleet))
 
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """Let go of everything that was held for the pod."""

@@ -20,6 +20,7 @@ from dispatcher.model.objects import (
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.eligibility import LabelMasks
 from dispatcher.scheduling.framework import Bools, Fleet, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.volume_choice import Chooser, Indices
 from dispatcher.scheduling.volume_match import Candidates, candidates
 from dispatcher.scheduling.volumes import find_claims
 
@@ -28,7 +29,6 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 BITS = (Reason.VOLUME_AFFINITY, Reason.VOLUME_BINDING, Reason.STORAGE_SPACE, Reason.VOLUME_MISSING)
 _AFFINITY, _BINDING, _SPACE, _MISSING = (np.uint8(1 << at) for at in range(4))
 Terms = tuple[NodeSelectorTerm, ...]
-Indices = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -168,22 +168,10 @@ class Rulings:
 
     def _static(self, plan: VolumePlan, fleet: Fleet, rows: Rows, verdict: Verdict) -> dict[str, Bools]:
         """Choose volumes for the claims whose node is open; where a claim finds none."""
-        numbers: dict[str, int] = {}  # of volumes, since several claims may have the same candidates
-        taken: list[Indices] = []
+        chooser = Chooser(fleet, rows, self._masks)
         for one in plan.delayed:
-            if one.node:
-                continue
-            volume_at, candidate_at = (np.full(len(verdict.bits), -1, dtype=np.int32) for _ in range(2))
-            for index, volume in enumerate(one.candidates.volumes):
-                number = numbers.setdefault(volume.name, len(numbers))
-                free = volume_at < 0
-                for others in taken:
-                    free &= others != number
-                if volume.node_affinity is not None:
-                    free &= self._masks.any_term(volume.node_affinity, fleet, rows)
-                volume_at[free], candidate_at[free] = number, index
-            taken.append(volume_at)
-            verdict.chosen[one.claim.key] = candidate_at
+            if not one.node:
+                verdict.chosen[one.claim.key] = chooser.choose(one.candidates.volumes)
         return {key: chosen < 0 for key, chosen in verdict.chosen.items()}
 
     def _provide(self, provision: Provision, needs: Bools, fleet: Fleet, rows: Rows, bits: NDArray[np.uint8]) -> Bools:

@@ -459,3 +459,15 @@ def test_a_volume_that_another_claim_got_gives_the_place_back() -> None:
     plugin, state = reserved(asking, 0, claim("data", 1, STATIC), free("pv1", 1, "z1"))
     keep(state, free("pv1", 1, "z1", claim="default/other"))
     assert isinstance(plugin.pre_bind(asking.placed(), 0, state), Refuse)
+
+
+def test_a_pod_on_its_way_keeps_what_is_held_when_its_profile_is_exchanged() -> None:
+    asking = using("data")
+    plugin, state = reserved(asking, 1, claim("data"))
+    plugin.unreserve(asking.placed(), 1, state)
+    successor = make("VolumeBinding")
+    successor.restore(asking.placed(), 1, state)
+    assert successor.pre_bind(asking.placed(), 1, state)
+    bound_one = make("VolumeBinding")
+    bound_one.restore(asking.on("n2").placed(), 1, state)
+    assert not bound_one.pre_bind(asking.placed(), 1, state)
