@@ -132,6 +132,9 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         source=source,
         owner=_owner(meta),
         images=_images(spec),
+        volume_images=tuple(
+            one.image.reference for one in spec.volumes or () if one.image is not None and one.image.reference
+        )[: rules.MAX_CONTAINERS],
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
         status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),

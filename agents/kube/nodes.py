@@ -64,11 +64,11 @@ def _bandwidth(meta: wire.Meta, problems: list[str]) -> int:
 
 
 def _images(images: list[wire.Image] | None) -> dict[str, int]:
-    """Tagged names and sizes; one string object for a name that many nodes have."""
+    """Names (by tag and by digest) and sizes; one string object for a name that many nodes have."""
     found: dict[str, int] = {}
     for image in (images or ())[:MAX_IMAGES]:
         for name in image.names or ():
-            if "@" not in name and len(name) <= 512:
+            if len(name) <= 512:
                 found[_IMAGE_NAMES.setdefault(name, name)] = max(0, image.size_bytes)
     if len(_IMAGE_NAMES) > 100_000:
         _IMAGE_NAMES.clear()

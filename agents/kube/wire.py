@@ -202,8 +202,14 @@ class RbdVolume(Wire):
     read_only: bool | None = None
 
 
+class ImageVolume(Wire):
+    """core/v1 ImageVolumeSource."""
+
+    reference: Text = None
+
+
 class Volume(Wire):
-    """core/v1 Volume: only the kinds that bind a pod to storage."""
+    """core/v1 Volume: only the kinds that bind a pod to storage, and images."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
@@ -213,6 +219,7 @@ class Volume(Wire):
     azure_disk: Disk | None = None
     iscsi: Disk | None = None
     rbd: RbdVolume | None = None
+    image: ImageVolume | None = None
 
 
 class PodSpec(Wire):

@@ -119,7 +119,7 @@ class SourceRef(Record, frozen=True):
 
 
 class Pod(Record, frozen=True):
-    """One pod of one cluster.
+    """One pod of one cluster. `images`: of init containers and containers; `volume_images`: of image volumes.
 
     `requests` is the effective request (containers, init containers, overhead) in internal units, without the
     implicit one pod. `annotations` holds our prefix only. `problems` names fields that could not be read or are not
@@ -164,6 +164,7 @@ class Pod(Record, frozen=True):
     nominated_node: str = ""
     started: float = 0.0
     expected: tuple[int, int] | None = None
+    volume_images: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

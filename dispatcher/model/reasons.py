@@ -15,6 +15,7 @@ class Reason(enum.Enum):
 
     INSUFFICIENT = "Insufficient {}"
     TOO_MANY_PODS = "Too many pods"
+    NOT_NAMED = "node(s) didn't satisfy plugin(s) {}"
     NODE_NAME = "node(s) didn't match the requested node name"
     UNSCHEDULABLE = "node(s) were unschedulable"
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
@@ -46,6 +47,7 @@ class Reason(enum.Enum):
     PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"
 
     # Reasons about the pod itself: no node is looked at.
+    NAMED_APART = "node(s) didn't satisfy {}"
     AFFINITY_CONFLICT = "pod affinity terms conflict"
     QUOTA = "tenant quota exceeded: {}"
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
@@ -72,6 +74,8 @@ class Reason(enum.Enum):
 # No pod that leaves a node makes it fit a pod refused for one of these (kube-scheduler's UnschedulableAndUnresolvable).
 UNRESOLVABLE: frozenset[Reason] = frozenset(
     (
+        Reason.NOT_NAMED,
+        Reason.NAMED_APART,
         Reason.NODE_NAME,
         Reason.UNSCHEDULABLE,
         Reason.AFFINITY,

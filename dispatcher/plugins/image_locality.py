@@ -1,4 +1,4 @@
-"""Better are nodes that have the pod's container images already, the more bytes of them the better.
+"""Better are nodes that have the pod's images (of containers and volumes) already, the more bytes the better.
 
 An image counts its size times the share of all nodes that have it, so that a node with a rare image is not flooded.
 score = 100 * (sum over containers - 23 MiB) / (1000 MiB a container - 23 MiB), the sum taken as at least 23 MiB and at
@@ -23,12 +23,15 @@ class ImageLocality(Score):
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The images, in any order."""
-        return tuple(sorted(map(normalised, placed.pod.images)))
+        """The images, in any order, and how many containers there are."""
+        pod = placed.pod
+        names = tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
+        return names, len(pod.images)
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """[n] the score of every node; SKIP if no node has any of the images."""
-        names = [normalised(image) for image in placed.pod.images]
+        pod = placed.pod
+        names = [normalised(image) for image in (*pod.images, *pod.volume_images)]
         held = [(name, fleet.nodes_with_image(name)) for name in names]
         if not any(nodes for _, nodes in held):
             return SKIP
@@ -36,7 +39,7 @@ class ImageLocality(Score):
         for name, nodes in held:
             if nodes:
                 found += (fleet.image_sizes(name) * (nodes / total)).astype(np.int64)
-        most = _MOST * len(names)
+        most = _MOST * max(len(pod.images), 1)
         share = int(MAX_SCORE) * (np.clip(found, _LEAST, most) - _LEAST) // (most - _LEAST)
         scores: Floats = share.astype(np.float64)
         return scores

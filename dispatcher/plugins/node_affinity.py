@@ -51,6 +51,14 @@ class NodeAffinity(Filter, Score):
         selection = selection_key(placed.pod)
         return (selection, preferred) if preferred else selection
 
+    def names_key(self, placed: Placed) -> Hashable:
+        """The only node names that the required terms allow."""
+        return named_nodes(placed.pod)
+
+    def node_names(self, placed: Placed, fleet: Fleet) -> frozenset[str] | None:
+        """The same; terms that conflict are told of as that."""
+        return named_nodes(placed.pod) or None
+
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
         names = named_nodes(placed.pod)

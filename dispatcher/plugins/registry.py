@@ -120,7 +120,7 @@ _SPECS = (
     PluginSpec(GPUFragmentation, GPUFragmentation.ARGS),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
-# Other names that a profile may use: kube-scheduler's, where ours says more.
+# Other names that the file of a profile may use: kube-scheduler's, where ours says more.
 ALIASES = {"PodTopologySpread": FaultDomainSpread.name}
 
 
@@ -134,10 +134,9 @@ def build(profile: Profile, context: PluginContext, registry: Mapping[str, Plugi
     known = REGISTRY if registry is None else registry
     plugins = []
     for use in profile.plugins:
-        name = canonical(use.name, known)
-        if name not in known:
+        if use.name not in known:
             raise ValueError(f"unknown plugin {use.name}{did_you_mean(use.name, known)}")
-        plugins.append(known[name].make(use.args, context))
+        plugins.append(known[use.name].make(use.args, context))
     return plugins
 
 

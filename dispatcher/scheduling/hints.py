@@ -64,6 +64,8 @@ class Happening:
 HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,
     Reason.TOO_MANY_PODS: NODES | WakeEvent.POD_REMOVED,
+    Reason.NOT_NAMED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.NAMED_APART: WakeEvent.VOLUME | WakeEvent.CLAIM,
     Reason.NODE_NAME: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.UNSCHEDULABLE: NODES,
     Reason.AFFINITY: NODES,

@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework import (
     Score,
 )
 from dispatcher.scheduling.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
+from dispatcher.scheduling.named_nodes import NamedNodes, NamesNodes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,6 +98,8 @@ class Plan:
     @classmethod
     def of(cls, profile: Profile, plugins: Sequence[Plugin]) -> "Plan":
         """Sort `plugins` by what they implement; a Score plugin of weight 0 is not asked."""
+        naming = [one for one in plugins if isinstance(one, NamesNodes)]
+        plugins = [NamedNodes(naming), *plugins] if naming else plugins
         weights = {use.name: use.weight for use in profile.plugins}
         scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
         judges = [one for one in plugins if isinstance(one, Filter | Score)]

@@ -40,11 +40,12 @@ NONE = node("none")
          {"medium": 32, "large": 36, "none": 0}),
         (running("gcr.io/30", "gcr.io/40"), [TINY, HUGE], {"tiny": 1, "huge": 0}),
         (running("gcr.io/30", "gcr.io/300"), [LARGE, HUGE], {"large": 6, "huge": 0}),
+        (running("gcr.io/30").set(volume_images=("gcr.io/300",)), [LARGE, HUGE], {"large": 12, "huge": 0}),
         (running("gcr.io/30", "gcr.io/40"), [NONE], {}),
     ],
     ids=[
         "the larger one", "both on one node", "beyond the limit", "beyond the limit, a third node", "large images",
-        "small images", "an init container's too", "nobody has them",
+        "small images", "an init container's too", "an image volume's too", "nobody has them",
     ],
 )  # fmt: skip
 def test_image_locality_scores_by_bytes_that_are_there(

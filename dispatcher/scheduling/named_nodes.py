@@ -1,0 +1,66 @@
+"""The nodes that a pod names: all others are refused before any filter looks at them, as kube-scheduler does it.
+
+There a PreFilter plugin may answer with the names of the only nodes to look at (PreFilterResult).
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows, refuse
+
+Names = frozenset[str]
+
+
+@runtime_checkable
+class NamesNodes(Protocol):
+    """A plugin that may know the only nodes a pod can go to by their names."""
+
+    name: ClassVar[str]
+
+    def names_key(self, placed: Placed) -> Hashable:
+        """Everything of the pod that `node_names` looks at; None for a pod that names no nodes."""
+        ...
+
+    def node_names(self, placed: Placed, fleet: Fleet) -> Names | None:
+        """The names; None for a pod that leaves them open."""
+        ...
+
+
+class NamedNodes(Filter):
+    """Refuses all nodes but those that every plugin which names nodes has named."""
+
+    name: ClassVar[str] = "NamedNodes"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def __init__(self, plugins: Sequence[NamesNodes]) -> None:
+        self._plugins = tuple(plugins)
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """What each of the plugins looks at; None if none names nodes."""
+        keys = tuple(plugin.names_key(placed) for plugin in self._plugins)
+        return None if all(key is None for key in keys) else keys
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """(the names in common, who named them); SKIP if nobody did; a refusal if they have none in common."""
+        found = {plugin.name: plugin.node_names(placed, fleet) for plugin in self._plugins}
+        named = {plugin: names for plugin, names in found.items() if names is not None}
+        if not named:
+            return SKIP
+        common, who = Names.intersection(*named.values()), f"[{' '.join(sorted(named))}]"
+        if not common:
+            return refuse(Reason.NAMED_APART, f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}")
+        return common, who
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """NOT_NAMED everywhere but on nodes of those names, one of each a cluster at most."""
+        names, who = cast(tuple[Names, str], state)
+        codes = np.full(fleet.n, fleet.reasons.code(Reason.NOT_NAMED, who), dtype=np.uint16)
+        for info in fleet.clusters:
+            for name in names:
+                row = fleet.row_of(info.name, name)
+                if row is not None:
+                    codes[row] = 0
+        return codes[rows]
