@@ -30,7 +30,7 @@ def test_a_node_is_split_into_what_placement_and_what_telemetry_needs() -> None:
     node = seen.node
     assert (node.ready, node.unschedulable, node.taints[0].key) == (True, True, "k")
     assert node.allocatable == {"cpu": 3900, "memory": 7 * 2**30, "pods": 110, "nvidia.com/gpu": 2}
-    assert node.images == {"app:1": 5}
+    assert node.images == {"app@sha256:1": 5, "app:1": 5}
     assert seen.target == NodeTarget("n1", "127.0.0.1", 10999, 4000, 8 * 2**30, 125_000_000)
 
 
