@@ -44,7 +44,7 @@ def decide(asking: PodBuilder) -> str:
     placed = asking.placed()
     result = Scheduler(KUBE_SCHEDULER_PROFILE, plugins, state).schedule(placed, ("a", placed.pod.uid))
     assert isinstance(result, Decision | Unschedulable)
-    return result.node if isinstance(result, Decision) else result.message
+    return result.node if isinstance(result, Decision) else result.message.partition(" preemption:")[0]
 
 
 ALONE = "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
@@ -61,9 +61,9 @@ ALONE = "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't
         (named(("n1", "n2"), ("n3",)), "n3"),
         (named(("n1",)).annotation("names", "n1 n2"),
          "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) "
-         "[NodeAffinity Names]."),
+         "[Names NodeAffinity]."),
         (named(("n1",)).annotation("names", "n2 n3"),
-         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [NodeAffinity Names] simultaneously."),
+         "0/3 nodes are available: node(s) didn't satisfy plugin(s) [Names NodeAffinity] simultaneously."),
         (pod().annotation("names", "n3"), "n3"),
         (pod().annotation("names", "n2"),
          "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [Names]."),
