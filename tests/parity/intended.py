@@ -6,7 +6,6 @@ from dispatcher.model.topology import LEVELS
 from tests.parity.case import Case, Object
 from tests.parity.compare import Difference
 from tests.parity.oracle.affinity import pod_terms
-from tests.parity.oracle.judge import named_nodes
 from tests.parity.oracle.selectors import is_empty, selects
 from tests.parity.preemption import cost
 from tests.parity.profile import WEIGHTS
@@ -64,26 +63,12 @@ def _equal_victims(found: Difference, pod: Object, case: Case) -> bool:
     return found.what == "victims" and some and cost(case, found.theirs) == cost(case, found.ours)
 
 
-def _named_nodes_alone(found: Difference, pod: Object, case: Case) -> bool:
-    """Where required affinity names nodes, kube-scheduler has one reason for all others and looks no further."""
-    named = found.what == "message" and named_nodes(pod) is not None
-    return named and "didn't satisfy plugin(s) [NodeAffinity]" in str(found.theirs)
-
-
-def _image_by_digest(found: Difference, pod: Object, case: Case) -> bool:
-    """Images that a pod names by their digest have no part in our ImageLocality."""
-    containers = (*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ()))
-    return found.what == "ImageLocality" and any("@" in one["image"] for one in containers)
-
-
 # name of the row -> whether a difference is that row's
 RULES: dict[str, Rule] = {
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
     "a namespaceSelector that a namespace without labels matches": _blank_namespace,
     "a node is a host": _node_is_a_host,
     "short names of levels": _level_by_short_name,
-    "images by digest": _image_by_digest,
-    "nodes that required affinity does not name": _named_nodes_alone,
     "ties of victims": _equal_victims,
     "the names of scheduling gates": _gates_named,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,

@@ -64,7 +64,7 @@ class Oracle:
 
     def _reasons(self, pod: Object) -> dict[str, list[str]]:
         """Node -> the reasons of the first filter that refuses it."""
-        named = named_nodes(pod) if self.world.quirks else None
+        named = named_nodes(pod)
         found: dict[str, list[str]] = {}
         by_domain = [refusals(self.world, pod) for refusals in _BY_DOMAIN]
         for name, place in self.world.places.items():

@@ -84,7 +84,7 @@ def image_locality(world: World, pod: Object, places: list[Place]) -> Raw | None
     sizes: dict[str, int] = {}
     for place in world.places.values():
         for image in place.node["status"].get("images") or ():
-            for name in _listed(image["names"], digests=world.quirks):
+            for name in image["names"]:
                 owners.setdefault(name, set()).add(place.name)
                 sizes.setdefault(name, image.get("sizeBytes", 0))
     raw = {}
@@ -95,10 +95,6 @@ def image_locality(world: World, pod: Object, places: list[Place]) -> Raw | None
         most = _MOST_IMAGE * len(containers)
         raw[place.name] = 100 * (min(max(total, _LEAST_IMAGE), most) - _LEAST_IMAGE) // (most - _LEAST_IMAGE)
     return raw
-
-
-def _listed(names: list[str], *, digests: bool) -> list[str]:
-    return [name for name in names if digests or "@" not in name]
 
 
 def _normal(image: str) -> str:
