@@ -28,6 +28,7 @@ Result = Decision | Unschedulable
 _Item = tuple[PodId, Placed]
 _MOST_TROUBLES = 20
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
+_MOST_ALONE = 64  # pods
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
@@ -87,9 +88,12 @@ class Scheduler:
         except PluginError as error:
             return [self._fault(pod_id, placed, error) for pod_id, placed in items]
         results: list[Result] = []
+        alone = 1  # pods decided one by one before looking ahead is tried again
         while len(results) < len(items):
             rest = items[len(results) :]
-            results += self._ahead(key, rest) or [self._decide(key, *rest[0])]
+            ahead = self._ahead(key, rest)
+            results += ahead or [self._decide(key, *item) for item in rest[:alone]]
+            alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
         return results
 
     def _ahead(self, key: ClassKey, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:

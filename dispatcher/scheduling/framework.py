@@ -268,13 +268,19 @@ class Score(Plugin):
     """A preference."""
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises."""
+        """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises.
+
+        Rows that no filter lets pass may be among `rows`: what is said of them is not used.
+        """
         raise TypeError(f"plugin {self.name} scores nothing")
 
     normalizes: ClassVar[bool] = False
 
     def normalize(self, raw: Floats) -> Floats:
-        """Raw scores of the feasible rows to 0..100 (only when `normalizes`)."""
+        """Raw scores of the feasible rows to 0..100 (only when `normalizes`).
+
+        It rests on the set of scores alone: equal ones get equal answers, however often and in which order they come.
+        """
         return raw
 
 
