@@ -20,6 +20,7 @@ from dispatcher.scheduling.framework import Depends, Fleet, Placed
 from dispatcher.scheduling.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, number
 
+_NOBODY = ("No preemption victims found for incoming pod",)
 _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
 
 
@@ -27,7 +28,7 @@ _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority
 class _Candidate:
     row: int
     victims: tuple[Victim, ...]  # from the highest priority down
-    violations: int
+    badness: tuple[float | str, ...]
 
 
 class DefaultPreemption(PostFilter):
@@ -53,12 +54,16 @@ class DefaultPreemption(PostFilter):
             return NoHelp("preemption: not eligible due to preemptionPolicy=Never.", keeps=True)
         if _waits(trial):
             return NoHelp("preemption: not eligible due to a terminating pod on the nominated node.", keeps=True)
+        rows = trial.rows.tolist()
+        due = [row for row in rows if row not in trial.known]
         tried = _Tried(trial, fleet)
-        groups = [np.asarray([row]) for row in trial.rows] if trial.one_by_one else [trial.rows]
-        candidates = [one for rows in groups for one in tried.candidates(rows)]
+        for group in [[row] for row in due] if trial.one_by_one else [due] if due else []:
+            trial.known.update(tried.rows(np.asarray(group, dtype=np.intp)))
+        found = [trial.known[row] for row in rows]
+        candidates = [one for one in found if isinstance(one, _Candidate)]
         if not candidates:
-            return NoHelp(f"preemption: {tried.message()}")
-        best = min(candidates, key=lambda one: (*_badness(one), fleet.name_of(one.row)))
+            return NoHelp(f"preemption: {_message(trial, found)}")
+        best = min(candidates, key=lambda one: one.badness)
         return Nomination(best.row, best.victims)
 
 
@@ -68,35 +73,34 @@ def _waits(trial: Trial) -> bool:
     return row is not None and (trial.why(row) is None or row in trial.rows) and trial.going(row)
 
 
+def _message(trial: Trial, refused: Sequence[object]) -> str:
+    """0/3 nodes are available: 1 Insufficient cpu, 2 Preemption is not helpful for scheduling."""
+    counts = Counter(text for texts in refused if isinstance(texts, tuple) for text in texts)
+    counts["Preemption is not helpful for scheduling"] += trial.evaluated - len(trial.rows)
+    parts = ", ".join(sorted(f"{count} {text}" for text, count in counts.items() if count))
+    return f"0/{trial.evaluated} nodes are available: {parts}."
+
+
 class _Tried:
-    """What came of trying rows; `refused` counts what is told of rows that are no candidates."""
+    """What comes of trying rows: a candidate, or the texts of why it is none."""
 
     def __init__(self, trial: Trial, fleet: Fleet) -> None:
         self._trial, self._fleet = trial, fleet
         self._budgets = _Budgets(fleet)
-        self.refused: Counter[str] = Counter()
 
-    def message(self) -> str:
-        """0/3 nodes are available: 1 Insufficient cpu, 2 Preemption is not helpful for scheduling."""
-        every = self._trial.evaluated
-        hopeless = every - len(self._trial.rows)
-        counts = self.refused + Counter({"Preemption is not helpful for scheduling": hopeless})
-        parts = ", ".join(sorted(f"{count} {text}" for text, count in counts.items()))
-        return f"0/{every} nodes are available: {parts}."
-
-    def candidates(self, rows: RowList) -> list[_Candidate]:
-        """Those of `rows` that the pod fits after an eviction. Answers of one row must rest on that row alone."""
-        victims = {int(row): _by_importance(self._trial.lower(int(row))) for row in rows}
+    def rows(self, rows: RowList) -> dict[int, "_Candidate | tuple[str, ...]"]:
+        """The answer for each of `rows`; answers of one row must rest on that row alone, or it is one row."""
+        answers: dict[int, _Candidate | tuple[str, ...]] = dict.fromkeys(rows.tolist(), _NOBODY)
+        victims = {row: _by_importance(self._trial.lower(row)) for row in answers}
         tried = np.asarray([row for row, pods in victims.items() if pods], dtype=np.intp)
-        if len(tried) < len(rows):
-            self.refused["No preemption victims found for incoming pod"] += len(rows) - len(tried)
         everybody = [one for row in tried.tolist() for one in victims[row]]
         self._trial.without(everybody)
         codes = self._trial.codes(tried)
-        self.refused.update(why.text for code in codes.tolist() if code for why in self._fleet.reasons.whys(code))
-        found = self._reprieve(tried[codes == 0], victims)
+        whys = {code: tuple(why.text for why in self._fleet.reasons.whys(code)) for code in set(codes.tolist()) if code}
+        answers.update((row, whys[code]) for row, code in zip(tried.tolist(), codes.tolist(), strict=True) if code)
+        answers.update((one.row, one) for one in self._reprieve(tried[codes == 0], victims))
         self._trial.back(everybody)
-        return found
+        return answers
 
     def _reprieve(self, rows: RowList, victims: dict[int, list[Victim]]) -> list[_Candidate]:
         """Let stay who can, on all rows at once: round by round the next pod of each row comes back for a try."""
@@ -110,7 +114,7 @@ class _Tried:
                 self._trial.without([returning[row][0]])
                 evicted[row].append(returning[row])
             turn += 1
-        return [_candidate(row, pods) for row, pods in evicted.items() if pods]
+        return [_candidate(self._fleet.name_of(row), row, pods) for row, pods in evicted.items() if pods]
 
     def _by_budgets(self, pods: list[Victim]) -> list[tuple[Victim, bool]]:
         """(pod, whether a budget forbids its eviction), the forbidden first, else in the order given."""
@@ -161,16 +165,12 @@ def _by_importance(victims: Sequence[Victim]) -> list[Victim]:
     return sorted(victims, key=_importance)
 
 
-def _candidate(row: int, evicted: Sequence[tuple[Victim, bool]]) -> _Candidate:
+def _candidate(where: tuple[str, str], row: int, evicted: Sequence[tuple[Victim, bool]]) -> _Candidate:
+    """A node and what it costs: kube-scheduler's pickOneNodeForPreemption, smallest is best."""
     victims = tuple(_by_importance([victim for victim, _ in evicted]))
-    return _Candidate(row, victims, sum(violated for _, violated in evicted))
-
-
-def _badness(one: _Candidate) -> tuple[float, ...]:
-    """Smallest is best: kube-scheduler's pickOneNodeForPreemption."""
-    priorities = [victim.placed.pod.priority for victim in one.victims]
-    highest = priorities[0]
-    started = min(
-        victim.placed.pod.started or np.inf for victim in one.victims if victim.placed.pod.priority == highest
-    )
-    return one.violations, highest, sum(priorities) + _SHIFT * len(priorities), len(priorities), -started
+    pods = [victim.placed.pod for victim in victims]
+    highest = pods[0].priority
+    started = min(one.started or np.inf for one in pods if one.priority == highest)
+    total = sum(one.priority for one in pods) + _SHIFT * len(pods)
+    violations = sum(violated for _, violated in evicted)
+    return _Candidate(row, victims, (violations, highest, total, len(pods), -started, *where))

@@ -8,7 +8,7 @@ asked or one raises, is told in ARCHITECTURE.md.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,9 @@ class Trial(Protocol):
     evaluated: int  # live rows
     nominated: int | None  # row of the node that the pod is promised already
     one_by_one: bool  # a row's answer rests on other rows, too: try rows one after the other
+    # What the plugin found out of rows, by row, kept for pods of this class and priority as long as it holds: rows that
+    # were touched since are not in it any more. To be written to.
+    known: dict[int, Any]
 
     def why(self, row: int) -> Why | None:
         """Why the row is refused, None if it is not."""

@@ -1,5 +1,6 @@
 """PostFilter: what may be done for a pod that no node takes; its words, its promise, and whom it costs their place."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
@@ -10,9 +11,10 @@ from dispatcher.scheduling.fleet_occupants import Occupant
 from dispatcher.scheduling.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.nominations import Nominations, Nominee
 from dispatcher.scheduling.points import Plan, PluginError, guarded
-from dispatcher.scheduling.trial import FleetTrial, LowestPriorities
+from dispatcher.scheduling.trial import FleetTrial, Known, LowestPriorities
 
 _BUDGETS = "PodDisruptionBudget"
+_KINDS = 16  # classes of pods and priorities for which it is kept what evictions would bring
 
 
 def anybody(occupant: Occupant, home: str) -> bool:
@@ -29,6 +31,7 @@ class PostFilters:
         self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
         self._lowest = LowestPriorities(fleet)
         self._told: tuple[Hashable, list[NoHelp]] = (None, [])
+        self._known: OrderedDict[Hashable, Known] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
     def help(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
@@ -57,7 +60,10 @@ class PostFilters:
         placed, fleet, answers = refused.placed, self._fleet, []
         first = pods.rows.first[: fleet.n]
         trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, nominee)
+        known = self._known_of((id(pods), placed.pod.priority, placed.home))
+        known.forget()
         for plugin in self._plan.post_filters:
+            trial.known = {} if trial.one_by_one else known.rows(plugin.name)
             try:
                 with trial:
                     answer = guarded(plugin, plugin.post_filter, placed, trial, fleet)
@@ -68,7 +74,15 @@ class PostFilters:
                 answers.append(answer)
             if isinstance(answer, Nomination):
                 break
+        known.note()
         return answers
+
+    def _known_of(self, kind: Hashable) -> Known:
+        known = self._known.pop(kind, None) or Known(self._fleet)
+        self._known[kind] = known
+        if len(self._known) > _KINDS:
+            self._known.popitem(last=False)
+        return known
 
     def _unhelped(self, refused: Unschedulable, words: list[NoHelp]) -> Unschedulable:
         if not any(one.keeps for one in words):

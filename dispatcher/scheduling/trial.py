@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from dispatcher.scheduling.lifecycle import RowList, Victim
 from dispatcher.scheduling.nominations import Nominee, is_seat
 from dispatcher.scheduling.points import Plan, guarded
 
+_BUDGETS = "PodDisruptionBudget"
+_KEPT_S = 5.0
 _NOBODY = np.iinfo(np.int64).max
 MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
 
@@ -44,6 +47,43 @@ class LowestPriorities:
         return self._lowest[: fleet.n]
 
 
+class Known:
+    """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves.
+
+    After `_KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
+    """
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._rows: dict[str, dict[int, Any]] = {}
+        self._at: tuple[int, int, int] = (-1, -1, -1)
+        self._since = float("-inf")
+
+    def rows(self, plugin: str) -> dict[int, Any]:
+        """What that plugin knows still."""
+        return self._rows.setdefault(plugin, {})
+
+    def _now(self) -> tuple[int, int, int]:
+        fleet = self._fleet
+        return fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS]
+
+    def forget(self) -> None:
+        """Forget what does not hold any more."""
+        fleet, (loads, changes, budgets) = self._fleet, self._at
+        touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
+        late = fleet.clock - self._since > _KEPT_S
+        if loads < 0 or late or touched is None or changed is None or budgets != fleet.kept.versions[_BUDGETS]:
+            self._rows, self._since = {}, fleet.clock
+        else:
+            for rows in self._rows.values():
+                for row in (*touched.tolist(), *changed.tolist()):
+                    rows.pop(row, None)
+
+    def note(self) -> None:
+        """All that is known holds for the fleet as it is now."""
+        self._at = self._now()
+
+
 class FleetTrial:
     """Satisfies `lifecycle.Trial`. A context: at its end every pod that was taken out is back.
 
@@ -63,6 +103,7 @@ class FleetTrial:
         self._plan, self._fleet, self._placed = plan, fleet, placed
         self._lowest, self._may_evict, self._nominee = lowest, may_evict, nominee
         self._out: dict[PodId, tuple[Occupant, int]] = {}
+        self.known: dict[int, Any] = {}
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         self._ask_first()
