@@ -14,10 +14,11 @@ from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle import Decision, Scheduler
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.nominations import Nominee
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import node, pod
 from tests.laws import rules
-from tests.laws.oracle import Seat, World
+from tests.laws.oracle import Seat, World, numbered
 
 Where = tuple[str, str]
 PodId = tuple[str, str]
@@ -136,20 +137,59 @@ def cases(draw: st.DrawFn) -> Case:
     return case
 
 
+class Asked:
+    """The product on the case's fleet; what it answers is held against the choice of the rules."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.fleet = case, case.world.columns()
+        for cluster, budget in case.budgets:
+            self.fleet.kept.put(cluster, budget)
+        self.scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), self.fleet)
+
+    def ask(self, number: int = 0) -> Nominee | None:
+        """One more pod like the case's; its nomination, if it needs one."""
+        case, world = self.case, self.case.world
+        pod_id, placed = numbered(case.asking, number)
+        before = self.fleet.requested.tobytes()
+        result = self.scheduler.schedule(placed, pod_id)
+        assert isinstance(result, Decision) == any(rules.allowed(world, placed, where) for where in world.nodes)
+        if isinstance(result, Decision):
+            world.seats[pod_id] = Seat(placed, result.cluster, result.node, world.now, world.turn())
+            return None
+        want = choice(case)
+        assert (result.nominated, [one.pod_id for one in result.victims]) == (want or (None, []))
+        nominee = self.scheduler.nominations.drop(pod_id)
+        assert self.fleet.requested.tobytes() == before
+        return nominee
+
+    def promise(self, nominee: Nominee | None) -> None:
+        """Keep a promise: the pod counts as there, and is not less important than those that ask next."""
+        if nominee is not None:
+            self.scheduler.nominations.put(nominee)
+            seat = Seat(nominee.placed, nominee.cluster, nominee.node, self.case.world.now, self.case.world.turn())
+            self.case.world.seats[nominee.pod_id] = seat
+
+    def end(self, index: int) -> None:
+        """One of the pods that were there from the beginning ends."""
+        ids = [pod_id for pod_id, seat in self.case.world.seats.items() if seat.placed.pod.name.startswith("low")]
+        if ids:
+            pod_id = ids[index % len(ids)]
+            del self.case.world.seats[pod_id]
+            self.fleet.remove(pod_id)
+
+
 @settings(max_examples=250, deadline=None)
 @given(case=cases())
 def test_the_node_and_the_victims_are_kube_schedulers_choice(case: Case) -> None:
-    fleet = case.world.columns()
-    for cluster, budget in case.budgets:
-        fleet.kept.put(cluster, budget)
-    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet)
-    before = fleet.requested.tobytes()
-    result = scheduler.schedule(case.asking, ("a", "urgent"))
-    feasible = any(rules.allowed(case.world, case.asking, where) for where in case.world.nodes)
-    assert isinstance(result, Decision) == feasible
-    if isinstance(result, Decision):
-        return
-    want = choice(case)
-    assert (result.nominated, [one.pod_id for one in result.victims]) == (want or (None, []))
-    scheduler.nominations.drop(("a", "urgent"))
-    assert fleet.requested.tobytes() == before
+    Asked(case).ask()
+
+
+@settings(max_examples=120, deadline=None)
+@given(case=cases(), ends=st.lists(st.integers(-8, 8), min_size=2, max_size=5))
+def test_one_after_the_other_finds_what_is_found_out_anew(case: Case, ends: list[int]) -> None:
+    """What is kept from pod to pod of one kind is forgotten where the fleet moves: pods end, and promises are made."""
+    asked = Asked(case)
+    for number, index in enumerate(ends):
+        asked.promise(asked.ask(number))
+        if index >= 0:
+            asked.end(index)
