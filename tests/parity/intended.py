@@ -11,6 +11,7 @@ from tests.parity.preemption import cost
 from tests.parity.profile import WEIGHTS
 
 Rule = Callable[[Difference, Object, Case], bool]
+GATES = "the names of scheduling gates"
 _HOSTNAME = "kubernetes.io/hostname"
 _BY_DOMAIN = ("feasible", "message", "victims", "PodTopologySpread", "InterPodAffinity")
 
@@ -65,19 +66,24 @@ def _equal_victims(found: Difference, pod: Object, case: Case) -> bool:
 
 # name of the row -> whether a difference is that row's
 RULES: dict[str, Rule] = {
+    GATES: _gates_named,
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
     "a namespaceSelector that a namespace without labels matches": _blank_namespace,
     "a node is a host": _node_is_a_host,
     "short names of levels": _level_by_short_name,
     "ties of victims": _equal_victims,
-    "the names of scheduling gates": _gates_named,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
 }
 
 
+def row_of(found: Difference, pod: Object, case: Case) -> str | None:
+    """The first row that a difference is one of."""
+    return next((name for name, rule in RULES.items() if rule(found, pod, case)), None)
+
+
 def unexplained(found: Sequence[Difference], pod: Object, case: Case) -> list[Difference]:
     """The differences that are no row's; a total is explained as far as the scores in it are, to the point."""
-    meant = [one for one in found if any(rule(one, pod, case) for rule in RULES.values())]
+    meant = [one for one in found if row_of(one, pod, case) is not None]
     return [
         one for one in found if one not in meant and not _adds_up(one, meant, WEIGHTS[pod["spec"]["schedulerName"]])
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.parity import manifests
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.compare import Difference, differences
-from tests.parity.intended import unexplained
+from tests.parity.intended import row_of, unexplained
 from tests.parity.oracle.judge import Oracle
 from tests.parity.ours import OurSide
 
@@ -17,17 +17,19 @@ Answers = Iterable[tuple[Object, Verdict]]
 
 @dataclass
 class Report:
-    """`counts`: cases, placed, pending, scores (compared), intended. `files`: what differs -> its replay."""
+    """`counts`: cases, placed, pending, scores (compared). `rows`: intended ones. `files`: what differs -> its replay."""
 
     keep: Path
     counts: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
     found: list[Difference] = field(default_factory=list)
     files: dict[str, Path] = field(default_factory=dict)
 
     def summary(self) -> str:
         """One line of figures."""
-        names = ("cases", "placed", "pending", "scores", "intended")
-        return ", ".join(f"{self.counts[name]:,} {name}" for name in names)
+        figures = ", ".join(f"{self.counts[name]:,} {name}" for name in ("cases", "placed", "pending", "scores"))
+        rows = "; ".join(f"{count} {row}" for row, count in self.rows.most_common())
+        return f"{figures}; intended: {rows or 'none'}"
 
     def differing(self) -> str:
         """What differs, how often, and how to replay the first of each; empty if nothing does."""
@@ -45,7 +47,7 @@ def examine(side: OurSide | Oracle, case: Case, answers: Answers, report: Report
         _count(report, theirs)
         found = differences(theirs, side.judge(pod))
         rest = unexplained(found, pod, case)
-        report.counts["intended"] += len(found) - len(rest)
+        report.rows += Counter(row for one in found if (row := row_of(one, pod, case)) is not None)
         report.found += rest
         if any(one.what not in report.files for one in rest):
             _keep(report, rest, snapshot(case, so_far, pod))
