@@ -17,7 +17,7 @@ Answers = Iterable[tuple[Object, Verdict]]
 
 @dataclass
 class Report:
-    """`counts`: cases, placed, pending, scores (compared). `rows`: intended ones. `files`: what differs -> its replay."""
+    """`counts`: cases, placed, pending, scores. `rows`: intended differences. `files`: what differs -> its replay."""
 
     keep: Path
     counts: Counter[str] = field(default_factory=Counter)
