@@ -26,6 +26,7 @@ from dispatcher.scheduling.fleet_occupants import (
     Occupant,
     PodId,
     Ports,
+    SharedDicts,
     is_unseen,
     nonzero_request,
     requested,
@@ -55,6 +56,7 @@ class FleetState(NodeTable):
         self._counts = MatchCounts(self._namespace_labels)
         self._terms = TermCounts(self._namespace_labels)
         self._ports = Ports()
+        self._dicts = SharedDicts()
         self._volumes = VolumesInUse()
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
@@ -146,6 +148,8 @@ class FleetState(NodeTable):
 
     def place(self, pod_id: PodId, placed: Placed, cluster: str, node: str, *, assumed: bool) -> None:
         """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
+        if not assumed:  # a record that lasts
+            self._dicts.share(placed.pod)
         old = self._occupants.get(pod_id)
         stays = old is not None and old.cluster == cluster and old.node == node
         if old is not None and stays and weighs_the_same(old.placed.pod, placed.pod):

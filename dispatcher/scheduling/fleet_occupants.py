@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.pod import RUNNING, Pod
@@ -67,6 +70,27 @@ def weighs_the_same(one: Pod, other: Pod) -> bool:
 def is_unseen(placed: Placed) -> bool:
     """Whether a pod that is met for the first time still has its load before it: not if it already runs."""
     return placed.pod.phase != RUNNING
+
+
+_SHARED_FIELDS = ("labels", "requests", "annotations", "node_selector")
+
+
+class SharedDicts:
+    """Equal labels, requests, annotations and selectors of pods, kept once: a template's pods differ in their names."""
+
+    def __init__(self, limit: int = 1 << 16) -> None:
+        self._limit = limit
+        self._kept: dict[frozenset[tuple[str, object]], dict[str, Any]] = {}
+
+    def share(self, pod: Pod) -> None:
+        """Let the pod hold the dicts that equal pods hold; none of them is ever written."""
+        if len(self._kept) > self._limit:
+            self._kept.clear()
+        for field in _SHARED_FIELDS:
+            own: dict[str, Any] = getattr(pod, field)
+            kept = self._kept.setdefault(frozenset(own.items()), own)
+            if kept is not own:
+                msgspec.structs.force_setattr(pod, field, kept)
 
 
 class Ports:

@@ -181,7 +181,7 @@ class Fleet(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Placed:
     """A pod with the cluster it was submitted in, as the cycle hands it to plugins."""
 

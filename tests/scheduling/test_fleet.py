@@ -242,3 +242,12 @@ def test_a_removed_unknown_pod_or_node_is_no_error() -> None:
     assert not state.remove(("a", "nobody"))
     state.remove_node("a", "nothing")
     assert list(state.node_names("a")) == ["n1"]
+
+
+def test_running_pods_of_a_template_hold_its_labels_and_requests_once() -> None:
+    state = fleet(a=["n1"])
+    ones = [put(state, pod(f"p{at}").cpu("500m").labels(app="web"), "a", "n1") for at in range(3)]
+    other = put(state, pod("other").cpu("250m").labels(app="web"), "a", "n1")
+    assert len({id(one.labels) for one in (*ones, other)}) == 1
+    assert [one.requests is ones[0].requests for one in (*ones, other)] == [True, True, True, False]
+    assert (other.requests, other.labels) == ({"cpu": 250}, {"app": "web"})
