@@ -5,12 +5,13 @@ number, rounded down. `added_affinity` holds required and preferred terms for al
 own. Source: kube-scheduler's NodeAffinity.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import ClassVar, cast
 
 import numpy as np
 
 from dispatcher.model.labels import IN, NodeSelectorTerm
+from dispatcher.model.node import Node
 from dispatcher.model.pod import Affinity, Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.affinity_args import added_affinity
@@ -28,6 +29,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
+from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.plugin_args import Arg, ArgTable
 
 
@@ -36,6 +38,7 @@ class NodeAffinity(Filter, Score):
 
     name: ClassVar[str] = "NodeAffinity"
     depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.AFFINITY: NODES, Reason.ADDED_AFFINITY: NODES}
     normalizes: ClassVar[bool] = True
     ARGS: ClassVar[ArgTable] = {
         "added_affinity": Arg(Affinity(), "terms for every pod, as in a pod's nodeAffinity", added_affinity)
@@ -44,6 +47,16 @@ class NodeAffinity(Filter, Score):
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
         self._masks = LabelMasks()
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """A node that came or changed helps if the pod's selector and required affinity name it."""
+        node, pod = happening.after, placed.pod
+        if not isinstance(node, Node):
+            return True
+        required = pod.affinity.required if pod.affinity else None
+        return all(node.labels.get(key) == value for key, value in pod.node_selector.items()) and (
+            required is None or any(term.matches(node.labels, node.name) for term in required)
+        )
 
     def class_key(self, placed: Placed) -> Hashable:
         """nodeSelector, required and preferred terms; None without."""

@@ -18,11 +18,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.fleet_occupants import nonzero_request
 from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, Fleet, Floats, Ints, Placed, Rows, Score
+from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.kernels import kernel
 from dispatcher.scheduling.plugin_args import Arg, ArgTable, one_of, resource_weights, shown, texts, whole_number
 from dispatcher.scheduling.whole import EXACT, percent, plus
@@ -70,6 +72,10 @@ class NodeResourcesFit(Filter, Score):
 
     name: ClassVar[str] = "NodeResourcesFit"
     depends: ClassVar[Depends] = Depends.NODE
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
+        Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,
+        Reason.TOO_MANY_PODS: NODES | WakeEvent.POD_REMOVED,
+    }
     ARGS: ClassVar[ArgTable] = {
         "strategy": Arg(LEAST, f"{LEAST}, {MOST} or {RATIO}", one_of(LEAST, MOST, RATIO)),
         "resources": Arg(((CPU, 1), (MEMORY, 1)), "weight (1-100) of each resource in the mean", resource_weights),
@@ -89,6 +95,14 @@ class NodeResourcesFit(Filter, Score):
         self._strategy, self._resources = strategy, resources
         self._values = np.asarray([_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64)
         self._ignored, self._groups = frozenset(ignored_resources), frozenset(ignored_resource_groups)
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """A node that came or changed helps if the pod would fit it were it empty."""
+        node = happening.after
+        if not isinstance(node, Node):
+            return True
+        asked = placed.pod.requests.items()
+        return all(amount <= node.allocatable.get(name, 0) for name, amount in asked if self._counts(name))
 
     def class_key(self, placed: Placed) -> Hashable:
         """The requests that are not zero, and what the pod is expected to use."""

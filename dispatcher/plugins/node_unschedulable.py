@@ -3,14 +3,15 @@
 Source: kube-scheduler's NodeUnschedulable: a toleration of the taint node.kubernetes.io/unschedulable:NoSchedule.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.model.node import NO_SCHEDULE, Taint
+from dispatcher.model.node import NO_SCHEDULE, Node, Taint
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
@@ -20,6 +21,11 @@ class NodeUnschedulable(Filter):
 
     name: ClassVar[str] = "NodeUnschedulable"
     depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.UNSCHEDULABLE: NODES}
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """A node that came or changed helps if it is not cordoned."""
+        return not (isinstance(happening.after, Node) and happening.after.unschedulable)
 
     def class_key(self, placed: Placed) -> Hashable:
         """Whether the pod tolerates a cordon."""

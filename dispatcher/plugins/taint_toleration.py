@@ -4,17 +4,18 @@ raw = -(number of PreferNoSchedule taints not tolerated); score = 100 - 100 * co
 whole number, rounded down; 100 everywhere if no node has such a taint. Source: kube-scheduler's TaintToleration.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 import numpy as np
 
-from dispatcher.model.node import PREFER_NO_SCHEDULE, Taint
+from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.eligibility import tolerations_key, untolerated
 from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
 
 
 @dataclass
@@ -41,7 +42,16 @@ class TaintToleration(Filter, Score):
 
     name: ClassVar[str] = "TaintToleration"
     depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.TAINT: NODES}
     normalizes: ClassVar[bool] = True
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """A node that came or changed helps if the pod tolerates all its hard taints."""
+        node = happening.after
+        return not isinstance(node, Node) or all(
+            taint.effect == PREFER_NO_SCHEDULE or any(taint.tolerated_by(one) for one in placed.pod.tolerations)
+            for taint in node.taints
+        )
 
     def class_key(self, placed: Placed) -> Hashable:
         """The tolerations."""

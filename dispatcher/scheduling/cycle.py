@@ -241,8 +241,9 @@ class Scheduler:
         return None if row is None else pods.decide_on(row, pod_id, placed)
 
     def _helped(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
-        """PostFilter, where the profile has one."""
-        return self.post_filters.help(refused, pods) if self.plan.post_filters else refused
+        """PostFilter, where the profile has one, and there is any node to do something about."""
+        asked = self.plan.post_filters and refused.ground.evaluated
+        return self.post_filters.help(refused, pods) if asked else refused
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:

@@ -163,6 +163,10 @@ def test_where_leaving_does_not_help_it_is_said_why() -> None:
     )
 
 
+def test_where_there_is_no_node_nothing_is_said_of_preemption() -> None:
+    assert refused(scheduler(fleet(a=[])), urgent()).message == "no nodes available to schedule pods"
+
+
 def test_a_pod_that_may_not_preempt_does_not() -> None:
     result = refused(scheduler(full(n1=[Low("low", cpu=4)])), urgent().set(preempts=False))
     assert result.nominated is None

@@ -1,0 +1,44 @@
+"""Queueing hints of the node policies: which change of a node is worth a new try of a pod that they refused."""
+
+import pytest
+
+from dispatcher.model.reasons import Reason
+from dispatcher.plugins.registry import REGISTRY
+from dispatcher.scheduling.hints import HELPED_BY, Happening, WakeEvent
+from tests.builders import NodeBuilder, PodBuilder, node, pod
+from tests.plugins.asking import make
+
+CASES: dict[str, tuple[str, PodBuilder, NodeBuilder, bool]] = {
+    "room if it were empty": ("NodeResourcesFit", pod().cpu(2), node().cpu(2), True),
+    "never room": ("NodeResourcesFit", pod().cpu(2), node().cpu(1), False),
+    "a resource that it lacks": ("NodeResourcesFit", pod().request("example.com/gpu", 1), node(), False),
+    "no longer cordoned": ("NodeUnschedulable", pod(), node(), True),
+    "still cordoned": ("NodeUnschedulable", pod(), node().cordoned(), False),
+    "selected": ("NodeAffinity", pod().node_selector({"zone": "x"}), node().labels(zone="x"), True),
+    "not selected": ("NodeAffinity", pod().node_selector({"zone": "x"}), node().labels(zone="y"), False),
+    "required": ("NodeAffinity", pod().requires("zone", "In", "x"), node().labels(zone="x"), True),
+    "not what is required": ("NodeAffinity", pod().requires("zone", "In", "x"), node(), False),
+    "tolerated": ("TaintToleration", pod().tolerates("a", operator="Exists"), node().taint("a"), True),
+    "not tolerated": ("TaintToleration", pod(), node().taint("a"), False),
+    "a soft taint": ("TaintToleration", pod(), node().taint("a", effect="PreferNoSchedule"), True),
+}
+
+
+@pytest.mark.parametrize(("plugin", "what", "changed", "want"), CASES.values(), ids=CASES)
+def test_a_change_of_a_node_is_worth_a_try_where_it_may_help(
+    plugin: str, what: PodBuilder, changed: NodeBuilder, want: bool
+) -> None:
+    happening = Happening(WakeEvent.NODE_CHANGED, "a", None, changed.build())
+    assert make(plugin).hint(happening, what.placed()) is want
+
+
+@pytest.mark.parametrize("name", sorted({case[0] for case in CASES.values()}))
+def test_what_is_not_about_a_node_is_always_worth_a_try(name: str) -> None:
+    assert make(name).hint(Happening(WakeEvent.CLUSTER_CHANGED), pod().cpu(1000).placed())
+
+
+@pytest.mark.parametrize("spec", REGISTRY.values(), ids=REGISTRY)
+def test_what_plugins_wait_for_is_no_less_than_the_table_says(spec: object) -> None:
+    for reason, events in spec.plugin.EVENTS.items():  # type: ignore[attr-defined]
+        assert isinstance(reason, Reason)
+        assert HELPED_BY[reason] & ~events == WakeEvent(0)
