@@ -23,6 +23,8 @@ OF_THE_FLEET = ("TenantQuota", "ClusterAllowed", "NodeReady")
 OUR_NAMES = {"PodTopologySpread": "FaultDomainSpread"}
 # Done by the way of a pod itself, whatever a profile says.
 BUILT_IN = frozenset(("DefaultBinder", "SchedulingGates"))
+# What kube-scheduler takes for a plugin without arguments, where that is not our default.
+DEFAULT_ARGS = {"PodTopologySpread": {"defaulting": "System"}}
 NOT_HERE = {
     "NodeDeclaredFeatures": "features that nodes declare are not looked at",
     "GangScheduling": "pod groups are not scheduled as gangs",
@@ -141,7 +143,8 @@ class _Reader:
                 self._say((*path, "plugins"), f"{one.name} cannot score without its rules: disable score, too")
             return None
         weight = float(one.weight) if "Score" in spec.points else 1.0
-        return PluginUse(spec.plugin.name, weight, dict(args.get(one.name, {})))
+        given = args.get(one.name, DEFAULT_ARGS.get(one.name, {}))
+        return PluginUse(spec.plugin.name, weight, dict(given))
 
     # --- arguments ---------------------------------------------------------------------------------------------------
 
