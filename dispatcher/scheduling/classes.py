@@ -88,7 +88,7 @@ class PodClass:
         for one in self.judges:
             one.note(fleet)
         if far:
-            self.sort_notes()
+            self._sort_notes()
         self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
 
     def _since(self) -> tuple[RowList | None, RowList | None]:
@@ -154,13 +154,17 @@ class PodClass:
         bonus = self.bonus or Bonus(self._part.normalizing, self._far, self._shared.partitions)
         return bonus if bonus.ask(self.fleet) else None
 
-    def sort_notes(self) -> None:
-        """Who can explain a decision, with what they know now."""
+    def _sort_notes(self) -> None:
         heard = (*(column.judge for column in self._part.heard), *(one for one in self.judges if not one.silent))
         notes = [(one.role.explainer, one.role.plugin.depends, one.state) for one in heard if one.role.explainer]
         self.later = tuple([(plugin, state) for plugin, depends, state in notes if plugin and depends in _ROW_ALONE])
+        self.sort_far_notes()
+
+    def sort_far_notes(self) -> None:
+        """Who looks further than a row and can explain a decision, with what they know now."""
+        told = [(one.role.explainer, one.state, one.role.plugin.depends) for one in self._far if one.role.explainer]
         self.at_once = tuple(
-            [(plugin, state) for plugin, depends, state in notes if plugin and depends not in _ROW_ALONE]
+            [(plugin, state) for plugin, state, depends in told if plugin and depends not in _ROW_ALONE]
         )
 
     # --- answers -----------------------------------------------------------------------------------------------------

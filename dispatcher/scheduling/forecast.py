@@ -270,7 +270,7 @@ class Forecast:
         for judge in stale:
             judge.note(self._fleet)
             judge.known = not self.void
-        self._pods.sort_notes()
+        self._pods.sort_far_notes()
         self._settle()
         if not np.array_equal(before, self._bonus.codes):
             self._ground = None
