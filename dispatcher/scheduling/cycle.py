@@ -4,7 +4,6 @@ A decision is the feasible row of the highest total score, among equals the row 
 `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -19,14 +18,13 @@ from dispatcher.scheduling.forecast import Forecast, can_forecast
 from dispatcher.scheduling.framework import Depends, Placed, Plugin, Profile, Refuse, Reserve, Skip
 from dispatcher.scheduling.lifecycle import CycleState
 from dispatcher.scheduling.nominations import Nominations
-from dispatcher.scheduling.points import ClassKey, Plan, PluginError, Restores, guarded
+from dispatcher.scheduling.points import ClassKey, Faults, Plan, PluginError, Restores, guarded
 from dispatcher.scheduling.post_filter import PostFilters
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 Result = Decision | Unschedulable
 _Item = tuple[PodId, Placed]
-_MOST_TROUBLES = 20
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _MOST_ALONE = 64  # pods
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
@@ -51,11 +49,11 @@ class Scheduler:
         self.plan = Plan.of(profile, plugins)
         self.fleet = fleet
         self.nominations = nominations or Nominations(fleet)
-        self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._note)
+        self._faults = Faults()
+        self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.on_wait: Callable[[Decision], None] | None = None  # told of every decision that Permit makes wait
-        self.faults: Counter[str] = Counter()
+        self.faults = self._faults.counts
         self._late, self._booking = self.plan.late, (*self.plan.gates, *self.plan.reserves)
-        self._troubles: dict[str, None] = {}
         self._classes = ClassShelf(self.plan, fleet, class_bytes)
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
         self._books = [(one, one.restore if isinstance(one, Restores) else one.reserve) for one in self.plan.reserves]
@@ -64,7 +62,7 @@ class Scheduler:
     def share(self, nominations: Nominations) -> None:
         """Use the nominations of another profile: one fleet has one set of them."""
         self.nominations = nominations
-        self.post_filters = PostFilters(self.plan, self.fleet, nominations, self._note)
+        self.post_filters = PostFilters(self.plan, self.fleet, nominations, self._faults.note)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
@@ -294,7 +292,7 @@ class Scheduler:
             try:
                 guarded(plugin, plugin.unreserve, placed, row, self.fleet)
             except PluginError as error:
-                self._note(error)  # the others must still give back
+                self._faults.note(error)  # the others must still give back
 
     def _permit(self, decision: Decision) -> Refuse | None:
         for plugin in self.plan.permits:
@@ -319,10 +317,10 @@ class Scheduler:
                     plugin, plugin.explain, state, decision.placed, self.fleet, decision.row
                 )
             except PluginError as error:
-                self._note(error)  # a decision stands without its comments, too
+                self._faults.note(error)  # a decision stands without its comments, too
 
     def forget(self, pod_id: PodId) -> None:
-        """Give a place back: the exact inverse of deciding it. Unknown pods are ignored."""
+        """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods are ignored."""
         reserved = self._reserved.pop(pod_id, None)
         if reserved is not None:
             self._unreserve(self.plan.reserves, *reserved)
@@ -331,10 +329,6 @@ class Scheduler:
     def holds(self, pod_id: PodId) -> bool:
         """Whether this profile has booked the pod."""
         return pod_id in self._reserved
-
-    def ended(self, pod_id: PodId) -> None:
-        """A pod has ended or is gone: its room and charges are free."""
-        self.forget(pod_id)
 
     def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it: confirms what was assumed, and charges without the right to refuse.
@@ -358,7 +352,7 @@ class Scheduler:
             try:
                 guarded(plugin, book, placed, row, self.fleet)
             except PluginError as error:
-                self._note(error)
+                self._faults.note(error)
 
     def give_books(self) -> dict[PodId, tuple[Placed, int]]:
         """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
@@ -381,16 +375,10 @@ class Scheduler:
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
-        troubles, self._troubles = list(self._troubles), {}
-        return troubles
-
-    def _note(self, error: PluginError) -> None:
-        self.faults[error.plugin] += 1
-        if len(self._troubles) < _MOST_TROUBLES:
-            self._troubles[str(error)] = None
+        return self._faults.take()
 
     def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
-        self._note(error)
+        self._faults.note(error)
         return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(self, pod_id: PodId, placed: Placed, ground: Ground) -> Unschedulable:

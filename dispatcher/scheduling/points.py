@@ -1,5 +1,6 @@
 """A profile's plugins sorted by what they do, and the guard that keeps a broken one from breaking anything else."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
@@ -20,6 +21,7 @@ from dispatcher.scheduling.named_nodes import NamedNodes, NamesNodes
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_MOST_TROUBLES = 20
 ClassKey = tuple[Hashable, ...]  # the key of each plugin in `Plan.looks`
 
 
@@ -29,6 +31,25 @@ class PluginError(Exception):
     def __init__(self, plugin: str, detail: str) -> None:
         super().__init__(f"plugin {plugin}: {detail}"[:500])
         self.plugin = plugin
+
+
+class Faults:
+    """What plugins failed with: `counts` by plugin, and each text once for the operator's log."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._texts: dict[str, None] = {}
+
+    def note(self, error: PluginError) -> None:
+        """Count an error."""
+        self.counts[error.plugin] += 1
+        if len(self._texts) < _MOST_TROUBLES:
+            self._texts[str(error)] = None
+
+    def take(self) -> list[str]:
+        """The texts since the last call."""
+        texts, self._texts = list(self._texts), {}
+        return texts
 
 
 def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -72,7 +72,7 @@ class Pair:
             for plugin in self.naive():
                 if isinstance(plugin, Reserve):
                     plugin.unreserve(seat.placed, 0, self.fleet)
-            self.scheduler.ended(ids[index])
+            self.scheduler.forget(ids[index])
 
     def pods(self, placed: Placed, count: int) -> None:
         first = len(self.results)

@@ -132,7 +132,7 @@ def test_restoring_a_bound_pod_charges_it_once_and_beyond_the_limit() -> None:
     one.restore(("a", "u"), bound, "b", "n1")
     assert quota.used == {"default": 1000}
     assert state.requested[0].tolist() == [0, 1000]
-    one.ended(("a", "u"))
+    one.forget(("a", "u"))
     assert (quota.used, state.requested.sum()) == ({}, 0)
 
 
