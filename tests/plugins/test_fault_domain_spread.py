@@ -215,3 +215,27 @@ def test_hard_spread_never_lets_the_skew_grow_beyond_its_limit(before: list[int]
         put(state, web(f"new-{at}"), f"in-{free[0]}", free[0])
         counts[free[0]] += 1
         assert counts[free[0]] - min(counts.values()) <= skew
+
+
+def hosts(**pods: int) -> FleetState:
+    """Nodes a, b, c and d with that many pods of app web."""
+    state = fleet(a=list("abcd"))
+    for name, count in pods.items():
+        for at in range(count):
+            put(state, web(f"{name}-{at}"), "a", name)
+    return state
+
+
+# Pods per host and scores of kube-scheduler's own tests.
+@pytest.mark.parametrize(
+    ("asking", "want"),
+    [
+        (web().spread("host", hard=False, selector=selector(app="web")), {"a": 20, "b": 60, "c": 100, "d": 0}),
+        (web().spread("host", 2, hard=False, selector=selector(app="web")), {"a": 33, "b": 66, "c": 100, "d": 16}),
+        (web().spread("host", hard=False, selector=selector()), {"a": 100, "b": 100, "c": 100, "d": 100}),
+        (web().spread("host", 9, selector=selector(app="web")), {"a": 0, "b": 0, "c": 0, "d": 0}),
+    ],
+    ids=["four hosts", "a wider skew", "an empty selector counts no pod", "hard constraints alone score nothing"],
+)
+def test_soft_spread_scores_as_kube_scheduler_does(asking: PodBuilder, want: dict[str, int]) -> None:
+    assert scores(make("FaultDomainSpread"), asking, hosts(a=2, b=1, d=3)) == want
