@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.model.labels import IN
 from dispatcher.model.objects import PersistentVolume
 from dispatcher.scheduling.eligibility import LabelMasks
 from dispatcher.scheduling.framework import Fleet, Rows
+from dispatcher.scheduling.volume_match import Candidates
 
 Indices = NDArray[np.int32]
 NONE = -1
@@ -27,10 +27,11 @@ class Chooser:
         self._numbers: dict[str, int] = {}  # of volumes, since several claims may have the same candidates
         self._taken: list[Indices] = []
 
-    def choose(self, volumes: Sequence[PersistentVolume]) -> Indices:
+    def choose(self, candidates: Candidates) -> Indices:
         """[rows] the index of the volume that the next claim gets, NONE for none."""
+        volumes = candidates.volumes
         numbers = np.asarray([self._number(one) for one in volumes] + [NONE], dtype=np.int32)
-        chosen = self._first(volumes)
+        chosen = self._first(candidates)
         disputed = np.zeros(len(chosen), dtype=np.bool_)
         for others in self._taken:
             disputed |= (numbers[chosen] == others) & (chosen != NONE)
@@ -43,11 +44,11 @@ class Chooser:
     def _number(self, volume: PersistentVolume) -> int:
         return self._numbers.setdefault(volume.name, len(self._numbers))
 
-    def _first(self, volumes: Sequence[PersistentVolume]) -> Indices:
+    def _first(self, candidates: Candidates) -> Indices:
         """As if no other claim had taken any."""
-        most = len(volumes)
+        volumes, most = candidates.volumes, len(candidates.volumes)
         first = np.full(len(self._rows), most, dtype=np.int32)
-        tied, rest = _sorted_by_label(volumes)
+        tied, rest = candidates.by_label
         for key, by_value in tied.items():
             table = np.full(len(self._fleet.label_values(key)) + 1, most, dtype=np.int32)
             for code, value in enumerate(self._fleet.label_values(key)):
@@ -77,19 +78,3 @@ class Chooser:
         if volume.node_affinity is None:
             return np.ones(len(rows), dtype=np.bool_)
         return self._masks.any_term(volume.node_affinity, self._fleet, rows)
-
-
-def _sorted_by_label(volumes: Sequence[PersistentVolume]) -> tuple[dict[str, dict[str, int]], list[int]]:
-    """label -> value -> the first volume tied to it; and the volumes that say more than that, or nothing."""
-    tied: dict[str, dict[str, int]] = {}
-    rest: list[int] = []
-    for index, volume in enumerate(volumes):
-        terms = volume.node_affinity or ()
-        clauses = terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else ()
-        if len(clauses) == 1 and clauses[0].operator == IN and clauses[0].readable:
-            by_value = tied.setdefault(clauses[0].key, {})
-            for value in clauses[0].values:
-                by_value.setdefault(value, index)
-        else:
-            rest.append(index)
-    return tied, rest

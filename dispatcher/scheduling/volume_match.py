@@ -5,7 +5,9 @@ Source: k8s.io/component-helpers/storage/volume, FindMatchingVolume, as kube-sch
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
+from dispatcher.model.labels import IN
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
 
 AVAILABLE = "Available"
@@ -17,6 +19,22 @@ class Candidates:
 
     volumes: tuple[PersistentVolume, ...]
     prebound: bool = False
+
+    @cached_property
+    def by_label(self) -> tuple[dict[str, dict[str, int]], list[int]]:
+        """label -> value -> the first volume that is tied to it; and those that say more than that, or nothing."""
+        tied: dict[str, dict[str, int]] = {}
+        rest: list[int] = []
+        for index, volume in enumerate(self.volumes):
+            terms = volume.node_affinity or ()
+            clauses = terms[0].match_expressions if len(terms) == 1 and not terms[0].match_fields else ()
+            if len(clauses) == 1 and clauses[0].operator == IN and clauses[0].readable:
+                by_value = tied.setdefault(clauses[0].key, {})
+                for value in clauses[0].values:
+                    by_value.setdefault(value, index)
+            else:
+                rest.append(index)
+        return tied, rest
 
 
 def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

@@ -171,7 +171,7 @@ class Rulings:
         chooser = Chooser(fleet, rows, self._masks)
         for one in plan.delayed:
             if not one.node:
-                verdict.chosen[one.claim.key] = chooser.choose(one.candidates.volumes)
+                verdict.chosen[one.claim.key] = chooser.choose(one.candidates)
         return {key: chosen < 0 for key, chosen in verdict.chosen.items()}
 
     def _provide(self, provision: Provision, needs: Bools, fleet: Fleet, rows: Rows, bits: NDArray[np.uint8]) -> Bools:

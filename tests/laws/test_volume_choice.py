@@ -9,6 +9,7 @@ from dispatcher.model.names import HOSTNAME, ZONE
 from dispatcher.model.objects import PersistentVolume
 from dispatcher.scheduling.eligibility import LabelMasks
 from dispatcher.scheduling.volume_choice import NONE, Chooser
+from dispatcher.scheduling.volume_match import Candidates
 from tests.builders import fleet, node
 from tests.plugins.storage import volume
 
@@ -33,9 +34,9 @@ def test_what_is_looked_up_is_what_a_scan_finds(volumes: list[PersistentVolume],
     for order in orders:
         wanted = [volumes[at] for at in order if at < len(volumes)]
         expected = chooser.scan(wanted, everywhere)
-        assert chooser.choose(wanted).tolist() == expected.tolist()
+        assert chooser.choose(Candidates(tuple(wanted))).tolist() == expected.tolist()
 
 
 def test_without_candidates_there_is_nothing_to_choose() -> None:
     state = fleet(a=NODES)
-    assert set(Chooser(state, slice(0, state.n), LabelMasks()).choose([]).tolist()) == {NONE}
+    assert set(Chooser(state, slice(0, state.n), LabelMasks()).choose(Candidates(())).tolist()) == {NONE}
