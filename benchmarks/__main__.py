@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf
 from benchmarks.rows import Row, append, show
 from dispatcher.runtime.warm import collect_less_often
-from dispatcher.scheduling.kernels import compile_all
+from dispatcher.scheduling.classes.kernels import compile_all
 
 CASES = (*decisions.CASES, *scheduler_perf.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
 

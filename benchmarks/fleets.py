@@ -6,8 +6,8 @@ from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle import Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 

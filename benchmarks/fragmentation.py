@@ -23,8 +23,8 @@ from dispatcher.model.names import GPU_MILLI, SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Affinity, Pod
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, PluginUse, Profile
 
 TRACES = os.environ.get("GLOBAL_DISPATCHER_TRACES") or Path(__file__).parents[2] / "shared" / "traces"

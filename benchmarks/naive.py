@@ -6,7 +6,7 @@ Fit, least allocated, balanced allocation and live CPU headroom only: less work 
 from collections.abc import Sequence
 from time import perf_counter
 
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 
 

@@ -19,8 +19,8 @@ from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 

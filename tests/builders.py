@@ -25,7 +25,7 @@ from dispatcher.model.pod import (
 )
 from dispatcher.model.resources import parse_resources
 from dispatcher.model.topology import LEVELS
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Filter, Floats, Placed, Plugin, Refuse, Score, Skip
 
 Node = tuple[str, str]  # cluster, node

@@ -18,9 +18,9 @@ from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
 from dispatcher.model.pod import Affinity, HostPort, SpreadConstraint, Toleration
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import MAX_SCORE, Filter, Placed, Plugin, Refuse, Reserve, Score, Skip
-from dispatcher.scheduling.points import ExplainingPlugin
+from dispatcher.scheduling.framework.points import ExplainingPlugin
 
 _SLACK = 1e-6
 

@@ -7,7 +7,7 @@ from dispatcher.model.names import HOSTNAME, SCHEDULER_NAME
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import parse_resources
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 
 _ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}

@@ -13,8 +13,8 @@ from typing import ClassVar, cast
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.eligibility import ClusterChoiceError, allowed_clusters, clusters_key, has_volumes
 from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Rows, refuse
+from dispatcher.scheduling.rules.eligibility import ClusterChoiceError, allowed_clusters, clusters_key, has_volumes
 
 
 class ClusterAllowed(Filter):

@@ -17,8 +17,8 @@ import numpy as np
 
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework import Depends, Fleet, Placed
-from dispatcher.scheduling.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, number
+from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number
 
 _NOBODY = ("No preemption victims found for incoming pod",)
 _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one

@@ -21,16 +21,6 @@ import numpy as np
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
 from dispatcher.model.topology import HOST_LEVEL
-from dispatcher.scheduling.eligibility import (
-    ClusterChoiceError,
-    LabelMasks,
-    allowed_clusters,
-    clusters_key,
-    selection_key,
-    tolerated,
-    tolerations_key,
-    topology_key,
-)
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -42,9 +32,19 @@ from dispatcher.scheduling.framework import (
     Placed,
     Rows,
 )
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, one_of
-from dispatcher.scheduling.spread import Area, Spread, area_of, spread_key
-from dispatcher.scheduling.spread_args import LIST, SYSTEM, constraints, system_defaults
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, one_of
+from dispatcher.scheduling.rules.eligibility import (
+    ClusterChoiceError,
+    LabelMasks,
+    allowed_clusters,
+    clusters_key,
+    selection_key,
+    tolerated,
+    tolerations_key,
+    topology_key,
+)
+from dispatcher.scheduling.rules.spread import Area, Spread, area_of, spread_key
+from dispatcher.scheduling.rules.spread_args import LIST, SYSTEM, constraints, system_defaults
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints

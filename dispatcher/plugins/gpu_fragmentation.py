@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dispatcher.model.names import GPU_MILLI
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU
-from dispatcher.scheduling.columns import grown
+from dispatcher.scheduling.fleet.columns import grown
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, number, shown
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number, shown
 
 MOST_GPUS = 8
 WHOLE = 1000

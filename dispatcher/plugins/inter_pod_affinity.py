@@ -21,7 +21,6 @@ import numpy as np
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.affinity_rules import AffinityBook, AffinityRule, AffinityRules
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -34,9 +33,10 @@ from dispatcher.scheduling.framework import (
     Placed,
     SmallInts,
 )
-from dispatcher.scheduling.hints import HELPED_BY, Happening, WakeEvent
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, whole_number, yes_or_no
-from dispatcher.scheduling.pod_sets import PodSet, StandingTerm, TermKind
+from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, whole_number, yes_or_no
+from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
+from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
 
 _NO_RULES = AffinityRules((), (), (), None)
 

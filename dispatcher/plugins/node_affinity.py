@@ -14,8 +14,6 @@ from dispatcher.model.labels import IN, NodeSelectorTerm
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Affinity, Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.affinity_args import added_affinity
-from dispatcher.scheduling.eligibility import NAME_FIELD, LabelMasks, selection_key
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -29,8 +27,10 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
-from dispatcher.scheduling.plugin_args import Arg, ArgTable
+from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable
+from dispatcher.scheduling.rules.affinity_args import added_affinity
+from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
 
 
 class NodeAffinity(Filter, Score):

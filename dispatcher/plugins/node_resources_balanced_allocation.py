@@ -13,10 +13,10 @@ import numpy as np
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows, Score
-from dispatcher.scheduling.kernels import kernel
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, names_of_resources
-from dispatcher.scheduling.whole import EXACT, plus
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, names_of_resources
+from dispatcher.scheduling.rules.whole import EXACT, plus
 
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2

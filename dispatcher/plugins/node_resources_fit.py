@@ -22,12 +22,20 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
-from dispatcher.scheduling.fleet_occupants import nonzero_request
+from dispatcher.scheduling.classes.kernels import kernel
+from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, Fleet, Floats, Ints, Placed, Rows, Score
-from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
-from dispatcher.scheduling.kernels import kernel
-from dispatcher.scheduling.plugin_args import Arg, ArgTable, one_of, resource_weights, shown, texts, whole_number
-from dispatcher.scheduling.whole import EXACT, percent, plus
+from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.plugin_args import (
+    Arg,
+    ArgTable,
+    one_of,
+    resource_weights,
+    shown,
+    texts,
+    whole_number,
+)
+from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nonzero

@@ -11,7 +11,7 @@ import numpy as np
 from dispatcher.model.node import NO_SCHEDULE, Node, Taint
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
-from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 

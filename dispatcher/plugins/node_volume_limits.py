@@ -21,7 +21,7 @@ from dispatcher.model.objects import (
 from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
-from dispatcher.scheduling.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
+from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
 
 
 class _State(NamedTuple):

@@ -33,8 +33,8 @@ from dispatcher.plugins.volume_binding import VolumeBinding
 from dispatcher.plugins.volume_restrictions import VolumeRestrictions
 from dispatcher.plugins.volume_zone import VolumeZone
 from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, QueueSort, Reserve, Score
-from dispatcher.scheduling.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
-from dispatcher.scheduling.plugin_args import ArgTable, check_args, did_you_mean
+from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
+from dispatcher.scheduling.framework.plugin_args import ArgTable, check_args, did_you_mean
 from dispatcher.scheduling.quota import QuotaLedger
 
 

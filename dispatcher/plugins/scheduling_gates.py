@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Depends, Placed, Refuse, refuse
-from dispatcher.scheduling.hints import NEVER, WakeEvent
-from dispatcher.scheduling.lifecycle import PreEnqueue
+from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
+from dispatcher.scheduling.framework.lifecycle import PreEnqueue
 
 
 class SchedulingGates(PreEnqueue):

@@ -13,9 +13,9 @@ import numpy as np
 from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.eligibility import tolerations_key, untolerated
 from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
-from dispatcher.scheduling.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.rules.eligibility import tolerations_key, untolerated
 
 
 @dataclass

@@ -30,9 +30,9 @@ from dispatcher.scheduling.framework import (
     Rows,
     refuse,
 )
-from dispatcher.scheduling.lifecycle import Order, PreBind
-from dispatcher.scheduling.volume_plan import BITS, Rulings, VolumePlan, plan_of
-from dispatcher.scheduling.volumes import claims_of
+from dispatcher.scheduling.framework.lifecycle import Order, PreBind
+from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, plan_of
+from dispatcher.scheduling.rules.volumes import claims_of
 
 
 @dataclass

@@ -15,7 +15,7 @@ from dispatcher.model.objects import PersistentVolumeClaim
 from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
-from dispatcher.scheduling.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
+from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
 
 _RESTRICTED = (EBS_VOLUME, GCE_DISK, ISCSI, RBD)
 

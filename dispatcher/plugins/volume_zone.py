@@ -14,9 +14,9 @@ from dispatcher.model.labels import IN, Requirement
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.eligibility import LabelMasks
 from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, refuse
-from dispatcher.scheduling.volumes import claim_key, claims_of, not_found
+from dispatcher.scheduling.rules.eligibility import LabelMasks
+from dispatcher.scheduling.rules.volumes import claim_key, claims_of, not_found
 
 _OLD = {"failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": REGION}
 _LABELS = (*_OLD, ZONE, REGION)

@@ -15,10 +15,10 @@ from dispatcher.runtime.settings import DispatcherConfig
 from dispatcher.runtime.settings.sections import JournalSection, TimingSection
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
-from dispatcher.scheduling.cycle import Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import QueueSort
-from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.reprofile import take_profiles

@@ -11,7 +11,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
-from dispatcher.scheduling.fleet_objects import ClusterObjects
+from dispatcher.scheduling.fleet.objects import ClusterObjects
 
 
 @dataclass

@@ -15,22 +15,23 @@ from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling import clusters as reports
-from dispatcher.scheduling import events, orders
+from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView, GapError
 from dispatcher.scheduling.core_state import CoreState
 from dispatcher.scheduling.core_timing import CoreTiming
-from dispatcher.scheduling.cycle import Scheduler
-from dispatcher.scheduling.deciding import Deciding
-from dispatcher.scheduling.delegation import Step, next_step, wants_place
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.flights import PLACING, Flight, Move, Stage, settled
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.deciding import Deciding
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.delegation.flights import PLACING, Flight, Move, Stage, settled
+from dispatcher.scheduling.delegation.peers import peers_of
+from dispatcher.scheduling.delegation.protocol import Step, next_step, wants_place
+from dispatcher.scheduling.delegation.tracking import PodId, Tracked, place_of, situation
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.hints import OBJECT_EVENTS, Happening
-from dispatcher.scheduling.nominations import Nominee
-from dispatcher.scheduling.peers import peers_of
-from dispatcher.scheduling.profiles import Profiles
+from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
-from dispatcher.scheduling.tracking import PodId, Tracked, place_of, situation
 
 __all__ = ["CoreTiming", "SchedulerCore"]
 

@@ -4,16 +4,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dispatcher.model.messages import ReportUnschedulable
-from dispatcher.scheduling import events, orders
+from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core_timing import CoreTiming
-from dispatcher.scheduling.errands import Errands
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.delegation.errands import Errands
+from dispatcher.scheduling.delegation.outbox import Outbox
+from dispatcher.scheduling.delegation.tracking import PodId, Tracked
 from dispatcher.scheduling.explain import DecisionLog
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.outbox import Outbox
-from dispatcher.scheduling.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
-from dispatcher.scheduling.tracking import PodId, Tracked
 
 
 class CoreState:

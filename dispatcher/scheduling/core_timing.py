@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dispatcher.scheduling.outbox import Backoff
+from dispatcher.scheduling.delegation.outbox import Backoff
 
 
 @dataclass(frozen=True)

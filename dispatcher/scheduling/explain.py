@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dispatcher.model.reasons import Reason, ReasonTable, Why
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.fleet_occupants import PodId
-from dispatcher.scheduling.fleet_row import LateFacts, OneRow, RowFacts
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.fleet.row import LateFacts, OneRow, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
-from dispatcher.scheduling.lifecycle import CycleState, Victim
-from dispatcher.scheduling.points import ExplainingPlugin
+from dispatcher.scheduling.framework.lifecycle import CycleState, Victim
+from dispatcher.scheduling.framework.points import ExplainingPlugin
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Notes = tuple[tuple[ExplainingPlugin, object], ...]

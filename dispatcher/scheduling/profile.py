@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.framework import PluginUse, Profile
-from dispatcher.scheduling.spread_args import SYSTEM
+from dispatcher.scheduling.rules.spread_args import SYSTEM
 
 _Table = tuple[tuple[str, float], ...]  # name, weight (of scores)
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, QueueSort
-from dispatcher.scheduling.hints import HELPED_BY, NEVER, NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, Happening, WakeEvent
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 

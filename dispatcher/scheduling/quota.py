@@ -11,7 +11,7 @@ from fractions import Fraction
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import PODS, Resources, format_quantity
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.scheduling.fleet_occupants import PodId
+from dispatcher.scheduling.fleet.occupants import PodId
 
 _MEMO_LIMIT = 65_536
 

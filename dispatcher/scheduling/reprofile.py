@@ -1,8 +1,8 @@
 """Other profiles while the core runs: what is placed stays, its bookings move over, what waits is tried anew."""
 
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.framework import QueueSort
-from dispatcher.scheduling.profiles import Profiles
 
 
 def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now: float) -> None:

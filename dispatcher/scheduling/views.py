@@ -7,8 +7,8 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.tracking import Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.fleet.fleet import FleetState
 
 Row = dict[str, Any]
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
-from dispatcher.scheduling.cycle import Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 

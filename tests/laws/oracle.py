@@ -13,8 +13,8 @@ import numpy as np
 
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import Namespace
-from dispatcher.scheduling.columns import RowList
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Placed, Plugin, Profile, Refuse, Reserve, Score, Skip
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
-from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
 from tests.builders import reading
 from tests.laws import oracle

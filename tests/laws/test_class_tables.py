@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling import kernels
-from dispatcher.scheduling.class_shelf import ClassShelf
-from dispatcher.scheduling.classes import PodClass
-from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.classes import kernels
+from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.classes.shelf import ClassShelf
+from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.points import Plan
+from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, node, pod, put, reading
 from tests.laws.pairs import Pair

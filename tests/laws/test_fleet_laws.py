@@ -11,10 +11,10 @@ from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.scheduling.columns import _TABLE as COLUMNS
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.columns import _TABLE as COLUMNS
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Ints, Placed
-from dispatcher.scheduling.pod_sets import pods_of_terms
+from dispatcher.scheduling.framework.pod_sets import pods_of_terms
 from tests.builders import PodBuilder, node, pod, selector
 
 LEVELS = ("zone", "cluster", "host", "rack")

@@ -12,9 +12,9 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle import Decision, Scheduler
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.nominations import Nominee
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import node, pod
 from tests.laws import rules

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
 from dispatcher.model.names import HOSTNAME, ZONE
 from dispatcher.model.objects import PersistentVolume
-from dispatcher.scheduling.eligibility import LabelMasks
-from dispatcher.scheduling.volume_choice import NONE, Chooser
-from dispatcher.scheduling.volume_match import Candidates
+from dispatcher.scheduling.rules.eligibility import LabelMasks
+from dispatcher.scheduling.rules.volume_choice import NONE, Chooser
+from dispatcher.scheduling.rules.volume_match import Candidates
 from tests.builders import fleet, node
 from tests.plugins.storage import volume
 

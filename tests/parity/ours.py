@@ -12,12 +12,12 @@ from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
 from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle import Scheduler, Unschedulable
+from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.explain import Decision
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
-from dispatcher.scheduling.lifecycle import PreScore
-from dispatcher.scheduling.points import Plan
+from dispatcher.scheduling.framework.lifecycle import PreScore
+from dispatcher.scheduling.framework.points import Plan
 from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
 from tests.parity.objects import record_of
 from tests.parity.profile import ALIASES, DEFAULT, profiles

@@ -6,7 +6,7 @@ import numpy as np
 
 from dispatcher.model.reasons import Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import SKIP, DomainPlugin, Placed, Refuse
 from tests.builders import PodBuilder
 

@@ -2,7 +2,7 @@
 
 from dispatcher.model.labels import LabelSelector, Requirement
 from dispatcher.model.objects import Namespace
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import PodBuilder, fleet, node, pod, put
 
 Seats = list[tuple[PodBuilder, str]]

@@ -6,7 +6,7 @@ from dispatcher.model.labels import IN, NodeSelectorTerm, Requirement
 from dispatcher.model.names import ZONE
 from dispatcher.model.objects import AnyObject, PersistentVolume, PersistentVolumeClaim, StorageClass
 from dispatcher.model.pod import CLAIM, Volume
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import NodeBuilder, PodBuilder, fleet, pod
 
 GIB = 2**30

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.scheduling.cycle import Scheduler, Unschedulable
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin
-from dispatcher.scheduling.lifecycle import Victim
+from dispatcher.scheduling.framework.lifecycle import Victim
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Ready, Spread, profile

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 

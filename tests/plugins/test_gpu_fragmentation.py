@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dispatcher.model.names import GPU_MILLI
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PluginUse, Profile
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, scores

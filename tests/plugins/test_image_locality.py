@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put
 from tests.plugins.asking import make, scores
 

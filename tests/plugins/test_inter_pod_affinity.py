@@ -5,8 +5,8 @@ import pytest
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.hints import Happening, WakeEvent
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework.hints import Happening, WakeEvent
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
 from tests.plugins.seats import Seats, clause, clauses, having, into, one, placed_on

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import fleet, node, pod, put, reading
 from tests.plugins.asking import make, raw_scores, scores, state_of
 

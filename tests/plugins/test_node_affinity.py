@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.labels import OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.pod import Affinity
-from dispatcher.scheduling.eligibility import LabelMasks
+from dispatcher.scheduling.rules.eligibility import LabelMasks
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, scores
 

@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY
-from dispatcher.scheduling.hints import HELPED_BY, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.plugins.asking import make
 

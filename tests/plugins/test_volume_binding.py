@@ -9,9 +9,9 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import BindVolume, PodRef, SelectNode
 from dispatcher.model.names import ZONE
 from dispatcher.model.objects import AnyObject, CSIDriver, CSIStorageCapacity, PersistentVolume, StorageClass
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import SKIP, Refuse
-from dispatcher.scheduling.lifecycle import Order
+from dispatcher.scheduling.framework.lifecycle import Order
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, state_of
 from tests.plugins.storage import (

@@ -11,16 +11,16 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
     Placed,
     Plugin,
     PluginUse,
     Profile,
 )
-from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.views import explain
 from tests.scheduling.tiny_plugins import ByPriority, Fit, Ready

@@ -32,10 +32,10 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from dispatcher.scheduling.lifecycle import (
+from dispatcher.scheduling.framework.lifecycle import (
     Bind as BindPoint,
 )
-from dispatcher.scheduling.lifecycle import (
+from dispatcher.scheduling.framework.lifecycle import (
     Handed,
     Order,
     PostBind,

@@ -12,8 +12,8 @@ from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageCla
 from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation.tracking import Tracked, place_of
 from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
-from dispatcher.scheduling.tracking import Tracked, place_of
 from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 

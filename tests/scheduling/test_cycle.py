@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.explain import DecisionLog
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
     Codes,
     Filter,

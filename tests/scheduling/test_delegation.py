@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import Claim, Pod
-from dispatcher.scheduling.delegation import Next, Situation, Step, next_step
+from dispatcher.scheduling.delegation.protocol import Next, Situation, Step, next_step
 
 BOTH = frozenset(("east", "west"))
 PENDING = Pod("u1", "default", "web-1", scheduler_name="global-dispatcher")

@@ -13,7 +13,7 @@ from dispatcher.model.messages import (
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.cycle import Scheduler
+from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.events import Trouble
 from dispatcher.scheduling.framework import (
     SKIP,
@@ -27,8 +27,8 @@ from dispatcher.scheduling.framework import (
     Rows,
     refuse,
 )
-from dispatcher.scheduling.hints import WakeEvent
-from dispatcher.scheduling.lifecycle import (
+from dispatcher.scheduling.framework.hints import WakeEvent
+from dispatcher.scheduling.framework.lifecycle import (
     NoHelp,
     Nomination,
     PostFilter,

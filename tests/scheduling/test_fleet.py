@@ -6,7 +6,7 @@ import pytest
 from dispatcher.model.node import Reading
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import within_cluster
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Fleet
 from tests.builders import fleet, node, pod, put, reading, selector
 

@@ -1,8 +1,8 @@
 """Terms of placed pods: their numbers hold while somebody has them, and those that nobody has are bounded."""
 
-from dispatcher.scheduling.fleet_terms import TermCounts
+from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.pod_sets import TermKind
+from dispatcher.scheduling.framework.pod_sets import TermKind
 from tests.builders import pod, selector
 
 WEB = pod("asks").labels(app="web").placed()

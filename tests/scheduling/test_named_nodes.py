@@ -8,7 +8,7 @@ import pytest
 from dispatcher.model.labels import NodeSelectorTerm, Requirement
 from dispatcher.model.pod import Affinity
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.framework import Fleet, Placed, Plugin
 from dispatcher.scheduling.profile import KUBE_SCHEDULER_PROFILE
 from tests.builders import PodBuilder, fleet, node, pod

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
-from dispatcher.scheduling.nominations import Nominee
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Ready, Selector, profile
 

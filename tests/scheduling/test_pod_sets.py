@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector, Requirement
 from dispatcher.model.pod import PodAffinityTerm
-from dispatcher.scheduling.pod_sets import PodSet, PodSetIndex, pods_beside, pods_of_terms
+from dispatcher.scheduling.framework.pod_sets import PodSet, PodSetIndex, pods_beside, pods_of_terms
 from tests.builders import pod, selector
 
 LABELS = {"t": {"team": "t"}, "u": {"team": "u"}}

@@ -5,7 +5,7 @@ import pytest
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.runtime.settings.profiles import read_profile
 from dispatcher.scheduling.framework import Profile
-from dispatcher.scheduling.plugin_args import check_args
+from dispatcher.scheduling.framework.plugin_args import check_args
 from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFILE
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"

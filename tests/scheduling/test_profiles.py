@@ -4,10 +4,10 @@ import pytest
 
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin, PluginUse, Profile
-from dispatcher.scheduling.profiles import Profiles
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.scheduling.tiny_plugins import Fit, Quota, Ready
 

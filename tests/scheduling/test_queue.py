@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.hints import Happening
+from dispatcher.scheduling.framework.hints import Happening
 from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority

@@ -3,10 +3,10 @@
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.cycle import Decision, Scheduler
-from dispatcher.scheduling.fleet import FleetState
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import PluginUse, Profile, QueueSort
-from dispatcher.scheduling.profiles import Profiles
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.reprofile import take_profiles

@@ -14,7 +14,7 @@ from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
 from dispatcher.runtime.settings.sections import Section
 from dispatcher.runtime.settings.validation import validated
 from dispatcher.scheduling.framework import PluginUse, Profile
-from dispatcher.scheduling.plugin_args import check_args, did_you_mean, shown
+from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, shown
 
 MAX_WEIGHT = 1000.0
 

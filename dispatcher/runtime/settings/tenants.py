@@ -12,7 +12,7 @@ from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
 from dispatcher.runtime.settings.sections import TENANT_NAME, Section
 from dispatcher.runtime.settings.validation import validated
-from dispatcher.scheduling.plugin_args import shown
+from dispatcher.scheduling.framework.plugin_args import shown
 
 DEFAULT_TENANT = "default"
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")

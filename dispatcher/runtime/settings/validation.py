@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsError
 from dispatcher.runtime.settings.document import Document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem, dotted
 from dispatcher.runtime.settings.sections import ENV_NESTING, ENV_PREFIX, PATTERNS
-from dispatcher.scheduling.plugin_args import did_you_mean, shown
+from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 M = TypeVar("M", bound=BaseModel)
 

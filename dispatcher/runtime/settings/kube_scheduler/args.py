@@ -6,7 +6,7 @@ A converter answers our arguments for one of theirs; ValueError says what is wro
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dispatcher.scheduling.plugin_args import did_you_mean, shown
+from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 Ours = dict[str, Any]
 Convert = Callable[[Any], Ours]

@@ -14,7 +14,7 @@ from dispatcher.runtime.settings.kube_scheduler.sections import PROCESS_KEYS, Ku
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
 from dispatcher.runtime.settings.validation import validated
 from dispatcher.scheduling.framework import PluginUse, Profile
-from dispatcher.scheduling.plugin_args import check_args, did_you_mean, shown
+from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, shown
 
 KIND = "KubeSchedulerConfiguration"
 # Rules of the fleet itself: on unless a profile disables them by name.

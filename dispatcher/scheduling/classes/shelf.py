@@ -1,0 +1,42 @@
+"""The pod classes that are kept, within bounds of memory; the one unused for longest makes room for the next."""
+
+from collections import OrderedDict
+
+from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.classes.shared_part import SharedAnswers
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.roles import roles_of
+
+_MOST_CLASSES = 512  # memory that is used again is faster than fresh memory
+_BYTES_PER_ROW = 16  # of a class: totals, codes, peaks
+
+
+class ClassShelf:
+    """Classes by key. `limit`: bytes; a quarter of it for what classes share."""
+
+    def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:
+        self._plan, self._fleet, self._limit = plan, fleet, limit
+        self._roles = roles_of(plan)
+        self._shared = SharedAnswers(self._roles, fleet, limit // 4)
+        self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
+
+    def get(self, key: ClassKey) -> PodClass:
+        """The class of a key (see `Plan.class_key`)."""
+        found = self._classes.get(key)
+        if found is not None:
+            self._classes.move_to_end(key)
+            return found
+        most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
+        found = None
+        while len(self._classes) >= most:
+            _, found = self._classes.popitem(last=False)
+        if found is None:  # fresh memory costs more than the answers that go into it
+            found = PodClass(self._plan, self._roles, self._fleet, self._shared)
+        found.begin(key)
+        self._classes[key] = found
+        return found
+
+    def drop(self, key: ClassKey) -> None:
+        """Forget a class: what it holds may be half written."""
+        self._classes.pop(key, None)

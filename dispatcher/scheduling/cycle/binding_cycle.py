@@ -1,0 +1,259 @@
+"""The binding cycle: what happens between a decision and its bind. Permit may make a pod wait, PreBind may have things
+done first, Bind may leave the bind to somebody else; the pod holds its place meanwhile. PostBind is told at the end.
+
+Whatever goes wrong here gives the place back, and the pod is queued again with the reason.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+from dispatcher.model.messages import BOUND, DONE
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.explain import Decision
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.framework import Placed, Refuse
+from dispatcher.scheduling.framework.hints import WakeEvent
+from dispatcher.scheduling.framework.lifecycle import CycleState, Handed, Order
+from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.queue import QueuedPod
+
+Launch = Callable[[QueuedPod, Decision, float], None]
+
+
+@dataclass(eq=False)
+class _Held:
+    """A pod with a place that is not bound yet.
+
+    `waits`: Permit plugin -> until when. `at`: the PreBind plugin whose turn it is; `sent`: its orders that are under
+    way or done, `open`: which of them are under way, and their errands. `until`: when patience ends.
+    """
+
+    decision: Decision
+    item: QueuedPod | None = None
+    waits: dict[str, float] = field(default_factory=dict)
+    at: int = 0
+    sent: list[Order] = field(default_factory=list)
+    open: dict[int, str] = field(default_factory=dict)
+    until: float = float("inf")
+    handed: str = ""
+
+    def text(self, plan_names: tuple[str, ...]) -> str:
+        """Why it is held up, for people."""
+        if self.waits:
+            return f"waiting on Permit plugin {', '.join(sorted(self.waits))}"
+        return f"bind handed to {self.handed}" if self.handed else f"waiting on PreBind plugin {plan_names[self.at]}"
+
+
+class BindingCycle:
+    """Every pod between its decision and its bind. Satisfies `lifecycle.WaitingRoom`."""
+
+    def __init__(self, state: CoreState, launch: Launch) -> None:
+        self._state, self._launch = state, launch
+        self._held: dict[PodId, _Held] = {}
+        self._verdicts: list[tuple[PodId, str, Why | None]] = []  # what plugins said while somebody was decided
+        self._told: dict[PodId, Decision] = {}  # whose PostBind plugins want to be told
+        for scheduler in state.profiles:
+            scheduler.on_wait = self._enter
+            for plugin in scheduler.plan.permits:
+                plugin.attach(self)
+
+    def holds(self, pod_id: PodId) -> bool:
+        """Whether the pod has a place, and waits for leave to be bound to it."""
+        return pod_id in self._held
+
+    # --- WaitingRoom -------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> list[tuple[PodId, Placed]]:
+        """All pods that wait for a Permit plugin, longest first."""
+        return [(pod_id, one.decision.placed) for pod_id, one in self._held.items() if one.waits]
+
+    def allow(self, pod_id: PodId, plugin: str) -> None:
+        """`plugin` has no objection any more."""
+        self._verdicts.append((pod_id, plugin, None))
+
+    def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
+        """The place is given back."""
+        self._verdicts.append((pod_id, plugin, why))
+
+    def _enter(self, decision: Decision) -> None:
+        """Permit plugins let a pod wait: the room knows it before the next pod is asked for."""
+        until = {plugin: decision.time + seconds for plugin, seconds in decision.waits.items()}
+        self._held[decision.pod_id] = _Held(decision, waits=until)
+
+    # --- the way of a pod --------------------------------------------------------------------------------------------
+
+    def begin(self, item: QueuedPod, decision: Decision, now: float) -> None:
+        """A decision was taken: bind it, or hold it up where a plugin says so."""
+        held = self._held.get(decision.pod_id)
+        if held is None and decision.cycle is None:  # no plugin of a later point has anything to do with it
+            self._launch(item, decision, now)
+            return
+        held = self._held.setdefault(decision.pod_id, _Held(decision))
+        held.item = item
+        if held.waits:
+            self._state.queue.hold(item, held.text(()))
+        else:
+            self._go_on(held, now)
+
+    def settle(self, now: float) -> None:
+        """Follow what plugins allowed and rejected, and end what has waited for too long."""
+        while self._verdicts:
+            verdicts, self._verdicts = self._verdicts, []
+            for pod_id, plugin, why in verdicts:
+                self._follow(pod_id, plugin, why, now)
+        for pod_id, held in list(self._held.items()):
+            late = next((plugin for plugin, until in sorted(held.waits.items()) if now >= until), None)
+            if late is not None:
+                self.give_back(pod_id, Why(Reason.PERMIT, late), now)
+            elif not held.waits and held.item is not None:
+                self._look_again(held, now)
+
+    def _follow(self, pod_id: PodId, plugin: str, why: Why | None, now: float) -> None:
+        held = self._held.get(pod_id)
+        if held is None or plugin not in held.waits:
+            return
+        if why is not None:
+            self.give_back(pod_id, why, now)
+            return
+        del held.waits[plugin]
+        if held.item is None:
+            return
+        if held.waits:
+            held.item.note = held.text(())
+        else:
+            self._go_on(held, now)
+
+    def _look_again(self, held: _Held, now: float) -> None:
+        if now >= held.until:
+            why = Why(Reason.PRE_BIND, f"{held.text(self._names(held))} for too long")
+            self.give_back(held.decision.pod_id, why, now)
+        elif not held.handed and not held.open:
+            self._go_on(held, now)
+
+    def _go_on(self, held: _Held, now: float) -> None:
+        """PreBind plugins in turn, then Bind."""
+        plan = self._scheduler(held.decision).plan
+        try:
+            while held.at < len(plan.pre_binds):
+                plugin = plan.pre_binds[held.at]
+                answer = self._asked(held, plugin.name, plugin.pre_bind)
+                if isinstance(answer, Refuse):
+                    self.give_back(held.decision.pod_id, answer.why, now)
+                    return
+                if answer:
+                    held.until = min(held.until, now + plugin.deadline_s)
+                    self._send(held, cast(Sequence[Order], answer))
+                    self._hold(held)
+                    return
+                held.at, held.until, held.sent, held.open = held.at + 1, float("inf"), [], {}
+            self._bind(held, now)
+        except PluginError as error:
+            self._state.trouble(str(error))
+            self.give_back(held.decision.pod_id, Why(Reason.PLUGIN_ERROR, error.plugin), now)
+
+    def _asked(self, held: _Held, name: str, call: Callable[..., object]) -> object:
+        decision, fleet = held.decision, self._state.fleet
+        row = fleet.row_of(decision.cluster, decision.node)
+        if row is None:
+            return Refuse(Why(Reason.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
+        fleet.cycle = decision.cycle or CycleState()
+        try:
+            return call(decision.placed, row, fleet)
+        except Exception as error:
+            raise PluginError(name, f"{type(error).__name__}: {error}") from error
+
+    def _send(self, held: _Held, orders: Iterable[Order]) -> None:
+        for order in orders:
+            if order not in held.sent:
+                at = len(held.sent)
+                held.sent.append(order)
+                done = partial(self._done, held, at)
+                held.open[at] = self._state.errands.send(order.cluster, "prepare", order.intent, done)
+
+    def _done(self, held: _Held, at: int, verdict: str, message: str, now: float) -> None:
+        held.open.pop(at, None)
+        if self._held.get(held.decision.pod_id) is held and verdict not in (DONE, BOUND):
+            self.give_back(held.decision.pod_id, Why(Reason.PRE_BIND, message or verdict), now)
+
+    def _bind(self, held: _Held, now: float) -> None:
+        for plugin in self._scheduler(held.decision).plan.binds:
+            answer = self._asked(held, plugin.name, plugin.bind)
+            if isinstance(answer, Refuse):
+                self.give_back(held.decision.pod_id, answer.why, now)
+                return
+            if isinstance(answer, Handed):
+                held.handed, held.until = answer.to, now + answer.deadline_s
+                self._remember(held.decision)
+                self._hold(held)
+                return
+        item = held.item
+        del self._held[held.decision.pod_id]
+        if item is not None:
+            self._state.queue.remove(held.decision.pod_id)
+            self._leave_to_agents(item, held.decision, now)
+
+    def _leave_to_agents(self, item: QueuedPod, decision: Decision, now: float) -> None:
+        self._remember(decision)
+        self._launch(item, decision, now)
+
+    def _hold(self, held: _Held) -> None:
+        if held.item is not None:
+            self._state.queue.hold(held.item, held.text(self._names(held)))
+
+    def _names(self, held: _Held) -> tuple[str, ...]:
+        return tuple(one.name for one in self._scheduler(held.decision).plan.pre_binds)
+
+    def _scheduler(self, decision: Decision) -> Scheduler:
+        return self._state.profiles.of(decision.placed)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def give_back(self, pod_id: PodId, why: Why, now: float) -> None:
+        """The place comes to nothing: the pod is queued again, for `why`."""
+        held = self.cancel(pod_id, now)
+        if held is None or held.item is None:
+            return
+        state = self._state
+        state.queue.remove(pod_id)
+        state.queue.unschedulable(held.item, frozenset((why.reason,)), now)
+        tracked = state.tracked.get(pod_id)
+        if tracked is not None:
+            state.report(tracked, why.text, now)
+
+    def cancel(self, pod_id: PodId, now: float) -> _Held | None:
+        """The pod is gone, going, or bound by somebody: its place is free again."""
+        held = self._held.pop(pod_id, None)
+        self._told.pop(pod_id, None)
+        if held is not None:
+            self._state.profiles.forget(pod_id)
+            self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+            for name in held.open.values():
+                self._state.errands.drop(name)
+        return held
+
+    def release(self, pod_id: PodId) -> None:
+        """The pod was seen bound: what was held of it is over, its place stays its own."""
+        self._held.pop(pod_id, None)
+        self.bound(pod_id)
+
+    def _remember(self, decision: Decision) -> None:
+        if self._scheduler(decision).plan.post_binds:
+            self._told[decision.pod_id] = decision
+
+    def bound(self, pod_id: PodId) -> None:
+        """Tell the PostBind plugins of the pod's profile, once."""
+        decision = self._told.pop(pod_id, None)
+        if decision is None:
+            return
+        fleet = self._state.fleet
+        fleet.cycle = decision.cycle or CycleState()
+        row = fleet.row_of(decision.cluster, decision.node)
+        for plugin in self._scheduler(decision).plan.post_binds:
+            try:
+                guarded(plugin, plugin.post_bind, decision.placed, -1 if row is None else row, fleet)
+            except PluginError as error:
+                self._state.trouble(str(error))

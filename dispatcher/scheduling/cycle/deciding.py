@@ -1,0 +1,83 @@
+"""Decides queued pods: batches of one class out of the queue, decisions on their way, refusals back with reasons."""
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling import events
+from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.cycle.binding_cycle import BindingCycle
+from dispatcher.scheduling.cycle.evictions import Evictions
+from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.explain import Decision, Unschedulable
+from dispatcher.scheduling.queue import QueuedPod, WakeEvent
+
+
+class Deciding:
+    """Runs scheduling cycles over the state of the core, and starts what follows from them."""
+
+    def __init__(self, state: CoreState) -> None:
+        self._state = state
+        self.binding = BindingCycle(state, self._launch)
+        self.evictions = Evictions(state, self.binding)
+        for scheduler in state.profiles:
+            scheduler.post_filters.may_evict = self.evictions.may_evict
+
+    def decide(self, budget: int, now: float) -> None:
+        """Decide at most `budget` pods."""
+        state = self._state
+        while budget > 0:
+            batch = state.queue.pop_class(now, budget)
+            if not batch:
+                break
+            budget -= len(batch)
+            ready = [item for item in batch if self._home_ready(item, now)]
+            results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
+            for item, result in zip(ready, results, strict=True):
+                if isinstance(result, Decision):
+                    self._decided(item, result, now)
+                else:
+                    self._park(item, result, now)
+            self.binding.settle(now)
+            if any(isinstance(result, Decision) for result in results):
+                state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
+        self.binding.settle(now)
+
+    def _home_ready(self, item: QueuedPod, now: float) -> bool:
+        ready = self._state.clusters[item.pod_id[0]].ready
+        if not ready:
+            self._state.queue.unschedulable(item, frozenset((Reason.CLUSTER_NOT_READY,)), now)
+        return ready
+
+    def _decided(self, item: QueuedPod, decision: Decision, now: float) -> None:
+        state = self._state
+        tracked = state.tracked[decision.pod_id]
+        tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
+        state.counters["decisions", "scheduled"] += 1
+        state.log.add(decision)
+        state.effects.append(events.Decided(decision))
+        self.binding.begin(item, decision, now)
+
+    def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
+        """The default Bind: our own flight to the agents."""
+        state = self._state
+        tracked, source = state.tracked[decision.pod_id], decision.placed.pod
+        epoch = state.outbox.next_epoch()
+        if decision.cluster == tracked.home:
+            flight = orders.bind(tracked.home, source, decision.node, epoch, state.why(tracked), now)
+        else:
+            # This very decision proves that no delegate was made there yet: nothing to wait for if the pod goes.
+            tracked.vanished.add(decision.cluster)
+            flight = orders.claim(tracked.home, source, decision.cluster, decision.node, epoch, now)
+        state.outbox.fly(tracked, flight)
+
+    def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
+        state = self._state
+        state.counters["decisions", "unschedulable"] += 1
+        state.queue.unschedulable(item, result.reasons, now)
+        state.log.add(result)
+        state.report(state.tracked[item.pod_id], result.message, now)
+        for pod_id in result.displaced:
+            state.queue.activate(pod_id, now)
+            if (other := state.tracked.get(pod_id)) is not None:
+                state.report(other, other.reported, now)
+        if result.victims:
+            state.counters["preemption_attempts", "nominated"] += 1
+            self.evictions.order(result.victims, item.pod_id, now)

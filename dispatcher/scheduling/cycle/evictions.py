@@ -1,0 +1,86 @@
+"""Evictions for pods of higher priority: who may be evicted, where, and what comes of it.
+
+A pod of ours is evicted where it runs: its delegate, or itself in its home cluster; the delegate protocol does the
+rest. A pod of another scheduler only for a pod of its own cluster, as kube-scheduler would, and where that cluster
+lets it.
+"""
+
+from dispatcher.model.messages import DONE, REFUSED, Evict, PodRef
+from dispatcher.model.pod import Pod
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.cycle.binding_cycle import BindingCycle
+from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.framework.hints import WakeEvent
+from dispatcher.scheduling.framework.lifecycle import Victim
+
+
+class Evictions:
+    """Evictions under way, by victim."""
+
+    def __init__(self, state: CoreState, binding: BindingCycle) -> None:
+        self._state, self._binding = state, binding
+        self._under_way: dict[PodId, str] = {}
+
+    def may_evict(self, occupant: Occupant, home: str) -> bool:
+        """Whether a pod may be evicted for one submitted in `home`."""
+        view = self._state.clusters.get(occupant.cluster)
+        if view is None or not view.ready or self._target(occupant) is None:
+            return False
+        ours = occupant.pod_id in self._state.tracked
+        return ours or (occupant.cluster == home and view.evicts_foreign)
+
+    def _target(self, occupant: Occupant) -> Pod | None:
+        """The pod object to delete in the cluster where it runs; None while there is none that we know of."""
+        tracked = self._state.tracked.get(occupant.pod_id)
+        if tracked is None:
+            return occupant.placed.pod
+        if occupant.cluster in tracked.delegates:
+            return tracked.delegates[occupant.cluster]
+        here = occupant.cluster == tracked.home and tracked.source is not None and tracked.source.claim is None
+        return tracked.source if here else None
+
+    def order(self, victims: tuple[Victim, ...], preemptor: PodId, now: float) -> None:
+        """Evict those that are not on their way out already."""
+        for victim in victims:
+            if self._binding.holds(victim.pod_id):  # it has a place in memory alone: nothing is to be deleted
+                self._binding.give_back(victim.pod_id, Why(Reason.PREEMPTED), now)
+                continue
+            occupant = self._state.fleet.occupant(victim.pod_id)
+            target = self._target(occupant) if occupant is not None else None
+            if target is not None and not target.terminating and victim.pod_id not in self._under_way:
+                self._send(victim, orders.ref(target), preemptor)
+
+    def _send(self, victim: Victim, pod: PodRef, preemptor: PodId) -> None:
+        state = self._state
+        tracked = state.tracked.get(preemptor)
+        source = tracked.source if tracked is not None else None
+        if source is None:
+            return
+
+        def done(verdict: str, message: str, now: float) -> None:
+            self._answered(victim, preemptor, verdict, message, now)
+
+        state.counters["preemption_victims", victim.cluster] += 1
+        name = f"{source.key} of cluster {preemptor[0]}"
+        intent = Evict("", pod, 0, victim.node, source.priority, name)
+        self._under_way[victim.pod_id] = state.errands.send(victim.cluster, "evict", intent, done)
+
+    def _answered(self, victim: Victim, preemptor: PodId, verdict: str, message: str, now: float) -> None:
+        self._under_way.pop(victim.pod_id, None)
+        if verdict == DONE:
+            return
+        state = self._state
+        if verdict == REFUSED:
+            state.trouble(f"pod {victim.placed.pod.key} was not evicted from {victim.cluster}/{victim.node}: {message}")
+        # Whatever was promised on the strength of this eviction is judged anew.
+        state.profiles.nominations.drop(preemptor)
+        state.queue.activate(preemptor, now)
+        state.queue.wake(WakeEvent.POD_REMOVED, now)
+
+    def gone(self, pod_id: PodId) -> None:
+        """The pod has left its node: nobody need ask for that any more."""
+        name = self._under_way.pop(pod_id, None)
+        if name is not None:
+            self._state.errands.drop(name)

@@ -1,0 +1,102 @@
+"""PostFilter: what may be done for a pod that no node takes; its words, its promise, and whom it costs their place."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.explain import Unschedulable
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
+from dispatcher.scheduling.fleet.occupants import Occupant
+from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities
+from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
+from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+
+_BUDGETS = "PodDisruptionBudget"
+_KINDS = 16  # classes of pods and priorities for which it is kept what evictions would bring
+
+
+def anybody(occupant: Occupant, home: str) -> bool:
+    """Where nobody says who may be evicted, every pod may, as for kube-scheduler."""
+    return True
+
+
+class PostFilters:
+    """Asks the PostFilter plugins of one profile. `may_evict` says who may be evicted at all."""
+
+    def __init__(
+        self, plan: Plan, fleet: FleetState, nominations: Nominations, fault: Callable[[PluginError], None]
+    ) -> None:
+        self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
+        self._lowest = LowestPriorities(fleet)
+        self._told: tuple[Hashable, list[NoHelp]] = (None, [])
+        self._known: OrderedDict[Hashable, Known] = OrderedDict()
+        self.may_evict: Callable[[Occupant, str], bool] = anybody
+
+    def help(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
+        """The refusal with what the plugins did about it; `pods` is the pod's class, caught up with the fleet."""
+        if not refused.ground.evaluated:  # no node: nobody could make room
+            return refused
+        nominee = self._nominations.of(refused.pod_id)
+        world = self._world(refused, pods, nominee)
+        if self._told[0] == world:
+            return self._unhelped(refused, self._told[1])
+        answers = self._ask(refused, pods, nominee)
+        if answers and isinstance(answers[-1], Nomination):
+            return self._nominated(refused, answers[-1])
+        words = [one for one in answers if isinstance(one, NoHelp)]
+        self._told = (self._world(refused, pods, nominee), words)
+        return self._unhelped(refused, words)
+
+    def _world(self, refused: Unschedulable, pods: PodClass, nominee: Nominee | None) -> Hashable:
+        """All that an answer rests on: equal worlds need not be asked twice."""
+        fleet, pod = self._fleet, refused.placed.pod
+        moved = (fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS])
+        return (*moved, id(pods), pod.priority, pod.preempts, refused.placed.home, nominee)
+
+    def _ask(self, refused: Unschedulable, pods: PodClass, nominee: Nominee | None) -> list[Nomination | NoHelp]:
+        """What the plugins say, up to the first nomination."""
+        placed, fleet, answers = refused.placed, self._fleet, []
+        first = pods.rows.first[: fleet.n]
+        trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, nominee)
+        known = self._known_of((id(pods), placed.pod.priority, placed.home))
+        known.forget()
+        for plugin in self._plan.post_filters:
+            trial.known = {} if trial.one_by_one else known.rows(plugin.name)
+            try:
+                with trial:
+                    answer = guarded(plugin, plugin.post_filter, placed, trial, fleet)
+            except PluginError as error:
+                self._fault(error)  # the pod keeps the reasons it has
+                continue
+            if answer is not None:
+                answers.append(answer)
+            if isinstance(answer, Nomination):
+                break
+        known.note()
+        return answers
+
+    def _known_of(self, kind: Hashable) -> Known:
+        known = self._known.pop(kind, None) or Known(self._fleet)
+        self._known[kind] = known
+        if len(self._known) > _KINDS:
+            self._known.popitem(last=False)
+        return known
+
+    def _unhelped(self, refused: Unschedulable, words: list[NoHelp]) -> Unschedulable:
+        if not any(one.keeps for one in words):
+            self._nominations.drop(refused.pod_id)
+        message = " ".join([refused.message, *(one.message for one in words)])
+        kept = self._nominations.of(refused.pod_id)
+        return replace(refused, message=message, nominated=(kept.cluster, kept.node) if kept else None)
+
+    def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:
+        cluster, node = self._fleet.name_of(found.row)
+        placed = refused.placed
+        displaced = self._nominations.lower_on(cluster, node, placed.pod.priority)
+        for pod_id in displaced:
+            self._nominations.drop(pod_id)
+        victims = frozenset(one.pod_id for one in found.victims)
+        self._nominations.put(Nominee(refused.pod_id, placed, cluster, node, victims))
+        return replace(refused, nominated=(cluster, node), victims=found.victims, displaced=tuple(displaced))

@@ -1,0 +1,106 @@
+"""Several profiles over one fleet: which scheduler decides which pod, by its spec.schedulerName."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+
+from dispatcher.model.pod import Pod
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.cycle.cycle import Result, Scheduler
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
+from dispatcher.scheduling.framework.points import PluginError, guarded
+
+
+class Profiles:
+    """Schedulers by schedulerName, over one fleet; ValueError for none, or for one name twice."""
+
+    def __init__(self, schedulers: Sequence[Scheduler]) -> None:
+        self._by_name = {one.plan.profile: one for one in schedulers}
+        if not schedulers or len(self._by_name) < len(schedulers):
+            raise ValueError("profiles need at least one, and each its own schedulerName")
+        self._first = schedulers[0]
+        self.nominations = self._first.nominations
+        for one in schedulers[1:]:
+            one.share(self.nominations)
+
+    def __iter__(self) -> Iterator[Scheduler]:
+        return iter(self._by_name.values())
+
+    def unknown(self, pod: Pod) -> Why | None:
+        """Why no profile is the pod's; None if one is."""
+        return None if pod.scheduler_name in self._by_name else Why(Reason.NO_PROFILE, ", ".join(self._by_name))
+
+    def of(self, placed: Placed) -> Scheduler:
+        """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first one's."""
+        return self._by_name.get(placed.pod.scheduler_name, self._first)
+
+    def classify(self, placed: Placed) -> Hashable:
+        """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
+        scheduler = self.of(placed)
+        return scheduler.plan.profile, scheduler.classify(placed)
+
+    def schedule_class(self, items: Sequence[tuple[PodId, Placed]]) -> list[Result]:
+        """Decide pods that are all of one class, in order."""
+        return self.of(items[0][1]).schedule_class(items) if items else []
+
+    # --- what the queue asks (queue.Gates) ---------------------------------------------------------------------------
+
+    def gate(self, placed: Placed) -> Why | None:
+        """Why a pod may not enter the queue: its scheduling gates, or what the first PreEnqueue plugin says."""
+        for plugin in self.of(placed).plan.pre_enqueues:
+            try:
+                refused = guarded(plugin, plugin.pre_enqueue, placed)
+            except PluginError as error:
+                return Why(Reason.PLUGIN_ERROR, error.plugin)
+            if refused is not None:
+                return refused.why
+        return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""
+        said = [one.EVENTS[reason] for one in self.of(placed).plan.plugins if reason in one.EVENTS]
+        return reduce(or_, said) if said else HELPED_BY[reason]
+
+    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""
+        plugins = self.of(placed).plan.plugins
+        for reason in reasons:
+            asked = [one for one in plugins if reason in one.EVENTS]
+            if not asked:
+                if happening.kind & HELPED_BY[reason]:
+                    return True
+            elif any(happening.kind & one.EVENTS[reason] and _hinted(one, happening, placed) for one in asked):
+                return True
+        return not reasons
+
+    # --- places ------------------------------------------------------------------------------------------------------
+
+    def _holding(self, pod_id: PodId) -> Scheduler | None:
+        return next((one for one in self if one.holds(pod_id)), None)
+
+    def forget(self, pod_id: PodId) -> None:
+        """Give a place back, with the profile that booked it."""
+        (self._holding(pod_id) or self._first).forget(pod_id)
+
+    def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
+        """Enter a pod where its cluster shows it, with the profile that booked it or its own: Scheduler.restore."""
+        (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
+
+    def take_over(self, old: "Profiles") -> None:
+        """Book all that other profiles have booked, in the order in which they did."""
+        books = [(pod_id, *book) for one in old for pod_id, book in one.give_books().items()]
+        for pod_id, placed, row in books:
+            self.of(placed).take_book(pod_id, placed, row)
+
+    def take_troubles(self) -> list[str]:
+        """What plugins failed with since the last call."""
+        return [text for one in self for text in one.take_troubles()]
+
+
+def _hinted(plugin: Plugin, happening: Happening, placed: Placed) -> bool:
+    try:
+        return plugin.hint(happening, placed)
+    except Exception:  # a hint that fails must not keep a pod waiting
+        return True

@@ -1,0 +1,83 @@
+"""The intents of the delegate protocol, made from what is tracked: one function a stage, nothing sent here."""
+
+from dispatcher.model.messages import (
+    Bind,
+    Claim,
+    CreateDelegate,
+    DeleteDelegate,
+    DeleteSource,
+    FinishSource,
+    MirrorStatus,
+    PodRef,
+    Unclaim,
+)
+from dispatcher.model.names import DECISION, proxy_node_name
+from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.scheduling.delegation.flights import Flight, Stage
+from dispatcher.scheduling.delegation.tracking import Tracked
+
+
+def ref(pod: Pod) -> PodRef:
+    """Which pod, exactly."""
+    return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def _id(epoch: int, stage: Stage) -> str:
+    return f"{epoch}.{stage.value}.1"
+
+
+def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) -> Flight:
+    """Bind in the home cluster."""
+    intent = Bind(_id(epoch, Stage.BIND), ref(source), epoch, node, {DECISION: why} if why else {})
+    return Flight(Stage.BIND, intent, home, home, node, epoch, now)
+
+
+def claim(home: str, source: Pod, cluster: str, node: str, epoch: int, now: float) -> Flight:
+    """Claim for another cluster."""
+    intent = Claim(_id(epoch, Stage.CLAIM), ref(source), epoch, cluster, node)
+    return Flight(Stage.CLAIM, intent, home, cluster, node, epoch, now)
+
+
+def create(tracked: Tracked, claimed: Flight, cluster_uid: str, manifest: bytes, now: float) -> Flight:
+    """Create and bind the delegate that was claimed for."""
+    pod = claimed.intent.pod
+    source = SourceRef(tracked.home, cluster_uid, pod.namespace, pod.name, pod.uid, claimed.epoch)
+    intent = CreateDelegate(_id(claimed.epoch, Stage.CREATE), pod, claimed.epoch, source, claimed.node, manifest)
+    return Flight(Stage.CREATE, intent, claimed.cluster, claimed.cluster, claimed.node, claimed.epoch, now)
+
+
+def bind_proxy(home: str, pod: PodRef, cluster: str, node: str, epoch: int, why: str, now: float) -> Flight:
+    """Bind the source to the proxy node of the cluster where its delegate is bound."""
+    annotations = {DECISION: why} if why else {}
+    intent = Bind(_id(epoch, Stage.PROXY), pod, epoch, proxy_node_name(cluster), annotations, proxy=True)
+    return Flight(Stage.PROXY, intent, home, cluster, node, epoch, now)
+
+
+def unclaim(home: str, created: Flight, now: float) -> Flight:
+    """Take the claim back: the target cluster said no."""
+    intent = Unclaim(_id(created.epoch, Stage.UNCLAIM), created.intent.pod, created.epoch)
+    return Flight(Stage.UNCLAIM, intent, home, created.cluster, created.node, created.epoch, now)
+
+
+def mirror(home: str, source: Pod, cluster: str, status: bytes, epoch: int, now: float) -> Flight:
+    """Write the delegate's status onto the source."""
+    intent = MirrorStatus(_id(epoch, Stage.MIRROR), ref(source), epoch, status)
+    return Flight(Stage.MIRROR, intent, home, cluster, source.node, epoch, now, status=status)
+
+
+def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> Flight:
+    """Delete a delegate."""
+    intent = DeleteDelegate(_id(epoch, Stage.DELETE), ref(delegate), epoch)
+    return Flight(Stage.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
+
+
+def delete_source(home: str, source: Pod, epoch: int, now: float) -> Flight:
+    """Begin to delete the source, as its delegate is being deleted."""
+    intent = DeleteSource(_id(epoch, Stage.DELETE_SOURCE), ref(source), epoch)
+    return Flight(Stage.DELETE_SOURCE, intent, home, home, source.node, epoch, now)
+
+
+def finish(home: str, source: Pod, epoch: int, now: float) -> Flight:
+    """Let the source go."""
+    intent = FinishSource(_id(epoch, Stage.FINISH), ref(source), epoch)
+    return Flight(Stage.FINISH, intent, home, home, source.node, epoch, now)

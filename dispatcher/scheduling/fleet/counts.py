@@ -1,0 +1,107 @@
+"""How many pods of a set are in each fault domain: counted once, then kept up to date pod by pod."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dispatcher.scheduling.fleet.columns import grown, read_only
+from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex
+
+DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
+Build = Callable[[frozenset[str] | None, str], Iterable[tuple[Placed, int]]]  # (namespaces, level) -> placed, domain
+
+
+@dataclass(eq=False)
+class DomainCount:
+    """[domains of `key`] whole numbers; `version` moves with every change."""
+
+    key: str
+    counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    version: int = 0
+
+    def add(self, domain: int, amount: int) -> None:
+        """Add `amount` in a domain; -1 (unknown domain) counts nowhere."""
+        if domain < 0:
+            return
+        self.counts = grown(self.counts, domain + 1, 0)
+        self.counts[domain] += amount
+        self.version += 1
+
+    def window(self, domains: int) -> Ints:
+        """The counts of the first `domains` domains, read-only."""
+        self.counts = grown(self.counts, domains, 0)
+        window: Ints = read_only(self.counts[:domains])
+        return window
+
+
+@dataclass(eq=False)
+class MatchCount(DomainCount):
+    """Members of `pods` in each domain. `namespaces_at`: the version of the namespaces' labels it was counted with."""
+
+    pods: PodSet = field(kw_only=True)
+    namespaces_at: int = field(kw_only=True)
+
+    def has(self, placed: Placed, labels_of: LabelsOf) -> bool:
+        """Whether a placed pod counts."""
+        pod = placed.pod
+        return (self.pods.terminating or not pod.terminating) and self.pods.matches(pod, placed.home, labels_of)
+
+
+@dataclass
+class Observed:
+    """What somebody looked at besides the rows: the clock, counts, kinds of objects."""
+
+    now: bool = False
+    counts: dict[int, DomainCount] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+
+
+class MatchCounts:
+    """Every count somebody asked for, by (set of pods, topology key).
+
+    At most `limit` counts are kept; the one unused for longest is dropped and counted afresh if asked for again. So is
+    a count for which labels of namespaces have a say, once any of these has changed.
+    """
+
+    def __init__(self, labels_of: LabelsOf, limit: int = 4096) -> None:
+        self._labels_of, self._limit = labels_of, limit
+        self._counts: dict[Hashable, MatchCount] = {}
+        self._index: PodSetIndex[MatchCount] = PodSetIndex()
+
+    def find(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
+        """The count of a set; `build` lists what is placed, `namespaces_at` is the version of namespaces' labels."""
+        name = (pods.name, key)
+        count = self._counts.pop(name, None)
+        if count is not None and count.pods.asks_namespaces and count.namespaces_at != namespaces_at:
+            self._drop(count)
+            count = None
+        if count is None:
+            count = self._build(pods, key, build, namespaces_at)
+        self._counts[name] = count  # dicts keep order: the first is the one unused for longest
+        return count
+
+    def _build(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
+        if len(self._counts) >= self._limit:
+            self._drop(self._counts.pop(next(iter(self._counts))))
+        count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
+        self._index.put(count, pods)
+        for placed, domain in build(pods.namespaces, key):
+            if count.has(placed, self._labels_of):
+                count.add(domain, 1)
+        return count
+
+    def _drop(self, count: MatchCount) -> None:
+        count.version += 1  # whoever still looks at it learns that it is stale
+        self._index.drop(count, count.pods)
+
+    def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
+        """A pod came to (`amount` 1) or left (-1) a row."""
+        for count in self._index.near(placed.pod):
+            if count.has(placed, self._labels_of):
+                count.add(domain_of(count.key, row), amount)
+
+    def dump(self) -> Mapping[Hashable, Sequence[int]]:
+        """Every count as plain numbers, zeros at the end left out."""
+        return {name: np.trim_zeros(count.counts, "b").tolist() for name, count in self._counts.items()}

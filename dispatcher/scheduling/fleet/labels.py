@@ -1,0 +1,81 @@
+"""Node labels as columns of small integers, one a label key, made when somebody first asks and kept up to date."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dispatcher.model.node import Node
+from dispatcher.scheduling.fleet.columns import grown, read_only
+from dispatcher.scheduling.framework import SmallInts
+
+ABSENT = -1
+ClusterOf = Callable[[int], str]  # row -> name of its cluster
+
+
+@dataclass
+class _Column:
+    codes: SmallInts
+    values: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+
+    def code(self, value: str | None) -> int:
+        if value is None:
+            return ABSENT
+        found = self.index.get(value)
+        if found is None:
+            found = self.index[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+
+class LabelColumns:
+    """key -> [rows] code of the label's value, -1 where absent. Codes of a key never change their meaning.
+
+    `scoped` columns tell equal values of two clusters apart: their texts are 'cluster/value'.
+    Keys that no node has cost nothing, so pods cannot make the fleet grow by asking for odd labels.
+    """
+
+    def __init__(self, cluster_of: ClusterOf) -> None:
+        self._cluster_of = cluster_of
+        self._columns: dict[tuple[str, bool], _Column] = {}
+        self._nodes_with: Counter[str] = Counter()
+        self._absent: SmallInts = np.full(0, ABSENT, dtype=np.int32)
+
+    def codes(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> SmallInts:
+        """[len(nodes)] codes of `key`, read-only; `nodes` are the rows, None where a row is dead."""
+        column = self._column(key, nodes, scoped)
+        if column is None:
+            self._absent = grown(self._absent, len(nodes), ABSENT)
+        window: SmallInts = read_only((self._absent if column is None else column.codes)[: len(nodes)])
+        return window
+
+    def values(self, key: str, nodes: Sequence[Node | None], *, scoped: bool = False) -> Sequence[str]:
+        """The texts behind the codes of `key`."""
+        column = self._column(key, nodes, scoped)
+        return () if column is None else column.values
+
+    def _column(self, key: str, nodes: Sequence[Node | None], scoped: bool) -> _Column | None:
+        found = self._columns.get((key, scoped))
+        if found is not None or not self._nodes_with[key]:
+            return found
+        made = self._columns[key, scoped] = _Column(np.full(len(nodes), ABSENT, dtype=np.int32))
+        for row, node in enumerate(nodes):
+            if node is not None:
+                made.codes[row] = made.code(self._text(row, node.labels.get(key), scoped))
+        return made
+
+    def _text(self, row: int, value: str | None, scoped: bool) -> str | None:
+        return f"{self._cluster_of(row)}/{value}" if scoped and value is not None else value
+
+    def replace(self, row: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """The labels of a row were `before` (empty: no node) and are now `after`."""
+        for key in before:
+            self._nodes_with[key] -= 1
+            if not self._nodes_with[key]:
+                del self._nodes_with[key]
+        self._nodes_with.update(after.keys())
+        for (key, scoped), column in self._columns.items():
+            column.codes = grown(column.codes, row + 1, ABSENT)
+            column.codes[row] = column.code(self._text(row, after.get(key), scoped))

@@ -1,0 +1,230 @@
+"""Clusters and nodes as rows: conditions, taints, labels, fault domains, and what can be allocated."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dispatcher.model.node import Node, Taint
+from dispatcher.model.resources import ResourceAxis, Resources
+from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowStore, exact_sums
+from dispatcher.scheduling.fleet.images import ImageColumns
+from dispatcher.scheduling.fleet.journal import Journal
+from dispatcher.scheduling.fleet.labels import LabelColumns
+from dispatcher.scheduling.fleet.objects import ClusterObjects
+from dispatcher.scheduling.framework import ClusterInfo, SmallInts
+
+
+@dataclass
+class _Cluster:
+    index: int
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+class NodeTable(NodeColumns):
+    """The rows. A row is one live node, or dead and free to be used again; a cluster's index never changes."""
+
+    def __init__(self) -> None:
+        self.axis = ResourceAxis()
+        self.n = 0
+        self._infos: list[ClusterInfo] = []
+        self.clusters: Sequence[ClusterInfo] = self._infos
+        self._taint_sets: list[tuple[Taint, ...]] = [()]
+        self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
+        self.changes = Journal()  # rows whose node or cluster changed
+        self._store = RowStore(len(self.axis))
+        self._nodes: list[Node | None] = []
+        self._places: list[tuple[str, str]] = []  # (cluster, node) of each row
+        self._free: list[int] = []
+        self._clusters: dict[str, _Cluster] = {}
+        self._taint_index: dict[tuple[Taint, ...], int] = {(): 0}
+        self._labels = LabelColumns(self._cluster_name)
+        self.kept = ClusterObjects()
+        self._images = ImageColumns(self.kept.versions)
+        self._domains: dict[str, SmallInts] = {}
+        self._domains_at = -1
+        self._total: Resources | None = None
+        self._show()
+
+    def _show(self) -> None:
+        for name, window in self._store.windows(self.n):
+            setattr(self, name, window)
+
+    def set_cluster(self, name: str, *, ready: bool, synced: bool) -> None:
+        """Insert or update a cluster. Its index never changes."""
+        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced)
+        if self.clusters[cluster.index] == info:
+            return
+        self._infos[cluster.index] = info
+        self._total = None
+        for row in cluster.rows.values():
+            self.changes.append(row)
+
+    def _cluster(self, name: str) -> _Cluster:
+        found = self._clusters.get(name)
+        if found is None:
+            found = self._clusters[name] = _Cluster(len(self.clusters))
+            self._infos.append(ClusterInfo(name, ready=False, synced=False))
+        return found
+
+    def _new_row(self, home: _Cluster, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row, self.n = self.n, self.n + 1
+            self._nodes.append(None)
+            self._places.append(("", ""))
+            self._store.reserve(self.n, len(self.axis))
+            self._show()
+        cluster = self.clusters[home.index].name
+        home.rows[name] = row
+        self._places[row] = cluster, name
+        self._store.cluster[row] = home.index
+        self._store.rank[row] = rank_of(cluster, name)
+        return row
+
+    def _write_node(self, row: int, node: Node) -> None:
+        before, store = self._nodes[row], self._store
+        self._nodes[row] = node
+        store.live[row] = True
+        store.ready[row] = node.ready
+        store.unschedulable[row] = node.unschedulable
+        store.taint_set[row] = self._taints(node.taints)
+        for resource in node.allocatable:
+            self._column(resource)
+        store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
+        self._labels.replace(row, before.labels if before else {}, node.labels)
+        self._images.replace(row, before, node)
+        self._total = None
+        self.changes.append(row)
+
+    def _taints(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taint_index.get(taints)
+        if found is None:
+            found = self._taint_index[taints] = len(self.taint_sets)
+            self._taint_sets.append(taints)
+        return found
+
+    def _column(self, resource: str) -> int:
+        known = self.axis.column(resource)
+        if known is not None and known < self._store.resources:
+            return known
+        column = self.axis.intern(resource)
+        if len(self.axis) > self._store.resources:
+            self._store.reserve(self.n, len(self.axis))
+            self._show()
+        return column
+
+    def _drop_row(self, home: _Cluster, name: str) -> None:
+        row = home.rows.pop(name)
+        node = self._nodes[row]
+        self._labels.replace(row, node.labels if node else {}, {})
+        self._images.replace(row, node, None)
+        self._nodes[row] = None
+        self._store.clear(row)
+        self._free.append(row)
+        self._total = None
+        self.changes.append(row)
+
+    def node_names(self, cluster: str) -> Iterable[str]:
+        """Names of the live nodes of a cluster."""
+        found = self._clusters.get(cluster)
+        return tuple(found.rows) if found else ()
+
+    def node(self, row: int) -> Node | None:
+        """The node behind a row, None if the row is dead."""
+        return self._nodes[row]
+
+    # --- totals ------------------------------------------------------------------------------------------------------
+
+    def _rows(self, cluster: _Cluster) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        return np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
+
+    def free_total(self, cluster: str) -> Resources:
+        """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes."""
+        found = self._clusters.get(cluster)
+        rows = self._rows(found) if found else np.zeros(0, dtype=np.intp)
+        rows = rows[self.ready[rows] & ~self.unschedulable[rows]]
+        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0)
+        return dict(zip(self.axis.names, exact_sums(left), strict=True))
+
+    def allocatable_total(self) -> Resources:
+        """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
+        if self._total is None:
+            ready = np.asarray([info.ready for info in self.clusters], dtype=np.bool_)
+            rows = np.flatnonzero(self.live & ready[self.cluster]) if len(ready) else np.zeros(0, dtype=np.intp)
+            self._total = dict(zip(self.axis.names, exact_sums(self.allocatable[:, rows]), strict=True))
+        return dict(self._total)
+
+    def node_counts(self) -> dict[str, int]:
+        """Live nodes of each cluster."""
+        return {name: len(cluster.rows) for name, cluster in self._clusters.items()}
+
+    # --- labels and domains ------------------------------------------------------------------------------------------
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of a live row; LookupError for a dead one."""
+        if self._nodes[row] is None:
+            raise LookupError(f"row {row} holds no node")
+        return self._places[row]
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """The row of a node, None if there is none."""
+        found = self._clusters.get(cluster)
+        return found.rows.get(node) if found else None
+
+    def _cluster_name(self, row: int) -> str:
+        return self._infos[int(self.cluster[row])].name
+
+    def label(self, key: str) -> SmallInts:
+        """[n] code of a node label, -1 where absent."""
+        return self._labels.codes(key, self._nodes)
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `label(key)`."""
+        return self._labels.values(key, self._nodes)
+
+    def domain(self, key: str) -> SmallInts:
+        """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""
+        if self._domains_at != self.changes.position:
+            self._domains, self._domains_at = {}, self.changes.position
+        found = self._domains.get(key)
+        if found is None:  # whoever asks again while no node has changed is given the very same array
+            found = self._domains[key] = self._domain(level_of(key))
+        return found
+
+    def _domain(self, level: str) -> SmallInts:
+        if level == CLUSTER_LEVEL:
+            return self.cluster
+        if level == HOST_LEVEL:
+            return np.where(self.live, np.arange(self.n, dtype=np.int32), np.int32(-1))
+        label, scoped = label_of(level)
+        return self._labels.codes(label, self._nodes, scoped=scoped)
+
+    def _domain_of(self, level: str, row: int) -> int:
+        return row if level == HOST_LEVEL else int(self.domain(level)[row])
+
+    def _domain_size(self, level: str) -> int:
+        return self.n if level == HOST_LEVEL else len(self.domain_values(level))
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `domain(key)`; a host is 'cluster/node'."""
+        level = level_of(key)
+        if level == CLUSTER_LEVEL:
+            return [info.name for info in self.clusters]
+        if level == HOST_LEVEL:
+            return ["/".join(self.name_of(row)) if self._nodes[row] else "" for row in range(self.n)]
+        label, scoped = label_of(level)
+        return self._labels.values(label, self._nodes, scoped=scoped)
+
+
+def rank_of(cluster: str, node: str) -> int:
+    """A stable 63-bit number of a node: among equal scores the lowest rank wins.
+
+    A hash and not the order of names, so that equal nodes fill up all over the fleet instead of from cluster "a" on;
+    and it costs nothing to keep up when nodes come and go.
+    """
+    digest = hashlib.blake2b(f"{cluster}/{node}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

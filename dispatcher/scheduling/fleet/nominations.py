@@ -1,0 +1,112 @@
+"""Nominated pods: each waits for room on a node that it was promised, and holds that room meanwhile.
+
+A nominee takes room, ports and counts on its node like a pod that is there. Only for pods of higher priority, and for
+the nominee itself, it steps aside while they are decided. (kube-scheduler's RunFilterPluginsWithNominatedPods asks the
+filters with and without nominees, since affinity to a nominee must not count: see `Nominations.without_all`.)
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.framework import Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Nominee:
+    """A pod and the node that it is promised; `victims` were evicted for it."""
+
+    pod_id: PodId
+    placed: Placed
+    cluster: str
+    node: str
+    victims: frozenset[PodId] = frozenset()
+
+    @property
+    def priority(self) -> int:
+        """Of the pod."""
+        return self.placed.pod.priority
+
+
+def seat_of(pod_id: PodId) -> PodId:
+    """Under which id the fleet holds a nominee's room; no cluster's name has a slash."""
+    return f"nominated/{pod_id[0]}", pod_id[1]
+
+
+def is_seat(pod_id: PodId) -> bool:
+    """Whether an occupant of the fleet is a promise, not a pod."""
+    return pod_id[0].startswith("nominated/")
+
+
+class Nominations:
+    """All nominees of one fleet, of all profiles."""
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._nominees: dict[PodId, Nominee] = {}
+        self._lowest: int | None = None  # least priority of any nominee; None: there is none
+
+    def __len__(self) -> int:
+        return len(self._nominees)
+
+    def of(self, pod_id: PodId) -> Nominee | None:
+        """What the pod is promised."""
+        return self._nominees.get(pod_id)
+
+    def put(self, nominee: Nominee) -> None:
+        """Promise, in place of an earlier promise to the same pod."""
+        self.drop(nominee.pod_id)
+        self._nominees[nominee.pod_id] = nominee
+        self._lowest = nominee.priority if self._lowest is None else min(self._lowest, nominee.priority)
+        self._fleet.place(seat_of(nominee.pod_id), nominee.placed, nominee.cluster, nominee.node, assumed=True)
+
+    def drop(self, pod_id: PodId) -> Nominee | None:
+        """Take the promise back; None if there was none."""
+        nominee = self._nominees.pop(pod_id, None)
+        if nominee is not None:
+            self._fleet.remove(seat_of(pod_id))
+            self._lowest = min((one.priority for one in self._nominees.values()), default=None)
+        return nominee
+
+    def lower_on(self, cluster: str, node: str, priority: int) -> list[PodId]:
+        """Nominees of a node with less than `priority`: what they were promised goes to somebody else."""
+        return sorted(
+            one.pod_id
+            for one in self._nominees.values()
+            if (one.cluster, one.node) == (cluster, node) and one.priority < priority
+        )
+
+    # --- stepping aside ----------------------------------------------------------------------------------------------
+
+    def matter_to(self, pod_id: PodId, priority: int) -> bool:
+        """Whether any nominee steps aside for this pod."""
+        return self._lowest is not None and (self._lowest < priority or pod_id in self._nominees)
+
+    def aside_for(self, pod_id: PodId, priority: int) -> AbstractContextManager[None]:
+        """While the pod is decided: without its own nomination, and without those of lower priority."""
+        if not self.matter_to(pod_id, priority):
+            return nullcontext()
+        return self._without(
+            [one for one in self._nominees.values() if one.priority < priority or one.pod_id == pod_id]
+        )
+
+    def without_all(self) -> AbstractContextManager[None]:
+        """As if nobody were promised anything."""
+        return self._without(list(self._nominees.values()))
+
+    @contextmanager
+    def _without(self, nominees: list[Nominee]) -> Iterator[None]:
+        lifted: list[tuple[Occupant, int]] = []
+        for nominee in nominees:
+            occupant = self._fleet.occupant(seat_of(nominee.pod_id))
+            if occupant is not None and occupant.row is not None:
+                lifted.append((occupant, occupant.row))
+                self._fleet.lift(occupant)
+        try:
+            yield
+        finally:
+            for occupant, row in reversed(lifted):
+                if self._fleet.occupant(occupant.pod_id) is occupant:  # else the promise was taken back meanwhile
+                    self._fleet.seat(occupant, row)

@@ -1,0 +1,211 @@
+"""One row as it was when a decision was taken, so that it can be explained later at leisure."""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.pod import Pod
+from dispatcher.model.resources import Resources
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import nonzero_request, requested
+from dispatcher.scheduling.fleet.volumes import UsedVolume
+from dispatcher.scheduling.framework import Ints, K, Placed, SmallInts
+from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What moves with every pod and reading, copied: amounts per resource, and (share, sampled at) per signal."""
+
+    row: int
+    now: float
+    allocatable: Ints
+    requested: Ints
+    nonzero: Ints
+    recent: Ints
+    readings: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, fleet: FleetState, row: int) -> "RowFacts":
+        """Copy them from the fleet as it is now."""
+        return cls(
+            row,
+            fleet.clock,
+            fleet.allocatable[:, row].copy(),
+            fleet.requested[:, row].copy(),
+            fleet.nonzero[:, row].copy(),
+            fleet.recent[:, row].copy(),
+            fleet.readings_of(row),
+        )
+
+    def made(self) -> "RowFacts":
+        """These facts."""
+        return self
+
+
+class FactSheet:
+    """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
+
+    def __init__(self, fleet: FleetState, rows: RowList, pod: Pod) -> None:
+        self.now, self.pod, self.axis = fleet.clock, pod, fleet.axis
+        self.at = {row: at for at, row in enumerate(rows.tolist())}
+        self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
+        self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
+        self.shares = [column[rows] for column in (fleet.cpu_used, fleet.memory_used, fleet.net_used)]
+        self.sampled = [column[rows] for column in (fleet.cpu_at, fleet.memory_at, fleet.net_at)]
+        self.taken: dict[int, int] = {}
+
+    def pods(self, row: int) -> int:
+        """How many pods of the batch the row has taken."""
+        return self.taken.get(row, 0)
+
+    def booked(self, row: int) -> None:
+        """A pod of the batch has come to the row."""
+        self.taken[row] = self.taken.get(row, 0) + 1
+
+
+class LateFacts(NamedTuple):
+    """The facts of a row that has taken `pods` of a batch, worked out when asked for."""
+
+    sheet: FactSheet
+    row: int
+    pods: int
+
+    def made(self) -> RowFacts:
+        """The facts."""
+        sheet = self.sheet
+        at = sheet.at[self.row]
+        asked = np.zeros(len(sheet.requested), dtype=np.int64)
+        for resource, amount in requested(sheet.pod):
+            column = sheet.axis.column(resource)
+            if column is not None and column < len(asked):
+                asked[column] = amount
+        more = np.asarray(nonzero_request(sheet.pod), dtype=np.int64)
+        return RowFacts(
+            self.row,
+            sheet.now,
+            sheet.allocatable[:, at].copy(),
+            sheet.requested[:, at] + self.pods * asked,
+            sheet.nonzero[:, at] + self.pods * more,
+            sheet.recent[:, at] + self.pods * more,
+            tuple((share.item(at), when.item(at)) for share, when in zip(sheet.shares, sheet.sampled, strict=True)),
+        )
+
+
+class OneRow(NodeColumns):
+    """A fleet of one row, row 0, for `explain`: the facts as they were, labels and conditions as they are now."""
+
+    def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
+        self._fleet, self._at = fleet, slice(facts.row, facts.row + 1)
+        self.now, self.n, self.cycle = facts.now, 1, fleet.cycle
+        self.axis, self.reasons = fleet.axis, fleet.reasons
+        self.clusters, self.taint_sets = fleet.clusters, fleet.taint_sets
+        self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]
+        self.ready, self.unschedulable = fleet.ready[self._at], fleet.unschedulable[self._at]
+        self.taint_set, self.rank = fleet.taint_set[self._at], fleet.rank[self._at]
+        self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
+        self.nonzero, self.recent = facts.nonzero[:, None], facts.recent[:, None]
+        (cpu, cpu_at), (memory, memory_at), (net, net_at) = facts.readings
+        self.cpu_used, self.memory_used, self.net_used = (
+            np.asarray([share], dtype=np.float32) for share in (cpu, memory, net)
+        )
+        self.cpu_at, self.memory_at, self.net_at = (np.asarray([at]) for at in (cpu_at, memory_at, net_at))
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of the row."""
+        return self._fleet.name_of(self._at.start + row)
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """0 for the node itself, None for any other."""
+        return 0 if self._fleet.row_of(cluster, node) == self._at.start else None
+
+    def label(self, key: str) -> SmallInts:
+        """[1] code of a node label."""
+        return self._fleet.label(key)[self._at]
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes."""
+        return self._fleet.label_values(key)
+
+    def domain(self, key: str) -> SmallInts:
+        """[1] fault-domain code."""
+        return self._fleet.domain(key)[self._at]
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes."""
+        return self._fleet.domain_values(key)
+
+    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """Host ports taken on the row now."""
+        return self._fleet.ports_taken(self._at.start + row)
+
+    def rows_with_ports(self) -> Sequence[int]:
+        """[0] if any host port is taken on the row now."""
+        return [0] if self._at.start in self._fleet.rows_with_ports() else []
+
+    def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
+        """[domains of key] matching pods in the whole fleet now."""
+        return self._fleet.count_matching(pod, selector, key)
+
+    def count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set in the whole fleet now."""
+        return self._fleet.count_in(pods, key)
+
+    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+        """Affinity terms of placed pods that match a pod now."""
+        return self._fleet.terms_about(placed)
+
+    def count_of(self, term: StandingTerm) -> Ints:
+        """[domains of its key] what the holders of a term add up to now."""
+        return self._fleet.count_of(term)
+
+    def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster now."""
+        return self._fleet.objects(cluster, kind)
+
+    def image_sizes(self, image: str) -> Ints:
+        """[1] bytes of an image on the node now."""
+        return self._fleet.image_sizes(image)[self._at]
+
+    def nodes_with_image(self, image: str) -> int:
+        """How many nodes of the fleet have an image now."""
+        return self._fleet.nodes_with_image(image)
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """As in the whole fleet."""
+        self._fleet.assume(cluster, found, fields, holder)
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """As in the whole fleet."""
+        self._fleet.release(cluster, found, holder)
+
+    def reported(self, cluster: str, found: K) -> K | None:
+        """As in the whole fleet."""
+        return self._fleet.reported(cluster, found)
+
+    def volumes_on(self, row: int) -> Collection[UsedVolume]:
+        """Volumes that pods use on the row now."""
+        return self._fleet.volumes_on(self._at.start + row)
+
+    def rows_with_volumes(self) -> Sequence[int]:
+        """[0] if pods use volumes on the row now."""
+        return [0] if self._fleet.volumes_on(self._at.start) else []
+
+    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
+        """How often pods on any node name a claim now."""
+        return self._fleet.claim_users(cluster, namespace, claim)
+
+    def allocatable_total(self) -> Resources:
+        """What the nodes of all Ready clusters can allocate now."""
+        return self._fleet.allocatable_total()
+
+
+def _column(values: Ints, fleet: FleetState) -> Ints:
+    # A resource that came up since then was not on this row.
+    column: Ints = np.zeros((len(fleet.axis), 1), dtype=np.int64)
+    column[: len(values), 0] = values
+    return column

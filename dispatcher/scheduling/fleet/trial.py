@@ -1,0 +1,212 @@
+"""What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them back bit for bit."""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from dispatcher.model.reasons import Why
+from dispatcher.scheduling.fleet.columns import grown
+from dispatcher.scheduling.fleet.counts import Observed
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
+from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.framework import Codes, Depends, Filter, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework.lifecycle import RowList, Victim
+from dispatcher.scheduling.framework.points import Plan, guarded
+
+_BUDGETS = "PodDisruptionBudget"
+_KEPT_S = 5.0
+_NOBODY = np.iinfo(np.int64).max
+MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
+
+
+class LowestPriorities:
+    """[n] the least priority of any pod on a row; brought up to date when asked, with the rows that were touched."""
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._lowest: Ints = np.zeros(0, dtype=np.int64)
+        self._loads_at = self._changes_at = -1
+
+    def now(self) -> Ints:
+        """The column as it is now; a row without pods has more than any priority."""
+        fleet = self._fleet
+        touched, changed = fleet.loads.since(self._loads_at), fleet.changes.since(self._changes_at)
+        if self._loads_at < 0 or touched is None or changed is None:
+            due = range(fleet.n)
+        else:
+            due = np.concatenate([touched, changed]).tolist()
+        self._lowest = grown(self._lowest, fleet.n, _NOBODY)
+        for row in due:
+            if fleet.live[row]:
+                pods = fleet.occupants_on(*fleet.name_of(row))
+                self._lowest[row] = min((one.placed.pod.priority for one in pods), default=_NOBODY)
+        self._loads_at, self._changes_at = fleet.loads.position, fleet.changes.position
+        return self._lowest[: fleet.n]
+
+
+class Known:
+    """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves.
+
+    After `_KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
+    """
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._rows: dict[str, dict[int, Any]] = {}
+        self._at: tuple[int, int, int] = (-1, -1, -1)
+        self._since = float("-inf")
+
+    def rows(self, plugin: str) -> dict[int, Any]:
+        """What that plugin knows still."""
+        return self._rows.setdefault(plugin, {})
+
+    def _now(self) -> tuple[int, int, int]:
+        fleet = self._fleet
+        return fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS]
+
+    def forget(self) -> None:
+        """Forget what does not hold any more."""
+        fleet, (loads, changes, budgets) = self._fleet, self._at
+        touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
+        late = fleet.clock - self._since > _KEPT_S
+        if loads < 0 or late or touched is None or changed is None or budgets != fleet.kept.versions[_BUDGETS]:
+            self._rows, self._since = {}, fleet.clock
+        else:
+            for rows in self._rows.values():
+                for row in (*touched.tolist(), *changed.tolist()):
+                    rows.pop(row, None)
+
+    def note(self) -> None:
+        """All that is known holds for the fleet as it is now."""
+        self._at = self._now()
+
+
+class FleetTrial:
+    """Satisfies `lifecycle.Trial`. A context: at its end every pod that was taken out is back.
+
+    `first` [n]: the code by which the filters refused each row. `lowest` [n]: see LowestPriorities.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        fleet: FleetState,
+        placed: Placed,
+        first: Codes,
+        lowest: Ints,
+        may_evict: MayEvict,
+        nominee: Nominee | None,
+    ) -> None:
+        self._plan, self._fleet, self._placed = plan, fleet, placed
+        self._lowest, self._may_evict, self._nominee = lowest, may_evict, nominee
+        self._out: dict[PodId, tuple[Occupant, int]] = {}
+        self.known: dict[int, Any] = {}
+        self.evaluated = int(np.count_nonzero(fleet.live))
+        self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
+        self._ask_first()
+        self._first = self._complete(first)
+        self.rows = self._worth_a_try()
+
+    def __enter__(self) -> "FleetTrial":
+        self._position = self._fleet.loads.position
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for occupant, row in reversed(self._out.values()):
+            self._fleet.seat(occupant, row)
+        self._out.clear()
+        self._fleet.loads.rewind(self._position)
+
+    # --- what was refused --------------------------------------------------------------------------------------------
+
+    def why(self, row: int) -> Why | None:
+        """Why the row is refused, None if it is not."""
+        code = int(self._first[row])
+        return self._fleet.reasons.why(code) if code and self._fleet.live[row] else None
+
+    def _complete(self, first: Codes) -> Codes:
+        """`first` with what the filters say of rows that only those refuse that look further than one row."""
+        complete = first.copy()
+        left = np.flatnonzero((first == 0) & self._fleet.live)
+        if len(left):
+            complete[left] = self.codes(left)
+        return complete
+
+    def _worth_a_try(self) -> RowList:
+        fleet = self._fleet
+        codes = np.unique(self._first[fleet.live]).tolist()
+        hopeless = [code for code in codes if not code or not _resolvable(fleet, code)]
+        rows: RowList = np.flatnonzero(fleet.live & ~np.isin(self._first, hopeless))
+        return rows
+
+    # --- pods --------------------------------------------------------------------------------------------------------
+
+    def lower(self, row: int) -> Sequence[Victim]:
+        """Pods of lower priority on the row that may be evicted."""
+        if self._lowest[row] >= self._placed.pod.priority:
+            return ()
+        found = (one for one in self._on(row) if self._may_evict(one, self._placed.home))
+        return [Victim(one.pod_id, one.placed, one.cluster, one.node) for one in found]
+
+    def _on(self, row: int) -> list[Occupant]:
+        priority = self._placed.pod.priority
+        pods = self._fleet.occupants_on(*self._fleet.name_of(row))
+        return [one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)]
+
+    def going(self, row: int) -> bool:
+        """Whether a pod of lower priority is on its way out: it terminates, or was evicted for this very pod."""
+        evicted = self._nominee.victims if self._nominee else frozenset()
+        return any(one.placed.pod.terminating or one.pod_id in evicted for one in self._on(row))
+
+    def without(self, victims: Sequence[Victim]) -> None:
+        """As if these were gone."""
+        for victim in victims:
+            occupant = self._fleet.occupant(victim.pod_id)
+            if occupant is not None and occupant.row is not None:
+                self._out[victim.pod_id] = (occupant, occupant.row)
+                self._fleet.lift(occupant)
+
+    def back(self, victims: Sequence[Victim]) -> None:
+        """As if these had stayed."""
+        for victim in victims:
+            out = self._out.pop(victim.pod_id, None)
+            if out is not None:
+                self._fleet.seat(*out)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def _ask_first(self) -> None:
+        """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
+        self._states: list[tuple[Filter, object, bool]] = []
+        for plugin in self._plan.filters:
+            observed = self._fleet.observed = Observed()
+            state = guarded(plugin, plugin.pre_filter, self._placed, self._fleet)
+            wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts)
+            if not isinstance(state, Skip):
+                self._states.append((plugin, state, wide))
+        self.one_by_one = any(wide for _, _, wide in self._states)
+
+    def codes(self, rows: RowList) -> Codes:
+        """[len(rows)] what the filters say now: 0, or the first reason."""
+        codes: Codes = np.zeros(len(rows), dtype=np.uint16)
+        for plugin, known, wide in self._states:
+            state = guarded(plugin, plugin.refresh, known, self._placed, self._fleet) if wide else known
+            if isinstance(state, Skip):
+                continue
+            if isinstance(state, Refuse):
+                why = state.why
+                code = self._fleet.reasons.code(why.reason, why.argument, lasting=why.lasting)
+                answer = np.full(len(rows), code, dtype=np.uint16)
+            else:
+                answer = guarded(plugin, plugin.filter, state, self._fleet, rows)
+            np.copyto(codes, answer, where=codes == 0)
+        return codes
+
+
+def _resolvable(fleet: FleetState, code: int) -> bool:
+    return all(why.resolvable for why in fleet.reasons.whys(code))

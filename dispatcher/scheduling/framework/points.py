@@ -1,0 +1,188 @@
+"""A profile's plugins sorted by what they do, and the guard that keeps a broken one from breaking anything else."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+from dispatcher.scheduling.framework import (
+    Depends,
+    Filter,
+    Fleet,
+    Permit,
+    Placed,
+    Plugin,
+    Profile,
+    Reserve,
+    Score,
+)
+from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
+from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_MOST_TROUBLES = 20
+ClassKey = tuple[Hashable, ...]  # the key of each plugin in `Plan.looks`
+
+
+class PluginError(Exception):
+    """A plugin raised or answered nonsense; `plugin` is its name. The pod it happened for is refused, nothing else."""
+
+    def __init__(self, plugin: str, detail: str) -> None:
+        super().__init__(f"plugin {plugin}: {detail}"[:500])
+        self.plugin = plugin
+
+
+class Faults:
+    """What plugins failed with: `counts` by plugin, and each text once for the operator's log."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._texts: dict[str, None] = {}
+
+    def note(self, error: PluginError) -> None:
+        """Count an error."""
+        self.counts[error.plugin] += 1
+        if len(self._texts) < _MOST_TROUBLES:
+            self._texts[str(error)] = None
+
+    def take(self) -> list[str]:
+        """The texts since the last call."""
+        texts, self._texts = list(self._texts), {}
+        return texts
+
+
+def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call into a plugin; whatever it raises becomes a PluginError with its name."""
+    try:
+        return call(*args, **kwargs)
+    except Exception as error:
+        raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error
+
+
+@runtime_checkable
+class Restores(Protocol):
+    """A Reserve plugin that can book a pod found bound, without the right to refuse."""
+
+    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        """Book what is already so."""
+        ...
+
+
+@runtime_checkable
+class ExplainingPlugin(Protocol):
+    """A plugin with `explain` (see framework.Explained)."""
+
+    name: ClassVar[str]
+
+    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> object:
+        """Plain JSON values about the chosen row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A Score plugin and the weight the profile gives it."""
+
+    plugin: Score
+    weight: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plugins of one profile by extension point, each in profile order.
+
+    `standing`: plugins that tell pods of equal class keys apart by what the fleet holds, with their place in `looks`.
+    `judges`: filters and scores; their PreFilter answer is kept for the class. `gates`: Reserve plugins and those
+    that only pre-filter; their PreFilter is asked for every single pod, since what they book moves with every pod.
+    Judges that book and yet say they are STATIC are no gates: what they book shows in the fleet's objects.
+    `noting_gates`: gates that add numbers of their own to a decision's record.
+    """
+
+    profile: str
+    looks: tuple[Plugin, ...]
+    standing: tuple[tuple[int, Plugin], ...]
+    judges: tuple[Plugin, ...]
+    gates: tuple[Plugin, ...]
+    filters: tuple[Filter, ...]
+    scores: tuple[Scored, ...]
+    reserves: tuple[Reserve, ...]
+    permits: tuple[Permit, ...]
+    noting_gates: tuple[ExplainingPlugin, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
+    pre_enqueues: tuple[PreEnqueue, ...] = ()
+    post_filters: tuple[PostFilter, ...] = ()
+    pre_binds: tuple[PreBind, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    post_binds: tuple[PostBind, ...] = ()
+
+    @classmethod
+    def of(cls, profile: Profile, plugins: Sequence[Plugin]) -> "Plan":
+        """Sort `plugins` by what they implement; a Score plugin of weight 0 is not asked."""
+        naming = [one for one in plugins if isinstance(one, NamesNodes)]
+        plugins = [NamedNodes(naming), *plugins] if naming else plugins
+        weights = {use.name: use.weight for use in profile.plugins}
+        scores = [Scored(one, weights.get(one.name, 1.0)) for one in plugins if isinstance(one, Score)]
+        judges = [one for one in plugins if isinstance(one, Filter | Score)]
+        gates = [one for one in plugins if _is_gate(one, judged=one in judges)]
+        permits = [one for one in plugins if isinstance(one, Permit)]
+        looks = [one for one in plugins if one in judges or one in gates or one in permits]
+        return cls(
+            profile=profile.scheduler_name,
+            looks=tuple(looks),
+            standing=tuple(
+                (at, one) for at, one in enumerate(looks) if type(one).standing_key is not Plugin.standing_key
+            ),
+            judges=tuple(judges),
+            gates=tuple(gates),
+            filters=tuple(one for one in plugins if isinstance(one, Filter)),
+            scores=tuple(one for one in scores if one.weight != 0.0),
+            reserves=tuple(one for one in plugins if isinstance(one, Reserve)),
+            permits=tuple(permits),
+            noting_gates=tuple(one for one in gates if one not in judges and isinstance(one, ExplainingPlugin)),
+            plugins=tuple(plugins),
+            pre_enqueues=tuple(one for one in plugins if isinstance(one, PreEnqueue)),
+            post_filters=tuple(one for one in plugins if isinstance(one, PostFilter)),
+            pre_binds=tuple(one for one in plugins if isinstance(one, PreBind)),
+            binds=tuple(one for one in plugins if isinstance(one, Bind)),
+            post_binds=tuple(one for one in plugins if isinstance(one, PostBind)),
+        )
+
+    @property
+    def late(self) -> tuple[Plugin, ...]:
+        """The plugins of the points after the decision."""
+        return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)
+
+    def class_key(self, placed: Placed) -> ClassKey:
+        """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
+        try:
+            key = tuple([plugin.class_key(placed) for plugin in self.looks])
+            hash(key)
+        except Exception:  # whose it was is found by asking one after the other
+            return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
+        return key
+
+    def standing_key(self, key: ClassKey, placed: Placed, fleet: Fleet) -> ClassKey:
+        """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
+        for at, plugin in self.standing:
+            found = guarded(plugin, plugin.standing_key, placed, fleet)
+            if found is not None:
+                key = (*key[:at], (key[at], found), *key[at + 1 :])
+        return key
+
+
+def _is_gate(plugin: Plugin, *, judged: bool) -> bool:
+    """A judge that says its answers rest on nodes and objects alone is asked by class and in its turn, like others."""
+    if isinstance(plugin, Reserve):
+        return not (judged and plugin.depends is Depends.STATIC)
+    return not judged and _pre_filters(plugin)
+
+
+def _pre_filters(plugin: Plugin) -> bool:
+    return type(plugin).pre_filter is not Plugin.pre_filter
+
+
+def _hashed_key(plugin: Plugin, placed: Placed) -> Hashable:
+    key = plugin.class_key(placed)
+    hash(key)  # an unhashable answer fails here, with the plugin's name
+    return key

@@ -1,0 +1,79 @@
+"""What each plugin of a plan does in the classes of pods, and how far its answers reach."""
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from dispatcher.scheduling.framework import Depends, DomainPlugin, Filter, Plugin, Score
+from dispatcher.scheduling.framework.lifecycle import PreScore
+from dispatcher.scheduling.framework.points import ExplainingPlugin, Plan
+
+
+class Reach(enum.Enum):
+    """How the answers of a plugin are kept."""
+
+    SHARED = "shared"  # they rest on nodes alone: one column for all classes whose pods look alike to the plugin
+    ROW = "row"  # each rests on one row: kept only as part of the class's totals
+    PARTS = "parts"  # they rest on fault domains: kept by domain, not by row
+    WIDE = "wide"  # they may rest on anything: all asked anew when something moved
+
+
+@dataclass(frozen=True, eq=False)
+class Role:
+    """A Filter or Score plugin. `key_at`: where its key stands in a class's; `filter_at`, `score_at`: in the plan's."""
+
+    plugin: Any  # of two unrelated kinds, Filter and Score, or of both
+    reach: Reach
+    key_at: int
+    filter_at: int | None
+    score_at: int | None
+    weight: float
+    explainer: ExplainingPlugin | None
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        name: str = self.plugin.name
+        return name
+
+    @property
+    def normalizes(self) -> bool:
+        """Its scores mean something only beside those of all feasible rows."""
+        return self.score_at is not None and bool(self.plugin.normalizes)
+
+    @property
+    def weighs(self) -> bool:
+        """Its scores by domain rest on which domains have feasible rows."""
+        plugin = self.plugin
+        scores_domains = self.score_at is not None and isinstance(plugin, DomainPlugin)
+        return scores_domains and type(plugin).weigh is not DomainPlugin.weigh
+
+
+def roles_of(plan: Plan) -> tuple[Role, ...]:
+    """The roles of a plan's filters and scores, in profile order."""
+    return tuple(_role(plan, plugin) for plugin in plan.judges)
+
+
+def _role(plan: Plan, plugin: Plugin) -> Role:
+    filter_at = plan.filters.index(plugin) if isinstance(plugin, Filter) else None
+    score_at = next((at for at, one in enumerate(plan.scores) if one.plugin is plugin), None)
+    return Role(
+        plugin,
+        _reach(plugin, scored=score_at is not None),
+        plan.looks.index(plugin),
+        filter_at,
+        score_at,
+        0.0 if score_at is None else plan.scores[score_at].weight,
+        plugin if isinstance(plugin, ExplainingPlugin) else None,
+    )
+
+
+def _reach(plugin: Plugin, *, scored: bool) -> Reach:
+    if scored and isinstance(plugin, PreScore):
+        return Reach.WIDE
+    if isinstance(plugin, DomainPlugin):
+        return Reach.PARTS
+    if plugin.depends is Depends.STATIC:
+        return Reach.SHARED
+    normalizes = scored and isinstance(plugin, Score) and plugin.normalizes
+    return Reach.ROW if plugin.depends is Depends.NODE and not normalizes else Reach.WIDE

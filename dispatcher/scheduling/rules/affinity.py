@@ -1,0 +1,100 @@
+"""What a pod's inter-pod affinity says, read once: which pods, in which fault domains, with what weight."""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
+from dispatcher.scheduling.framework.pod_sets import PodSet, TermKind, pods_of_terms
+from dispatcher.scheduling.rules.eligibility import topology_key
+
+_NONE = PodAffinity()
+
+
+@dataclass(frozen=True)
+class AffinityRule:
+    """Pods of a set, by domains of topology key `key`. `weight`: of a preferred term, negative for anti-affinity."""
+
+    pods: PodSet
+    key: str
+    weight: int = 1
+
+    @property
+    def name(self) -> Hashable:
+        """Equal names mean equal rules."""
+        return self.pods.name, self.key, self.weight
+
+
+@dataclass(frozen=True)
+class AffinityRules:
+    """The terms of one pod, each with the kind it is counted under.
+
+    `together`: the pods that all required affinity terms mean at once, None without such terms.
+    """
+
+    required: tuple[AffinityRule, ...]
+    repelling: tuple[AffinityRule, ...]
+    preferred: tuple[AffinityRule, ...]
+    together: PodSet | None
+
+    @classmethod
+    def of(cls, pod: Pod) -> "AffinityRules":
+        """Read the rules of a pod that has any."""
+        drawn, repelled = pod.pod_affinity or _NONE, pod.pod_anti_affinity or _NONE
+        return cls(
+            required=tuple(_rule(term, pod) for term in drawn.required),
+            repelling=tuple(_rule(term, pod) for term in repelled.required),
+            preferred=(
+                *(_rule(one.term, pod, one.weight) for one in drawn.preferred),
+                *(_rule(one.term, pod, -one.weight) for one in repelled.preferred),
+            ),
+            together=pods_of_terms(drawn.required) if drawn.required else None,
+        )
+
+    @cached_property
+    def name(self) -> Hashable:
+        """Equal names mean equal rules."""
+        return tuple(tuple(rule.name for rule in rules) for rules in (self.required, self.repelling, self.preferred))
+
+    @cached_property
+    def sets(self) -> tuple[PodSet, ...]:
+        """The pods of each rule, and those of `together`."""
+        pods = [rule.pods for rules in (self.required, self.repelling, self.preferred) for rule in rules]
+        return (*pods, self.together) if self.together else tuple(pods)
+
+    def counted(self) -> Iterator[tuple[TermKind, AffinityRule]]:
+        """Each term, as what it counts for once the pod is placed."""
+        for kind, rules in (
+            (TermKind.REQUIRED, self.required),
+            (TermKind.REPELLING, self.repelling),
+            (TermKind.PREFERRED, self.preferred),
+        ):
+            for rule in rules:
+                yield kind, rule
+
+
+def _rule(term: PodAffinityTerm, pod: Pod, weight: int = 1) -> AffinityRule:
+    return AffinityRule(pods_of_terms((term,)), topology_key(term.topology_key, pod), weight)
+
+
+class AffinityBook:
+    """The rules of pods that were met lately; pods of one template that share their terms in memory are read once."""
+
+    def __init__(self, limit: int = 1024) -> None:
+        self._limit = limit
+        # By identity: the terms are kept as well, so that no other object can take their place.
+        self._read: dict[Hashable, tuple[PodAffinity | None, PodAffinity | None, AffinityRules]] = {}
+
+    def rules_of(self, pod: Pod) -> AffinityRules | None:
+        """The rules of `pod`; None if it has none."""
+        drawn, repelled = pod.pod_affinity, pod.pod_anti_affinity
+        if drawn is None and repelled is None:
+            return None
+        name = (id(drawn), id(repelled), pod.annotations.get(DOMAIN_SCOPE))
+        found = self._read.get(name)
+        if found is None:
+            if len(self._read) >= self._limit:
+                del self._read[next(iter(self._read))]
+            found = self._read[name] = (drawn, repelled, AffinityRules.of(pod))
+        return found[2]

@@ -1,0 +1,211 @@
+"""What a pod's claims need of nodes: worked out once from the objects of its cluster, then asked of rows at once.
+
+Source: kube-scheduler's volume binder (GetPodVolumeClaims, FindPodVolumes).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
+from dispatcher.model.objects import (
+    CSIDriver,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import Bools, Fleet, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.rules.eligibility import LabelMasks
+from dispatcher.scheduling.rules.volume_choice import Chooser, Indices
+from dispatcher.scheduling.rules.volume_match import Candidates, candidates
+from dispatcher.scheduling.rules.volumes import find_claims
+
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+# Why a row is refused, as bits; told in this order.
+BITS = (Reason.VOLUME_AFFINITY, Reason.VOLUME_BINDING, Reason.STORAGE_SPACE, Reason.VOLUME_MISSING)
+_AFFINITY, _BINDING, _SPACE, _MISSING = (np.uint8(1 << at) for at in range(4))
+Terms = tuple[NodeSelectorTerm, ...]
+
+
+@dataclass(frozen=True)
+class Provision:
+    """How a claim without a volume may be given one: where its class allows, and where there is space (None: anywhere).
+
+    `possible` is False for a class that provides none.
+    """
+
+    possible: bool
+    topologies: Terms = ()
+    spaces: tuple[LabelSelector, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """A claim whose volume is chosen together with the node. `node` is where it is already to be provided, '' none."""
+
+    claim: PersistentVolumeClaim
+    node: str
+    candidates: Candidates
+    provision: Provision
+
+
+@dataclass(frozen=True)
+class VolumePlan:
+    """The pod's claims: `bound` ones by what their volume demands (None: the volume is not there), and delayed ones."""
+
+    home: str
+    bound: tuple[PersistentVolume | None, ...]
+    delayed: tuple[Delayed, ...]
+
+
+@dataclass
+class Verdict:
+    """Per row: `bits` of BITS, and for each delayed claim the index of its candidate, -1 for none."""
+
+    bits: NDArray[np.uint8]
+    chosen: dict[str, Indices] = field(default_factory=dict)
+
+
+def plan_of(placed: Placed, fleet: Fleet) -> VolumePlan | Refuse:
+    """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
+    found = find_claims(placed, fleet)
+    if isinstance(found, Refuse):
+        return found
+    home = placed.home
+    volumes, classes = fleet.objects(home, PersistentVolume), fleet.objects(home, StorageClass)
+    waiting: list[tuple[PersistentVolumeClaim, StorageClass]] = []
+    bound: list[PersistentVolume | None] = []
+    for claim in found:
+        made_by = classes.get(claim.storage_class or "")
+        if claim.bound:
+            bound.append(volumes.get(claim.volume))
+        elif made_by is not None and made_by.waits and not claim.volume:
+            waiting.append((claim, made_by))
+        else:
+            return refuse(Reason.CLAIM_UNBOUND)
+    delayed = [_delayed(claim, made_by, volumes.values(), home, fleet) for claim, made_by in waiting]
+    # Those whose node is chosen come first; the others by size, so that small claims leave large volumes to large ones.
+    delayed.sort(key=lambda one: (not one.node, 0 if one.node else one.claim.request))
+    return VolumePlan(home, tuple(bound), tuple(delayed))
+
+
+def _delayed(
+    claim: PersistentVolumeClaim,
+    made_by: StorageClass,
+    volumes: Iterable[PersistentVolume],
+    home: str,
+    fleet: Fleet,
+) -> Delayed:
+    node = claim.selected_node
+    return Delayed(
+        claim,
+        node,
+        Candidates(()) if node else candidates(claim, volumes),
+        _provision(claim, made_by, fleet.objects(home, CSIDriver), fleet.objects(home, CSIStorageCapacity)),
+    )
+
+
+def _provision(
+    claim: PersistentVolumeClaim,
+    made_by: StorageClass,
+    drivers: Mapping[str, CSIDriver],
+    capacities: Mapping[str, CSIStorageCapacity],
+) -> Provision:
+    driver = drivers.get(made_by.provisioner)
+    counted = claim.request and driver is not None and driver.storage_capacity
+    spaces = (
+        tuple(
+            one.topology
+            for one in capacities.values()
+            if one.storage_class == made_by.name and one.topology is not None and _holds(one, claim.request)
+        )
+        if counted
+        else None
+    )
+    return Provision(made_by.provisioner not in ("", NO_PROVISIONER), made_by.topologies, spaces)
+
+
+def _holds(space: CSIStorageCapacity, size: int) -> bool:
+    limit = space.maximum if space.maximum is not None else space.capacity
+    return limit is not None and limit >= size
+
+
+class Rulings:
+    """Asks rows whether a plan's claims can be served there."""
+
+    def __init__(self) -> None:
+        self._masks = LabelMasks()
+
+    def judge(self, plan: VolumePlan, fleet: Fleet, rows: Rows) -> Verdict:
+        """All rows at once; what is told of rows outside the home cluster means nothing."""
+        bits = self._bound(plan, fleet, rows)
+        verdict = Verdict(bits)
+        pinned = [one for one in plan.delayed if one.node]
+        astray = np.zeros(len(bits), dtype=np.bool_)
+        for one in pinned:
+            astray |= ~_is_row(plan.home, one.node, fleet, rows)
+        unserved = self._static(plan, fleet, rows, verdict)
+        refused = astray.copy()
+        bits[astray] |= _BINDING
+        for one in plan.delayed:
+            needs = unserved.get(one.claim.key, np.ones(len(bits), dtype=np.bool_)) & ~refused
+            refused |= self._provide(one.provision, needs, fleet, rows, bits)
+        return verdict
+
+    def _bound(self, plan: VolumePlan, fleet: Fleet, rows: Rows) -> NDArray[np.uint8]:
+        """Of bound claims the first whose volume does not fit, or is not there, is told."""
+        bits = np.zeros(len(fleet.live[rows]), dtype=np.uint8)
+        for volume in plan.bound:
+            if volume is None:
+                bits[bits == 0] = _MISSING
+            elif volume.node_affinity is not None:
+                bits[~self._masks.any_term(volume.node_affinity, fleet, rows) & (bits == 0)] = _AFFINITY
+        return bits
+
+    def _static(self, plan: VolumePlan, fleet: Fleet, rows: Rows, verdict: Verdict) -> dict[str, Bools]:
+        """Choose volumes for the claims whose node is open; where a claim finds none."""
+        chooser = Chooser(fleet, rows, self._masks)
+        for one in plan.delayed:
+            if not one.node:
+                verdict.chosen[one.claim.key] = chooser.choose(one.candidates)
+        return {key: chosen < 0 for key, chosen in verdict.chosen.items()}
+
+    def _provide(self, provision: Provision, needs: Bools, fleet: Fleet, rows: Rows, bits: NDArray[np.uint8]) -> Bools:
+        """Where the claim needs a new volume and cannot have one; `bits` says why."""
+        if not needs.any():
+            return needs
+        if not provision.possible:
+            bits[needs] |= _BINDING
+            return needs
+        refused = np.zeros_like(needs)
+        if provision.topologies:
+            refused = needs & ~self._masks.any_term(provision.topologies, fleet, rows)
+            bits[refused] |= _BINDING
+        if provision.spaces is not None:
+            full = needs & ~refused & ~self._any_selector(provision.spaces, fleet, rows)
+            bits[full] |= _SPACE
+            refused |= full
+        return refused
+
+    def _any_selector(self, selectors: tuple[LabelSelector, ...], fleet: Fleet, rows: Rows) -> Bools:
+        found = np.zeros(len(fleet.live[rows]), dtype=np.bool_)
+        for selector in selectors:
+            mask = np.ones_like(found)
+            for key, value in selector.match_labels.items():
+                mask &= self._masks.clause(Requirement(key, IN, (value,)), fleet, rows)
+            for clause in selector.match_expressions:
+                mask &= self._masks.clause(clause, fleet, rows)
+            found |= mask
+        return found
+
+
+def _is_row(cluster: str, node: str, fleet: Fleet, rows: Rows) -> Bools:
+    here = np.zeros(fleet.n, dtype=np.bool_)
+    row = fleet.row_of(cluster, node)
+    if row is not None:
+        here[row] = True
+    return here[rows]
