@@ -163,8 +163,8 @@ def test_the_admission_policy_keeps_to_the_namespaces(helm: Helm) -> None:
 
 
 def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(helm: Helm) -> None:
-    nodes, pods = of_kind(helm.template("agent"), "ValidatingAdmissionPolicy")
-    for one in (nodes, pods):
+    nodes, pods, volumes = of_kind(helm.template("agent"), "ValidatingAdmissionPolicy")
+    for one in (nodes, pods, volumes):
         (who,) = one["spec"]["matchConditions"]
         assert who["expression"] == "request.userInfo.username == 'system:serviceaccount:global-dispatcher:agent'"
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in nodes["spec"]["validations"][0]["expression"]

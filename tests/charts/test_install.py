@@ -268,7 +268,17 @@ def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> No
     label = {"metadata": {"labels": {"a": "b"}}}
     merge = {"Content-Type": "application/merge-patch+json"}
     lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
+    volume, claim = "/api/v1/persistentvolumes", "/api/v1/namespaces/default/persistentvolumeclaims"
+    kept = {"claimRef": {"namespace": "default", "name": "nobodys"}}
+    plane.admin.create(volume, storage("taken", capacity={"storage": "1Gi"}, hostPath={"path": "/x"}, **kept))
+    plane.admin.create(claim, storage("data", resources={"requests": {"storage": "1Gi"}}))
+    node_of = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": node}}}
+    assert api.http.patch(f"{claim}/data", json=node_of, headers=merge).status_code == 200
+    stolen = {"spec": {"claimRef": {"name": "other"}}}
+    named = {"spec": {"volumeName": "taken"}}
     answers = {
+        "a volume is taken from its claim": api.http.patch(f"{volume}/taken", json=stolen, headers=merge),
+        "a claim is given a volume": api.http.patch(f"{claim}/data", json=named, headers=merge),
         "a node is deleted": api.http.delete(f"/api/v1/nodes/{node}"),
         "a node is labelled": api.http.patch(f"/api/v1/nodes/{node}", json=label, headers=merge),
         "a node's lease is deleted": api.http.delete(lease),
@@ -283,6 +293,14 @@ def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> No
     }
     assert told == dict.fromkeys(answers, (422, True))
     plane.admin.delete(f"{PODS}/foreign")
+    plane.admin.delete(f"{claim}/data")
+    plane.admin.delete(f"{volume}/taken")
+
+
+def storage(name: str, **spec: object) -> dict[str, object]:
+    """A volume or a claim of no class that nobody makes."""
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "nobodys"}
+    return {"metadata": {"name": name}, "spec": {**common, **spec}}
 
 
 def test_uninstalling_leaves_nothing(helm: Helm, control_plane: ControlPlanes) -> None:
