@@ -7,12 +7,10 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf
+from benchmarks.catalogue import chosen, minutes
 from benchmarks.rows import Row, append, show
 from dispatcher.runtime.warm import collect_less_often
 from dispatcher.scheduling.classes.kernels import compile_all
-
-CASES = (*decisions.CASES, *scheduler_perf.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
 
 
 def main() -> None:
@@ -25,10 +23,11 @@ def main() -> None:
     rows: list[Row] = []
     compile_all()  # as the dispatcher does from 1,000 nodes on
     collect_less_often()
-    for case in CASES:
-        if options.only in case.__name__:
-            print(f"running {case.__name__} ...", file=sys.stderr, flush=True)
-            rows += case(10 if options.quick else 1)
+    share, benches = (10 if options.quick else 1), chosen(options.only)
+    print(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes", file=sys.stderr)
+    for bench in benches:
+        print(f"running {bench.name} ...", file=sys.stderr, flush=True)
+        rows += bench.run(share)
     if not options.quick:
         append(rows)
     if options.output == "json":

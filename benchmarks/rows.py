@@ -27,6 +27,7 @@ class Row:
     target: float | None
     baseline: float | None
     counts: str = ""
+    beside: str = ""
 
     @property
     def more_is_better(self) -> bool:

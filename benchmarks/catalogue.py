@@ -1,0 +1,44 @@
+"""All benchmarks by name, with the seconds that each takes on two quiet cores."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf
+from benchmarks.end_to_end import cases as end_to_end
+from benchmarks.rows import Row
+
+_OWN = (*decisions.CASES, *scheduler_perf.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
+_SECONDS = {
+    "half_a_million_nodes": 90,
+    "scheduler_perf": 60,
+    "list_and_decode": 40,
+    "fragmentation": 60,
+    "beside_kube_scheduler": 420,
+}
+_USUAL_S, _END_TO_END_S = 20, 90
+_QUICK = 5  # --quick is about that many times shorter
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One benchmark; `run` is given the share of the work to do, 1 for all of it, 10 for a tenth."""
+
+    name: str
+    run: Callable[[int], list[Row]]
+    seconds: float
+
+
+ALL: tuple[Bench, ...] = (
+    *(Bench(case.__name__, case, _SECONDS.get(case.__name__, _USUAL_S)) for case in _OWN),
+    *(Bench(name, run, _END_TO_END_S) for name, run in end_to_end.CASES.items()),
+)
+
+
+def chosen(word: str) -> list[Bench]:
+    """Those whose name holds the word."""
+    return [bench for bench in ALL if word in bench.name]
+
+
+def minutes(benches: list[Bench], share: int) -> float:
+    """How long they take on a quiet machine, about."""
+    return sum(bench.seconds for bench in benches) / 60 / (_QUICK if share > 1 else 1)
