@@ -15,14 +15,16 @@ import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from dispatcher.model.reasons import Reason, ReasonTable, Why
+from dispatcher.scheduling.classes.lanes import NO_BID, Bid
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import PodId
-from dispatcher.scheduling.fleet.row import LateFacts, OneRow, RowFacts
+from dispatcher.scheduling.fleet.row import FactSheet, OneRow, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.framework.lifecycle import CycleState, Victim
 from dispatcher.scheduling.framework.points import ExplainingPlugin
@@ -102,43 +104,102 @@ class Scores:
 Common = tuple[tuple[int, Floats, Floats], ...]
 
 
-class Bid(NamedTuple):
-    """What a row offers for the next pod without what its group adds: highest points first, then rank, then row."""
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Why a single decision was taken: the scores, the row as it was, (cluster, node, score) of the runner-up.
 
-    minus_points: float
-    rank: int
-    row: int
-    raw: Floats  # [scores, rows]; column `at` is behind this bid
-    at: int
+    `later`: plugins that can explain it later, since they look at the chosen row alone, and their PreFilter answers.
+    """
+
+    ground: Ground
+    time: float
+    fleet: FleetState
+    later: Notes
+    scores: Scores
+    facts: RowFacts
+    runner_up: tuple[str, str, float] | None
 
 
-class LateScores(NamedTuple):
-    """The scores of a decision out of many, put together when asked for; `first` and `second` with their groups."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What decisions of one batch have in common. `places`: (cluster, node) of the rows that bids are of.
+    `points`: what each group of rows adds to its bids.
+    """
 
+    ground: Ground
+    fleet: FleetState
+    later: Notes
+    sheet: FactSheet
+    places: Mapping[int, tuple[str, str]]
     names: tuple[tuple[str, ...], tuple[float, ...]]
     common: Common
-    first: tuple[Bid, int]
-    second: tuple[Bid, int] | None
+    points: Sequence[float]
 
-    def record(self) -> dict[str, dict[str, float | None]]:
-        """As `Scores.record`."""
-        raw, normal = self._values(*self.first)
-        return Scores(*self.names, raw, normal, self._values(*self.second)[1] if self.second else None).record()
+
+class LateAccount(msgspec.Struct, gc=False, eq=False, frozen=True):
+    """The same for a decision out of many, put together when asked for.
+
+    `first` and `second` (NO_BID without) are the bids, `group` and `other` their groups; the chosen row had taken
+    `pods` pods of the batch before.
+    """
+
+    batch: Batch
+    first: Bid
+    second: Bid
+    pods: int
+    group: int = 0
+    other: int = 0
+
+    @property
+    def ground(self) -> Ground:
+        """What it stood on."""
+        return self.batch.ground
+
+    @property
+    def time(self) -> float:
+        """When it was taken."""
+        return self.batch.sheet.now
+
+    @property
+    def fleet(self) -> FleetState:
+        """The fleet it is about."""
+        return self.batch.fleet
+
+    @property
+    def later(self) -> Notes:
+        """See `Account`."""
+        return self.batch.later
+
+    @property
+    def facts(self) -> RowFacts:
+        """The chosen row as it was."""
+        return self.batch.sheet.facts(self.first.row, self.pods)
+
+    @property
+    def scores(self) -> Scores:
+        """Of the chosen row and of the runner-up."""
+        raw, normal = self._values(self.first, self.group)
+        rival = None if self.second is NO_BID else self._values(self.second, self.other)[1]
+        return Scores(*self.batch.names, raw, normal, rival)
+
+    @property
+    def runner_up(self) -> tuple[str, str, float] | None:
+        """(cluster, node, score) of the next best."""
+        bid, batch = self.second, self.batch
+        return None if bid is NO_BID else (*batch.places[bid.row], batch.points[self.other] - bid.minus_points)
 
     def _values(self, bid: Bid, group: int) -> tuple[list[float], list[float]]:
         raw: list[float] = bid.raw[:, bid.at].tolist()
         normal = raw.copy()
-        for at, raw_of, normal_of in self.common:
+        for at, raw_of, normal_of in self.batch.common:
             raw[at], normal[at] = raw_of.item(group), normal_of.item(group)
         return raw, normal
 
 
-@dataclass(slots=True)
-class Decision:
-    """A pod and its place. `runner_up` is (cluster, node, score) of the next best node, `margin` the difference.
+class Decision(msgspec.Struct, gc=False, eq=False):
+    """A pod and its place. `account`: why there.
 
-    `extras` are what plugins noted at once; `later` (plugin, its PreFilter answer) are those that can be asked later,
-    since they look at the chosen row alone and `facts` holds it as it was.
+    `extras` are what plugins noted at once.
     `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
     `cycle`: what plugins keep for the points after the decision.
     """
@@ -149,45 +210,53 @@ class Decision:
     node: str
     row: int
     score: float
-    time: float
-    ground: Ground
-    scores: Scores | LateScores
-    facts: RowFacts | LateFacts
-    fleet: FleetState
-    later: Notes = ()
-    runner_up: tuple[str, str, float] | None = None
-    extras: dict[str, Any] = field(default_factory=dict)
-    waits: dict[str, float] = field(default_factory=dict)
+    account: Account | LateAccount
+    extras: dict[str, Any] = msgspec.field(default_factory=dict)
+    waits: dict[str, float] = msgspec.field(default_factory=dict)
     cycle: CycleState | None = None
+
+    @property
+    def time(self) -> float:
+        """When it was taken."""
+        return self.account.time
+
+    @property
+    def ground(self) -> Ground:
+        """What it stood on."""
+        return self.account.ground
+
+    @property
+    def runner_up(self) -> tuple[str, str, float] | None:
+        """(cluster, node, score) of the next best node; None if there is no other."""
+        return self.account.runner_up
 
     @property
     def margin(self) -> float | None:
         """By how much the place beat the runner-up; None if it was the only one."""
-        return self.score - self.runner_up[2] if self.runner_up else None
+        rival = self.runner_up
+        return self.score - rival[2] if rival else None
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""
+        account, rival = self.account, self.runner_up
+        facts = account.facts
         return {
-            **_about(self.placed, self.time, self.ground.profile),
+            **_about(self.placed, account.time, account.ground.profile),
             "outcome": "scheduled",
             "decision": {"cluster": self.cluster, "node": self.node, "score": self.score},
-            "runner_up": dict(zip(("cluster", "node", "score"), self.runner_up, strict=True))
-            if self.runner_up
-            else None,
+            "runner_up": dict(zip(("cluster", "node", "score"), rival, strict=True)) if rival else None,
             "margin": self.margin,
-            "scores": self.scores.record(),
-            "rejected": self.ground.rejected_record(),
-            "feasible": self.ground.feasible,
-            "evaluated": self.ground.evaluated,
-            "readings": dict(
-                zip(_SIGNALS, (_reading(one, self.time) for one in self.facts.made().readings), strict=True)
-            ),
-            "extras": {**self.extras, **self._later_extras()},
+            "scores": account.scores.record(),
+            "rejected": account.ground.rejected_record(),
+            "feasible": account.ground.feasible,
+            "evaluated": account.ground.evaluated,
+            "readings": dict(zip(_SIGNALS, (_reading(one, account.time) for one in facts.readings), strict=True)),
+            "extras": {**self.extras, **self._later_extras(facts)},
         }
 
-    def _later_extras(self) -> dict[str, Any]:
-        row, extras = OneRow(self.fleet, self.facts.made()), {}
-        for plugin, state in self.later:
+    def _later_extras(self, facts: RowFacts) -> dict[str, Any]:
+        row, extras = OneRow(self.account.fleet, facts), {}
+        for plugin, state in self.account.later:
             try:
                 extras[plugin.name] = plugin.explain(state, self.placed, row, 0)
             except Exception as error:  # a decision stands without its comments, too
@@ -196,13 +265,11 @@ class Decision:
 
     def summary(self) -> str:
         """One line of why."""
-        where = f"{self.cluster}/{self.node} score {self.score:.1f}"
-        if self.runner_up is None:
-            return f"{where}, the only one of {self.ground.evaluated} nodes that fits"
-        cluster, node, score = self.runner_up
-        return (
-            f"{where}, next {cluster}/{node} {score:.1f}, {self.ground.feasible} of {self.ground.evaluated} nodes fit"
-        )
+        where, ground, rival = f"{self.cluster}/{self.node} score {self.score:.1f}", self.ground, self.runner_up
+        if rival is None:
+            return f"{where}, the only one of {ground.evaluated} nodes that fits"
+        cluster, node, score = rival
+        return f"{where}, next {cluster}/{node} {score:.1f}, {ground.feasible} of {ground.evaluated} nodes fit"
 
 
 @dataclass(slots=True)

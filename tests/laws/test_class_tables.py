@@ -37,7 +37,7 @@ def image(one: PodClass, n: int) -> dict[str, Any]:
         "total": one.rows.total[:n].tolist(),
         "rejected": dict(one.ground().rejected),
         "counts": (one.ground().feasible, one.ground().evaluated),
-        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.scores.record()),
+        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.account.scores.record()),
     }
 
 

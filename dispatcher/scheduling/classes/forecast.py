@@ -7,69 +7,25 @@ each group the best rows in order and a heap of the rows that have already taken
 the bonus of each, asked anew of the plugins when a placement has moved their domains.
 """
 
-import heapq
 from collections.abc import Sequence
 
 import numpy as np
 
 from dispatcher.scheduling.classes.groups import GroupTable, refused_by
 from dispatcher.scheduling.classes.judges import finite, weighted
+from dispatcher.scheduling.classes.lanes import NO_BID, Bid, Lane
 from dispatcher.scheduling.classes.peaks import NOWHERE
 from dispatcher.scheduling.classes.pod_class import PodClass, merged
-from dispatcher.scheduling.explain import Bid, Common, Decision, Ground, LateScores
+from dispatcher.scheduling.explain import Batch, Common, Decision, Ground, LateAccount
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.occupants import PodId
-from dispatcher.scheduling.fleet.row import FactSheet, LateFacts
+from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Reach
 
 _MOST_GROUPS = 256
 _LEAST_DEPTH = 32  # rows looked at in each of many groups
-
-
-class _Lane:
-    """The bids of a group: rows still untouched in order, and those that have taken a pod of this batch.
-
-    `complete`: no row of the group is missing that this batch could come to.
-    """
-
-    __slots__ = ("_at", "_touched", "_untouched", "complete")
-
-    def __init__(self, untouched: list[Bid], *, complete: bool) -> None:
-        self._untouched, self._at, self.complete = untouched, 0, complete
-        self._touched: list[Bid] = []
-
-    def head(self) -> Bid | None:
-        """The best bid."""
-        touched, fresh = self._touched, self._untouched[self._at] if self._at < len(self._untouched) else None
-        if not touched:
-            return fresh
-        return touched[0] if fresh is None or touched[0] < fresh else fresh
-
-    def second(self) -> Bid | None:
-        """The best bid but one."""
-        touched = self._touched
-        if not touched:
-            return self._untouched[self._at + 1] if self._at + 1 < len(self._untouched) else None
-        bids = sorted((*self._untouched[self._at : self._at + 2], *touched[:3]))
-        return bids[1] if len(bids) > 1 else None
-
-    def take(self) -> bool:
-        """Take the best bid out; False if a row that is missing here might be among the next."""
-        if self.head() is (self._touched[0] if self._touched else None):
-            heapq.heappop(self._touched)
-            return True
-        self._at += 1
-        return self.complete or len(self._untouched) - self._at >= 2
-
-    def put(self, bid: Bid) -> None:
-        """The next bid of a row that has taken a pod."""
-        heapq.heappush(self._touched, bid)
-
-    def soon(self, count: int) -> list[int]:
-        """Rows that may be chosen for the next `count` pods."""
-        return [bid.row for bid in (*self._untouched[self._at : self._at + count], *self._touched)]
 
 
 def can_forecast(pods: PodClass, items: Sequence[tuple[object, Placed]]) -> bool:
@@ -105,9 +61,9 @@ class Forecast:
         self.sheet = FactSheet(self._fleet, rows, placed.pod)
         raw = pods.raw_of(rows)
         self._lanes = [
-            _Lane(self._bids(found, raw, rows, pods.rows.total[found]), complete=complete) for found, complete in chosen
+            Lane(self._bids(found, raw, rows, pods.rows.total[found]), complete=complete) for found, complete in chosen
         ]
-        self._heads = [lane.head() for lane in self._lanes]
+        self._heads = [lane.two()[0] for lane in self._lanes]
         self._next: dict[int, Bid | int] = {}  # row -> its bid after one more pod, or why that will not fit
         self._rejected = dict(pods.rows.rejected)
         self._feasible = pods.rows.feasible
@@ -115,7 +71,8 @@ class Forecast:
         self._ground: Ground | None = pods.ground()
         # Plugins with nothing to say so far, or that count for rows: the class must catch up when their counts move.
         self._watched = [one for one in pods.judges if one.versions and one not in self._bonus.judges]
-        self._places: dict[int, tuple[str, str]] = {}
+        self._places = {NO_BID.row: ("", "")}
+        self._batch: Batch | None = None
         self._raw: object = None  # what `_common` was made of
         self._normal: object = None
         self._settle()
@@ -139,10 +96,11 @@ class Forecast:
     def _settle(self) -> None:
         """Take over who is open and with how many points."""
         bonus = self._bonus
-        self._open = bonus.settle(np.asarray([head is not None for head in self._heads])).tolist()
+        self._open = bonus.settle(np.asarray([head is not NO_BID for head in self._heads])).tolist()
         if bonus.normal is self._normal and bonus.raw is self._raw:
             return
-        self._points = bonus.points.tolist()
+        self._batch = None
+        self._points: list[float] = bonus.points.tolist()
         self._raw, self._normal = bonus.raw, bonus.normal
         self._common: Common = tuple(
             (at, bonus.raw[score], bonus.normal[score])
@@ -152,58 +110,81 @@ class Forecast:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
+    @property
+    def runs(self) -> bool:
+        """Whether `run` may be asked: one group of rows, which nothing but the pods themselves changes."""
+        return self._deferred and not self.void and len(self._lanes) == 1 and not self._watched
+
+    def run(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+        """The places of as many of the first pods as find one here, all booked in the forecast; then it is void."""
+        found: list[Decision] = []
+        if not self._open[0]:
+            return found
+        lane, taken, places = self._lanes[0], self.sheet.taken, self._places
+        for pod_id, placed in items:
+            first, second = lane.two()
+            if first is NO_BID:
+                break
+            row = first[2]
+            pods = taken.get(row, 0)
+            account = LateAccount(self._batch or self._circumstances(), first, second, pods)
+            cluster, node = places.get(row) or self._place(row)
+            if second[2] not in places:
+                self._place(second[2])
+            found.append(Decision(pod_id, placed, cluster, node, row, self._points[0] - first[0], account))
+            taken[row] = pods + 1
+            self._left -= 1
+            try:
+                bid = self._next_of(row, 0)
+            except PluginError:
+                break  # the next pod will meet the error itself
+            if not lane.go_on(bid):
+                break
+        self.void = True
+        return found
+
     def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
         """The place for the next pod and why; None if nothing fits any more."""
         offers = self._best()
         if offers is None:
             return None
-        (first, group), second = self._offers = offers
-        row, points = first[2], self._points
-        rival = None
-        if second is not None:
-            where = second[0][2]
-            rival = (*(self._places.get(where) or self._place(where)), points[second[1]] - second[0][0])
-        return Decision(
-            pod_id,
-            placed,
-            *(self._places.get(row) or self._place(row)),
-            row,
-            points[group] - first[0],
-            self.sheet.now,
-            self._ground or self.ground(),
-            LateScores(self._names, self._common, *offers),
-            LateFacts(self.sheet, row, self.sheet.taken.get(row, 0)),
-            self._fleet,
-            self._pods.later,
-            rival,
-        )
+        (first, group), (second, other) = self._offers = offers
+        row = first[2]
+        pods = self.sheet.taken.get(row, 0)
+        account = LateAccount(self._batch or self._circumstances(), first, second, pods, group, other)
+        cluster, node = self._places.get(row) or self._place(row)
+        if second[2] not in self._places:
+            self._place(second[2])
+        return Decision(pod_id, placed, cluster, node, row, self._points[group] - first[0], account)
+
+    def _circumstances(self) -> Batch:
+        ground, fleet, later, places = self.ground(), self._fleet, self._pods.later, self._places
+        self._batch = Batch(ground, fleet, later, self.sheet, places, self._names, self._common, self._points)
+        return self._batch
 
     def _place(self, row: int) -> tuple[str, str]:
         place = self._places[row] = self._fleet.name_of(row)
         return place
 
-    def _best(self) -> tuple[tuple[Bid, int], tuple[Bid, int] | None] | None:
-        """The best bid and the next best, each with its group."""
+    def _best(self) -> tuple[tuple[Bid, int], tuple[Bid, int]] | None:
+        """The best bid and the next best (NO_BID without), each with its group."""
         if len(self._heads) == 1:
-            first = self._heads[0]
-            if first is None or not self._open[0]:
-                return None
-            second = self._lanes[0].second()
-            return (first, 0), None if second is None else (second, 0)
+            first, second = self._lanes[0].two()
+            return None if first is NO_BID or not self._open[0] else ((first, 0), (second, 0))
         offers = [
             (bid[0] - self._points[group], bid[1], bid[2], group, bid)
             for group, bid in enumerate(self._heads)
-            if bid is not None and self._open[group]
+            if bid is not NO_BID and self._open[group]
         ]
         if not offers:
             return None
         best = min(offers)
         offers.remove(best)
-        group, own = best[3], self._lanes[best[3]].second()
-        if own is not None:
+        group, own = best[3], self._lanes[best[3]].two()[1]
+        if own is not NO_BID:
             offers.append((own[0] - self._points[group], own[1], own[2], group, own))
         rival = min(offers) if offers else None
-        return (best[4], group), None if rival is None else (rival[4], rival[3])
+        return (best[4], group), (NO_BID, 0) if rival is None else (rival[4], rival[3])
 
     def ground(self) -> Ground:
         """What a decision taken now stands on."""
@@ -218,33 +199,36 @@ class Forecast:
     def booked(self, row: int) -> None:
         """The best row has taken the pod (it is in the fleet now)."""
         self._left -= 1
-        group = self._offers[0][1]
-        lane = self._lanes[group]
-        self.void = not lane.take() or self._left <= 0
-        if self.void:
+        if self._left <= 0:
+            self.void = True
             return
         self.sheet.booked(row)
         try:
-            self._rebid(row, group, lane)
-            if self._bonus.judges:
+            self._rebid(row, self._offers[0][1])
+            if self._bonus.judges and not self.void:
                 self._ask_domains()
             self.void |= any(one.is_stale(self._fleet, changed=False, touched=True) for one in self._watched)
         except PluginError:
             self.void = True  # the next pod will meet the error itself
 
-    def _rebid(self, row: int, group: int, lane: _Lane) -> None:
+    def _rebid(self, row: int, group: int) -> None:
+        lane = self._lanes[group]
+        self.void = not lane.go_on(self._next_of(row, group))
+        was, head = self._heads[group], lane.two()[0]
+        self._heads[group] = head
+        if not self.void and (was is NO_BID or head is NO_BID):
+            self._settle()
+
+    def _next_of(self, row: int, group: int) -> Bid | None:
+        """The next bid of a row that has just taken a pod; None if another will not fit."""
         found = self._next.pop(row, None)
         if found is None:
             self._look_ahead(row)
             found = self._next.pop(row)
         if isinstance(found, Bid):
-            lane.put(found)
-        else:
-            self._full(row, group, found)
-        was = self._heads[group]
-        head = self._heads[group] = lane.head()
-        if was is None or head is None:
-            self._settle()
+            return found
+        self._full(row, group, found)
+        return None
 
     def _full(self, row: int, group: int, code: int) -> None:
         cluster = int(self._fleet.cluster[row])
@@ -252,7 +236,7 @@ class Forecast:
         self._feasible -= 1
         if self._by_cluster:
             self._by_cluster[group][cluster] -= 1
-        self._ground = None
+        self._ground = self._batch = None
 
     def _ask_domains(self) -> None:
         """Ask the plugins by domain again where the placement has moved what they look at."""
@@ -272,6 +256,7 @@ class Forecast:
             judge.known = not self.void
         self._pods.sort_far_notes()
         self._settle()
+        self._batch = None
         if not np.array_equal(before, self._bonus.codes):
             self._ground = None
 

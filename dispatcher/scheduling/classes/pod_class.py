@@ -27,7 +27,7 @@ from dispatcher.scheduling.classes.rows import RowTable
 from dispatcher.scheduling.classes.shared_answers import SharedColumn
 from dispatcher.scheduling.classes.shared_part import SharedAnswers
 from dispatcher.scheduling.classes.wide import WideTable
-from dispatcher.scheduling.explain import Decision, Ground, Notes, Scores
+from dispatcher.scheduling.explain import Account, Decision, Ground, Notes, Scores
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import PodId
@@ -193,20 +193,16 @@ class PodClass:
         if table is None:
             raise LookupError("the class has not caught up")
         fleet, rows = self.fleet, [first.row] if second is None else [first.row, second.row]
-        return Decision(
-            pod_id,
-            placed,
-            *fleet.name_of(first.row),
-            first.row,
-            first.score,
-            fleet.clock,
+        account = Account(
             self.ground(),
-            self._scores(rows, *table.scores_at(rows)),
-            RowFacts.of(fleet, first.row),
+            fleet.clock,
             fleet,
             self.later,
+            self._scores(rows, *table.scores_at(rows)),
+            RowFacts.of(fleet, first.row),
             None if second is None else (*fleet.name_of(second.row), second.score),
         )
+        return Decision(pod_id, placed, *fleet.name_of(first.row), first.row, first.score, account)
 
     def _scores(self, rows: Sequence[int], raw: Common, normal: Common) -> Scores:
         """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""

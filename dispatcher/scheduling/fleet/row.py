@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,10 +42,6 @@ class RowFacts:
             fleet.readings_of(row),
         )
 
-    def made(self) -> "RowFacts":
-        """These facts."""
-        return self
-
 
 class FactSheet:
     """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
@@ -67,32 +63,23 @@ class FactSheet:
         """A pod of the batch has come to the row."""
         self.taken[row] = self.taken.get(row, 0) + 1
 
-
-class LateFacts(NamedTuple):
-    """The facts of a row that has taken `pods` of a batch, worked out when asked for."""
-
-    sheet: FactSheet
-    row: int
-    pods: int
-
-    def made(self) -> RowFacts:
-        """The facts."""
-        sheet = self.sheet
-        at = sheet.at[self.row]
-        asked = np.zeros(len(sheet.requested), dtype=np.int64)
-        for resource, amount in requested(sheet.pod):
-            column = sheet.axis.column(resource)
+    def facts(self, row: int, pods: int) -> RowFacts:
+        """The facts of a row that has taken `pods` pods of the batch."""
+        at = self.at[row]
+        asked = np.zeros(len(self.requested), dtype=np.int64)
+        for resource, amount in requested(self.pod):
+            column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        more = np.asarray(nonzero_request(sheet.pod), dtype=np.int64)
+        more = np.asarray(nonzero_request(self.pod), dtype=np.int64)
         return RowFacts(
-            self.row,
-            sheet.now,
-            sheet.allocatable[:, at].copy(),
-            sheet.requested[:, at] + self.pods * asked,
-            sheet.nonzero[:, at] + self.pods * more,
-            sheet.recent[:, at] + self.pods * more,
-            tuple((share.item(at), when.item(at)) for share, when in zip(sheet.shares, sheet.sampled, strict=True)),
+            row,
+            self.now,
+            self.allocatable[:, at].copy(),
+            self.requested[:, at] + pods * asked,
+            self.nonzero[:, at] + pods * more,
+            self.recent[:, at] + pods * more,
+            tuple((share.item(at), when.item(at)) for share, when in zip(self.shares, self.sampled, strict=True)),
         )
 
 

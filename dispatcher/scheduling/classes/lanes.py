@@ -1,0 +1,68 @@
+"""The bids of one group of rows for the pods of a batch, best first."""
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from dispatcher.scheduling.framework import Floats
+
+
+class Bid(NamedTuple):
+    """What a row offers for the next pod without what its group adds: highest points first, then rank, then row."""
+
+    minus_points: float
+    rank: int
+    row: int
+    raw: Floats  # [scores, rows]; column `at` is behind this bid
+    at: int
+
+
+NO_BID = Bid(np.inf, 0, -1, np.zeros((0, 0)), 0)  # comes after every bid
+
+
+class Lane:
+    """Rows still untouched in order, and those that have taken a pod of this batch.
+
+    `complete`: no row of the group is missing that this batch could come to.
+    """
+
+    __slots__ = ("_at", "_touched", "_untouched", "complete")
+
+    def __init__(self, untouched: list[Bid], *, complete: bool) -> None:
+        self._untouched, self._at, self.complete = [*untouched, NO_BID, NO_BID], 0, complete
+        self._touched: list[Bid] = []
+
+    def two(self) -> tuple[Bid, Bid]:
+        """The best bid and the next best; NO_BID where there is none."""
+        untouched, touched, at = self._untouched, self._touched, self._at
+        fresh = untouched[at]
+        if not touched:
+            return fresh, untouched[at + 1]
+        top = touched[0]
+        if top < fresh:
+            return top, min(fresh, *touched[1:3]) if len(touched) > 1 else fresh
+        after = untouched[at + 1]
+        return fresh, top if top < after else after
+
+    def go_on(self, bid: Bid | None) -> bool:
+        """The best row has taken a pod and offers `bid` now (None: it is full).
+
+        False if a row that is missing here might be among the next.
+        """
+        untouched, touched = self._untouched, self._touched
+        if touched and touched[0] < untouched[self._at]:
+            if bid is None:
+                heapq.heappop(touched)
+            else:
+                heapq.heapreplace(touched, bid)
+            return True
+        self._at += 1
+        if bid is not None:
+            heapq.heappush(touched, bid)
+        return self.complete or len(untouched) - self._at >= 4  # two of them no bids
+
+    def soon(self, count: int) -> list[int]:
+        """Rows that may be chosen for the next `count` pods."""
+        end = min(self._at + count, len(self._untouched) - 2)
+        return [bid.row for bid in (*self._untouched[self._at : end], *self._touched)]

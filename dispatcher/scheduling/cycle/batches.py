@@ -1,0 +1,152 @@
+"""Batches of one class: as many pods as looking ahead gives exactly, decided in one go.
+
+Where nobody looks at the fleet or at single pods meanwhile, the fleet hears of all of them at the end. Where no plugin
+has anything to do with booking them, either, nothing is done pod by pod but the choice of a row and the record of it.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Protocol
+
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.classes.forecast import Forecast, can_forecast
+from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.classes.shelf import ClassShelf
+from dispatcher.scheduling.cycle.booking import Booking
+from dispatcher.scheduling.explain import Decision, Unschedulable
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.framework import Depends, Placed, Skip
+from dispatcher.scheduling.framework.points import ClassKey, PluginError, guarded
+
+Result = Decision | Unschedulable
+_Item = tuple[PodId, Placed]
+_WORTH_IT = 4  # pods; looking ahead costs about two decisions
+
+
+class _DecideOne(Protocol):
+    def __call__(
+        self,
+        key: ClassKey,
+        pod_id: PodId,
+        placed: Placed,
+        pods: PodClass,
+        rows: Forecast,
+        later: list[int] | None = None,
+    ) -> Result | None:
+        """Decide one pod out of a forecast, and book it, or note its row for `later`."""
+        ...
+
+
+class Batches:
+    """Looks ahead for one scheduler. `decide` decides a single pod, with all that plugins have to say about it."""
+
+    def __init__(self, books: Booking, classes: ClassShelf, decide: _DecideOne) -> None:
+        self._books, self._plan, self._fleet = books, books.plan, books.fleet
+        self._classes, self._decide = classes, decide
+        self._booking = (*self._plan.gates, *self._plan.reserves)
+
+    def ahead(self, key: ClassKey, items: Sequence[_Item]) -> list[Result]:
+        """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
+        if len(items) < _WORTH_IT:
+            return []
+        first, now = items[0][1], key
+        try:
+            now = self._plan.standing_key(key, first, self._fleet)
+            pods = self._classes.get(now)
+            pods.catch_up(first)
+        except PluginError:
+            self._classes.drop(now)  # decided alone, the pod meets the error again and says so
+            return []
+        hopeless = bool(self._plan.post_filters) and not pods.rows.feasible
+        if hopeless or pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
+            return []
+        items, whole, key = self._alike(key, now, items), key, now
+        if self._may_defer(pods, items):
+            forecast = Forecast(pods, pods.groups, first, len(items), deferred=True)
+            found = self._at_once(items, forecast) if forecast.runs and self._plain(pods, items) else []
+            return found or self._deferred(key, items, pods, forecast)
+        forecast = Forecast(pods, pods.groups, first, len(items))
+        results: list[Result] = []
+        for pod_id, placed in items:
+            if forecast.void or (results and not self._is_of(whole, key, placed)):
+                break
+            result = self._decide(key, pod_id, placed, pods, forecast)
+            if result is None:
+                break
+            results.append(result)
+        return results
+
+    # --- which pods --------------------------------------------------------------------------------------------------
+
+    def _is_of(self, key: ClassKey, now: ClassKey, placed: Placed) -> bool:
+        """Whether a pod is still of that class, after what was placed since."""
+        try:
+            return not self._plan.standing or self._plan.standing_key(key, placed, self._fleet) == now
+        except PluginError:
+            return False  # decided alone, it meets the error again
+
+    def _alike(self, key: ClassKey, now: ClassKey, items: Sequence[_Item]) -> Sequence[_Item]:
+        """The first of these pods: those that what the fleet holds does not tell apart."""
+        if not self._plan.standing:
+            return items
+        try:
+            return list(takewhile(lambda item: self._plan.standing_key(key, item[1], self._fleet) == now, items))
+        except PluginError:
+            return [items[0]]
+
+    def _may_defer(self, pods: PodClass, items: Sequence[_Item]) -> bool:
+        """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once."""
+        if pods.at_once or pods.bonus is None or pods.bonus.judges:
+            return False
+        if any(judge.versions for judge in pods.judges):
+            return False  # somebody counts pods
+        looking = (one for one in self._booking if one.depends is not Depends.STATIC)
+        if not all(self._books.quiet(one, pods.answer_of) for one in (*self._books.late, *looking)):
+            return False
+        ids = {pod_id for pod_id, _ in items}
+        return len(ids) == len(items) and not any(self._fleet.occupant(pod_id) for pod_id in ids)
+
+    def _plain(self, pods: PodClass, items: Sequence[_Item]) -> bool:
+        """Whether all of these pods may be decided and no plugin gates or books any: SKIP holds for a whole class."""
+        if any(placed.pod.problems or placed.pod.gated for _, placed in items):
+            return False
+        first, fleet = items[0][1], self._fleet
+        try:
+            told = [guarded(one, one.pre_filter, first, fleet) for one in self._plan.gates]
+        except PluginError:
+            return False  # decided alone, the pods meet the error again
+        silent = all(isinstance(one, Skip) for one in told)
+        judged = (one for one in self._plan.reserves if one not in self._plan.gates)
+        return silent and all(self._books.quiet(one, pods.answer_of) for one in judged)
+
+    # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def _at_once(self, items: Sequence[_Item], forecast: Forecast) -> list[Result]:
+        decisions = forecast.run(items)
+        if decisions:
+            self._books.book_all(items[: len(decisions)], [one.row for one in decisions])
+        return list(decisions)
+
+    def _deferred(self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast) -> list[Result]:
+        """Decide out of a forecast; the fleet hears of all pods at the end."""
+        results: list[Result] = []
+        booked: list[int] = []
+        for item in items:
+            if forecast.void:
+                break
+            result = self._decide(key, *item, pods, forecast, booked)
+            if result is None:
+                break
+            results.append(result)
+        newcomers = [items[at] for at, result in enumerate(results) if isinstance(result, Decision)]
+        if newcomers:
+            self._fleet.assume_all(newcomers, booked)
+        return results
+
+
+def unfit(placed: Placed) -> Why | None:
+    """What is wrong with the pod itself, before any node is looked at."""
+    pod = placed.pod
+    if pod.problems:
+        return Why(Reason.INVALID, "; ".join(pod.problems))
+    return Why(Reason.GATED, ", ".join(pod.gates)) if pod.gated else None

@@ -1,0 +1,138 @@
+"""What is assumed when a pod is decided, and how it is given back: the node's room, Reserve plugins, Permit."""
+
+from collections.abc import Callable, Sequence
+
+from dispatcher.scheduling.explain import Decision
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.framework import Placed, Plugin, Refuse, Reserve, Skip
+from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, Restores, guarded
+
+_LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
+_Item = tuple[PodId, Placed]
+
+
+class Booking:
+    """The books of one profile. `on_wait` is told of every decision that Permit makes wait."""
+
+    def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
+        self.plan, self.fleet, self._faults = plan, fleet, faults
+        self.on_wait: Callable[[Decision], None] | None = None
+        self.late = plan.late
+        self._reserved: dict[PodId, tuple[Placed, int]] = {}
+        self._books = [(one, one.restore if isinstance(one, Restores) else one.reserve) for one in plan.reserves]
+
+    def quiet(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
+        """Whether a plugin has said in PreFilter that it has nothing to do with pods of the class."""
+        return plugin in self.plan.judges and isinstance(answer_of(plugin.name), Skip)
+
+    # --- a decision --------------------------------------------------------------------------------------------------
+
+    def book(self, decision: Decision, later: list[int] | None) -> Refuse | None:
+        """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse books nothing."""
+        pod_id, placed, row = decision.pod_id, decision.placed, decision.row
+        refused = self._reserve(placed, row)
+        if refused is not None:
+            return refused
+        self._reserved[pod_id] = (placed, row)
+        if later is not None:
+            later.append(row)
+            return None
+        self.fleet.place(pod_id, placed, decision.cluster, decision.node, assumed=True)
+        try:
+            refused = self._permit(decision)
+        except PluginError:
+            self.forget(pod_id)
+            raise
+        if refused is not None:
+            self.forget(pod_id)
+        return refused
+
+    def book_all(self, items: Sequence[_Item], rows: Sequence[int]) -> None:
+        """Place pods that no Reserve or Permit plugin has to do with, each on its row (see FleetState.assume_all)."""
+        self._reserved.update([(pod_id, (placed, row)) for (pod_id, placed), row in zip(items, rows, strict=True)])
+        self.fleet.assume_all(items, rows)
+
+    def _reserve(self, placed: Placed, row: int) -> Refuse | None:
+        done: list[Reserve] = []
+        for plugin in self.plan.reserves:
+            try:
+                refused = guarded(plugin, plugin.reserve, placed, row, self.fleet)
+            except PluginError:
+                self._unreserve(done, placed, row)
+                raise
+            if refused is not None:
+                self._unreserve(done, placed, row)
+                return refused
+            done.append(plugin)
+        return None
+
+    def _unreserve(self, plugins: Sequence[Reserve], placed: Placed, row: int) -> None:
+        for plugin in reversed(plugins):
+            try:
+                guarded(plugin, plugin.unreserve, placed, row, self.fleet)
+            except PluginError as error:
+                self._faults.note(error)  # the others must still give back
+
+    def _permit(self, decision: Decision) -> Refuse | None:
+        fleet = self.fleet
+        for plugin in self.plan.permits:
+            answer = guarded(plugin, plugin.permit, decision.placed, decision.row, fleet)
+            if isinstance(answer, Refuse):
+                return answer
+            if answer:
+                decision.waits[plugin.name] = min(answer, _LONGEST_WAIT_S)
+        if not all(self.quiet(one, fleet.cycle.read) for one in self.late):
+            decision.cycle = fleet.cycle.kept([one.name for one in self.late])
+        if decision.waits and self.on_wait is not None:
+            self.on_wait(decision)
+        return None
+
+    # --- places ------------------------------------------------------------------------------------------------------
+
+    def forget(self, pod_id: PodId) -> None:
+        """Give a place back, also of a pod that has ended: the inverse of deciding it. Unknown pods are ignored."""
+        reserved = self._reserved.pop(pod_id, None)
+        if reserved is not None:
+            self._unreserve(self.plan.reserves, *reserved)
+        self.fleet.remove(pod_id)
+
+    def holds(self, pod_id: PodId) -> bool:
+        """Whether this profile has booked the pod."""
+        return pod_id in self._reserved
+
+    def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
+        """Enter a pod where its cluster shows it: confirms what was assumed, and charges without the right to refuse.
+
+        Charges follow the pod: what was booked for an older version or another place is given back first.
+        """
+        known = self.fleet.occupant(pod_id)
+        booked = self._reserved.get(pod_id)
+        same = known is not None and (known.cluster, known.node) == (cluster, node)
+        if booked is None or not same or booked[0].pod.requests != placed.pod.requests:
+            if booked is not None:
+                self._unreserve(self.plan.reserves, *booked)
+            row = self.fleet.row_of(cluster, node)
+            self._charge(placed, -1 if row is None else row)
+            self._reserved[pod_id] = (placed, -1 if row is None else row)
+        self.fleet.place(pod_id, placed, cluster, node, assumed=False)
+
+    def _charge(self, placed: Placed, row: int) -> None:
+        """Book with every Reserve plugin; `row` is -1 while the node is not known."""
+        for plugin, book in self._books:
+            try:
+                guarded(plugin, book, placed, row, self.fleet)
+            except PluginError as error:
+                self._faults.note(error)
+
+    def give_books(self) -> dict[PodId, tuple[Placed, int]]:
+        """Give back what the plugins have booked, for another scheduler to book; the pods stay in their places."""
+        books, self._reserved = self._reserved, {}
+        for placed, row in books.values():
+            self._unreserve(self.plan.reserves, placed, row)
+        return books
+
+    def take_book(self, pod_id: PodId, placed: Placed, row: int) -> None:
+        """Book a pod that another scheduler has given back, without the right to refuse."""
+        self._charge(placed, row)
+        self._reserved[pod_id] = (placed, row)
