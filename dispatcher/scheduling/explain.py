@@ -173,7 +173,7 @@ class LateAccount(msgspec.Struct, gc=False, eq=False, frozen=True):
     @property
     def facts(self) -> RowFacts:
         """The chosen row as it was."""
-        return self.batch.sheet.facts(self.first.row, self.pods)
+        return self.batch.sheet.facts(self.first[2], self.pods)
 
     @property
     def scores(self) -> Scores:
@@ -186,10 +186,11 @@ class LateAccount(msgspec.Struct, gc=False, eq=False, frozen=True):
     def runner_up(self) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best."""
         bid, batch = self.second, self.batch
-        return None if bid is NO_BID else (*batch.places[bid.row], batch.points[self.other] - bid.minus_points)
+        return None if bid is NO_BID else (*batch.places[bid[2]], batch.points[self.other] - bid[0])
 
     def _values(self, bid: Bid, group: int) -> tuple[list[float], list[float]]:
-        raw: list[float] = bid.raw[:, bid.at].tolist()
+        values, at = bid[3], bid[4]
+        raw: list[float] = values[:, at].tolist()
         normal = raw.copy()
         for at, raw_of, normal_of in self.batch.common:
             raw[at], normal[at] = raw_of.item(group), normal_of.item(group)

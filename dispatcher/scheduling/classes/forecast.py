@@ -8,6 +8,7 @@ the bonus of each, asked anew of the plugins when a placement has moved their do
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Forecast:
         self._ground: Ground | None = pods.ground()
         # Plugins with nothing to say so far, or that count for rows: the class must catch up when their counts move.
         self._watched = [one for one in pods.judges if one.versions and one not in self._bonus.judges]
-        self._places = {NO_BID.row: ("", "")}
+        self._places = {NO_BID[2]: ("", "")}
         self._batch: Batch | None = None
         self._raw: object = None  # what `_common` was made of
         self._normal: object = None
@@ -90,8 +91,7 @@ class Forecast:
 
     def _bids(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[Bid]:
         at, ranks = np.searchsorted(rows, found).tolist(), self._fleet.rank[found].tolist()
-        keys = zip((-points).tolist(), ranks, found.tolist(), at, strict=True)
-        return [Bid(minus, rank, row, raw, where) for minus, rank, row, where in keys]
+        return list(zip((-points).tolist(), ranks, found.tolist(), repeat(raw), at, strict=False))
 
     def _settle(self) -> None:
         """Take over who is open and with how many points."""
@@ -225,10 +225,10 @@ class Forecast:
         if found is None:
             self._look_ahead(row)
             found = self._next.pop(row)
-        if isinstance(found, Bid):
-            return found
-        self._full(row, group, found)
-        return None
+        if isinstance(found, int):
+            self._full(row, group, found)
+            return None
+        return found
 
     def _full(self, row: int, group: int, code: int) -> None:
         cluster = int(self._fleet.cluster[row])
@@ -262,12 +262,13 @@ class Forecast:
 
     def _look_ahead(self, row: int) -> None:
         """Ask for the next bid of `row`, and of all rows that may soon be chosen, for these with one more pod."""
-        soon = {one for lane in self._lanes for one in lane.soon(self._left)}
-        rows = np.asarray(sorted({row, *(one for one in soon if one not in self._next)}), dtype=np.intp)
+        soon = {row}.union(*[lane.soon(self._left) for lane in self._lanes]).difference(self._next)
+        asked = sorted(soon)
+        rows = np.asarray(asked, dtype=np.intp)
         more = (rows != row).astype(np.int64)
+        fleet, pod, taken = self._fleet, self._placed.pod, self.sheet.taken
         if self._deferred:
-            more += np.asarray([self.sheet.pods(one) for one in rows.tolist()])
-        fleet, pod = self._fleet, self._placed.pod
+            more += list(map(taken.get, asked, repeat(0)))
         fleet.suppose(rows, pod, more)
         try:
             self._ask(rows)
@@ -284,7 +285,7 @@ class Forecast:
         for at, one in enumerate(self._pods.scored):
             if not one.role.normalizes and one.role.reach in (Reach.ROW, Reach.SHARED):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
-        self._next.update((bid.row, bid) for bid in self._bids(fits, raw, fits, points))
+        self._next.update(zip(fits.tolist(), self._bids(fits, raw, fits, points), strict=True))
         self._next.update(zip(rows[codes != 0].tolist(), codes[codes != 0].tolist(), strict=True))
 
 

@@ -1,24 +1,16 @@
 """The bids of one group of rows for the pods of a batch, best first."""
 
 import heapq
-from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.scheduling.framework import Floats
 
+# What a row offers for the next pod without what its group adds: (minus points, rank, row, raw scores [scores, rows],
+# column of these). The best comes first: highest points, then lowest rank, then row.
+Bid = tuple[float, int, int, Floats, int]
 
-class Bid(NamedTuple):
-    """What a row offers for the next pod without what its group adds: highest points first, then rank, then row."""
-
-    minus_points: float
-    rank: int
-    row: int
-    raw: Floats  # [scores, rows]; column `at` is behind this bid
-    at: int
-
-
-NO_BID = Bid(np.inf, 0, -1, np.zeros((0, 0)), 0)  # comes after every bid
+NO_BID: Bid = (np.inf, 0, -1, np.zeros((0, 0)), 0)  # comes after every bid
 
 
 class Lane:
@@ -65,4 +57,4 @@ class Lane:
     def soon(self, count: int) -> list[int]:
         """Rows that may be chosen for the next `count` pods."""
         end = min(self._at + count, len(self._untouched) - 2)
-        return [bid.row for bid in (*self._untouched[self._at : end], *self._touched)]
+        return [bid[2] for bid in (*self._untouched[self._at : end], *self._touched)]

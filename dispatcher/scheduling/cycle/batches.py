@@ -5,7 +5,6 @@ has anything to do with booking them, either, nothing is done pod by pod but the
 """
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Protocol
 
 from dispatcher.model.reasons import Reason, Why
@@ -60,7 +59,7 @@ class Batches:
         hopeless = bool(self._plan.post_filters) and not pods.rows.feasible
         if hopeless or pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
             return []
-        items, whole, key = self._alike(key, now, items), key, now
+        items, whole, key = self._alike(items), key, now
         if self._may_defer(pods, items):
             forecast = Forecast(pods, pods.groups, first, len(items), deferred=True)
             found = self._at_once(items, forecast) if forecast.runs and self._plain(pods, items) else []
@@ -85,14 +84,17 @@ class Batches:
         except PluginError:
             return False  # decided alone, it meets the error again
 
-    def _alike(self, key: ClassKey, now: ClassKey, items: Sequence[_Item]) -> Sequence[_Item]:
+    def _alike(self, items: Sequence[_Item]) -> Sequence[_Item]:
         """The first of these pods: those that what the fleet holds does not tell apart."""
-        if not self._plan.standing:
-            return items
+        fleet = self._fleet
         try:
-            return list(takewhile(lambda item: self._plan.standing_key(key, item[1], self._fleet) == now, items))
-        except PluginError:
+            for _, plugin in self._plan.standing:
+                ask, said = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
+                other = next((at for at, (_, placed) in enumerate(items) if ask(placed, fleet) != said), len(items))
+                items = items[:other]
+        except Exception:  # decided alone, the pod meets the error again
             return [items[0]]
+        return items
 
     def _may_defer(self, pods: PodClass, items: Sequence[_Item]) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once."""
@@ -104,7 +106,7 @@ class Batches:
         if not all(self._books.quiet(one, pods.answer_of) for one in (*self._books.late, *looking)):
             return False
         ids = {pod_id for pod_id, _ in items}
-        return len(ids) == len(items) and not any(self._fleet.occupant(pod_id) for pod_id in ids)
+        return len(ids) == len(items) and self._fleet.are_nowhere(ids)
 
     def _plain(self, pods: PodClass, items: Sequence[_Item]) -> bool:
         """Whether all of these pods may be decided and no plugin gates or books any: SKIP holds for a whole class."""

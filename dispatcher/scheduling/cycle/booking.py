@@ -50,7 +50,8 @@ class Booking:
 
     def book_all(self, items: Sequence[_Item], rows: Sequence[int]) -> None:
         """Place pods that no Reserve or Permit plugin has to do with, each on its row (see FleetState.assume_all)."""
-        self._reserved.update([(pod_id, (placed, row)) for (pod_id, placed), row in zip(items, rows, strict=True)])
+        pod_ids, pods = zip(*items, strict=True)
+        self._reserved.update(zip(pod_ids, zip(pods, rows, strict=True), strict=True))
         self.fleet.assume_all(items, rows)
 
     def _reserve(self, placed: Placed, row: int) -> Refuse | None:

@@ -70,6 +70,9 @@ class MatchCounts:
         self._counts: dict[Hashable, MatchCount] = {}
         self._index: PodSetIndex[MatchCount] = PodSetIndex()
 
+    def __len__(self) -> int:
+        return len(self._counts)
+
     def find(self, pods: PodSet, key: str, build: Build, namespaces_at: int) -> MatchCount:
         """The count of a set; `build` lists what is placed, `namespaces_at` is the version of namespaces' labels."""
         name = (pods.name, key)

@@ -192,17 +192,21 @@ class FleetState(NodeTable):
 
         All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
         """
-        homes: dict[int, tuple[str, str, dict[PodId, Occupant], list[Occupant]]] = {}
+        occupants, by_node, by_row, now = self._occupants, self._at, self._unseen, self._now
+        counted = len(self._counts) > 0 or any(
+            one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers
+        )
         for (pod_id, placed), row in zip(newcomers, rows, strict=True):
-            home = homes.get(row)
-            if home is None:
-                where = self.name_of(row)
-                home = homes[row] = (*where, self._at.setdefault(where, {}), self._unseen.setdefault(row, []))
-            cluster, node, seated, unseen = home
-            occupant = Occupant(pod_id, placed, cluster, node, True, self._now, row, True, True)
-            self._occupants[pod_id] = seated[pod_id] = occupant
+            where = self._places[row]
+            occupant = Occupant(pod_id, placed, *where, True, now, row, True, True)
+            occupants[pod_id] = occupant
+            seated, unseen = by_node.get(where), by_row.get(row)
+            if seated is None or unseen is None:
+                seated, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
+            seated[pod_id] = occupant
             unseen.append(occupant)
-            self._count([occupant], row, 1)
+            if counted:
+                self._count([occupant], row, 1)
         taken = Counter(rows)
         where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
         self.suppose(where_all, newcomers[0][1].pod, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
@@ -275,6 +279,10 @@ class FleetState(NodeTable):
     def occupant(self, pod_id: PodId) -> Occupant | None:
         """Where a pod is, None if it is nowhere."""
         return self._occupants.get(pod_id)
+
+    def are_nowhere(self, pod_ids: Collection[PodId]) -> bool:
+        """Whether none of these pods is anywhere."""
+        return self._occupants.keys().isdisjoint(pod_ids)
 
     def occupants(self) -> Collection[Occupant]:
         """All pods that are somewhere."""

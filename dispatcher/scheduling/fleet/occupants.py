@@ -1,7 +1,6 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,8 +17,7 @@ DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 2**20
 
 
-@dataclass(slots=True, eq=False)
-class Occupant:
+class Occupant(msgspec.Struct, eq=False, gc=False):
     """A pod on a node. `row` is None while that node is unknown; `assumed` until the cluster shows the pod there.
 
     `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it.
