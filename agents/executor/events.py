@@ -32,6 +32,11 @@ def failed_scheduling(local: Local, ref: PodRef, message: str, now: Moment) -> N
     _put(local, ref, (WARNING, "FailedScheduling", "Scheduling"), message, now)
 
 
+def waiting(local: Local, ref: PodRef, message: str, now: Moment) -> None:
+    """A pod has a place, and `message` says what holds it up."""
+    _put(local, ref, (NORMAL, "Waiting", "Scheduling"), message, now)
+
+
 def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment) -> None:
     """A pod was evicted for one of higher priority; `preemptor` names that one."""
     note = f"Preempted by pod {preemptor or 'of higher priority'} on node {node}"

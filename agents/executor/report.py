@@ -8,7 +8,7 @@ from agents.executor.bind import unfit
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
 from agents.executor.times import rfc3339
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Outcome, ReportUnschedulable
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
 
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 EVENT_GAP_S = 30.0  # a changed one makes an event of its own only after this long
@@ -17,11 +17,14 @@ _REASONS = ("Unschedulable", "SchedulingGated")
 
 def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment) -> Procedure[Outcome]:
     """Write the condition if it says something new, and an event now and then. A bound pod is left alone."""
-    if intent.reason not in _REASONS:
-        return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join(_REASONS)}")
+    if intent.reason not in (*_REASONS, WAITING):
+        return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join((*_REASONS, WAITING))}")
     early = unfit(local.view.pod(intent.pod.uid), intent.pod, node="")
     if early is not None:
         return outcome(intent, *early)
+    if intent.reason == WAITING:  # the bind may follow at once: no condition, which might come after it
+        events.waiting(local, intent.pod, intent.message, now)
+        return outcome(intent, DONE)
     last = local.reported.get(intent.pod.uid)
     if last is not None and _same(last, intent) and now.mono - last.written < REPEAT_S:
         return outcome(intent, DONE)

@@ -1,5 +1,7 @@
 """Nodes of the API -> model nodes, and what telemetry needs to ask their kubelets."""
 
+import math
+
 import msgspec
 
 from agents.kube import wire
@@ -13,6 +15,7 @@ from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantit
 
 MAX_LABEL_CHARS = 64 * 1024
 MAX_IMAGES = 100
+MAX_METRICS = 32
 KUBELET_PORT = 10250
 _IMAGE_NAMES: dict[str, str] = {}
 
@@ -47,6 +50,7 @@ def _node(node: wire.NodeObject, problems: list[str]) -> Node:
         bandwidth=_bandwidth(meta, problems),
         images=_images(status.images),
         proxy_for=labels.get(names.PROXY_LABEL, ""),
+        metrics=_metrics(meta.annotations, problems),
     )
 
 
@@ -61,6 +65,31 @@ def _bandwidth(meta: wire.Meta, problems: list[str]) -> int:
         except QuantityError as error:
             problems.append(f"metadata.{field}[{names.BANDWIDTH}]: {error}")
     return 0
+
+
+def _metrics(annotations: dict[str, str] | None, problems: list[str]) -> dict[str, float]:
+    """Numbers and quantities by name."""
+    told = [key for key in annotations or () if key.startswith(names.METRIC_PREFIX)]
+    if len(told) > MAX_METRICS:
+        problems.append(f"metadata.annotations: more than {MAX_METRICS} metrics, the others left out")
+    found: dict[str, float] = {}
+    for key in sorted(told)[:MAX_METRICS]:
+        try:
+            found[key.removeprefix(names.METRIC_PREFIX)] = _number((annotations or {})[key])
+        except ValueError as error:
+            problems.append(f"metadata.annotations[{key}]: {error}")
+    return found
+
+
+def _number(text: str) -> float:
+    """A finite number, or a quantity such as 5Gi; ValueError."""
+    try:
+        value = float(text[:40])
+    except ValueError:
+        return parse_quantity(text, scale=1000, round_up=False) / 1000
+    if not math.isfinite(value) or len(text) > 40:
+        raise ValueError(f"{text[:40]!r} is no finite number of at most 40 characters")
+    return value
 
 
 def _images(images: list[wire.Image] | None) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""For authors of plugins: nodes and pods to ask about, questions to ask, the laws of every plugin, a template.
+"""For authors of plugins: nodes and pods to ask about, questions to ask, the laws of every plugin, templates.
 
 `global-dispatcher plugin new NAME` writes a plugin with its test from the template; `plugin check FILE` holds a file
 to the laws. The dispatcher does the same before it takes over a plugin file that has changed.
@@ -6,6 +6,7 @@ to the laws. The dispatcher does the same before it takes over a plugin file tha
 
 from dispatcher.kit.asking import reasons, scores
 from dispatcher.kit.laws import broken_laws
+from dispatcher.kit.room import Room
 from dispatcher.kit.samples import a_fleet, a_node, a_pod
 
-__all__ = ["a_fleet", "a_node", "a_pod", "broken_laws", "reasons", "scores"]
+__all__ = ["Room", "a_fleet", "a_node", "a_pod", "broken_laws", "reasons", "scores"]

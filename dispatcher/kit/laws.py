@@ -4,22 +4,27 @@ it answers for all rows as it does row by row, in the types and lengths that the
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table;
 pods with equal class keys get equal answers; a key can be hashed;
 what is reserved and given back leaves no trace: the next pod is answered as before;
-it raises for no pod, and an explanation is plain JSON.
+it raises for no pod, and an explanation is plain JSON;
+at PreEnqueue, Permit and PreBind it answers what these points know.
+
+What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the fleet have them.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from traceback import extract_tb
+from types import FunctionType
+from typing import Any, cast
 
 import numpy as np
 
-from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
-from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
-from dispatcher.model.names import REGION, ZONE
-from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
-from dispatcher.model.pod import Affinity, HostPort, SpreadConstraint, Toleration
+from dispatcher.kit.odd import Asked, odd_fleet, odd_pods
+from dispatcher.kit.room import Room
+from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import MAX_SCORE, Filter, Placed, Plugin, Refuse, Reserve, Score, Skip
+from dispatcher.scheduling.framework import MAX_SCORE, Filter, Permit, Placed, Plugin, Refuse, Reserve, Score, Skip
+from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
 from dispatcher.scheduling.framework.points import ExplainingPlugin
 
 _SLACK = 1e-6
@@ -27,54 +32,35 @@ _SLACK = 1e-6
 
 def broken_laws(plugin: Plugin) -> list[str]:
     """What is wrong with a plugin, in words for its author; empty if it keeps all laws on the sample."""
-    broken = [text for law in (_keys, _answers, _classes, _reserves) for text in _said(law, plugin)]
+    asked = Asked(odd_fleet())
+    broken: list[str] = []
+    for law in (_keys, _answers, _classes, _reserves, _later_points):
+        broken += _said(law, plugin, cast(FleetState, asked))
+        broken += _said(law, plugin, odd_fleet(asked.labels, asked.metrics))
     return list(dict.fromkeys(broken))
 
 
-def _said(law: Callable[[Plugin], Iterator[str]], plugin: Plugin) -> list[str]:
+Law = Callable[[Plugin, FleetState], Iterator[str]]
+
+
+def _said(law: Law, plugin: Plugin, fleet: FleetState) -> list[str]:
     found: list[str] = []
     try:
-        found.extend(law(plugin))
+        found.extend(law(plugin, fleet))
     except Exception as error:
-        found.append(f"raises {type(error).__name__}: {error}"[:300])
+        found.append(f"raises {type(error).__name__}: {error}"[:300] + _where(plugin, error))
     return found
 
 
-def sample_fleet() -> FleetState:
-    """Three clusters, one without nodes; cordoned, tainted, unready, tiny and loaded nodes; pods on some."""
-    labels = [{ZONE: f"z{at % 2}", REGION: "r1", "disk": ("ssd", "hdd")[at % 2]} for at in range(4)]
-    east = [
-        a_node("e1", labels=labels[0]),
-        a_node("e2", labels=labels[1], taints=(Taint("dedicated", "gpu", NO_SCHEDULE),)),
-        a_node("e3", labels=labels[2], unschedulable=True, taints=(Taint("old", "", PREFER_NO_SCHEDULE),)),
-    ]
-    west = [a_node("w1", labels=labels[3], ready=False), a_node("w2", room={"cpu": "1m", "pods": "1"}), a_node("w3")]
-    readings = {name: Reading(name, cpu=share, memory=share, net=share) for name, share in (("e1", 0.9), ("w3", 0.1))}
-    fleet = a_fleet({"east": east, "west": west, "void": []}, readings=readings)
-    for at, (cluster, node) in enumerate((("east", "e1"), ("east", "e1"), ("west", "w3"))):
-        seat(fleet, a_pod(f"old-{at}", wants={"cpu": "500m"}), cluster, node)
-    return fleet
+def _where(plugin: Plugin, error: Exception) -> str:
+    """The last line of the plugin's own that an error went through."""
+    own = {one.__code__.co_filename for one in vars(type(plugin)).values() if isinstance(one, FunctionType)}
+    frames = [one for one in extract_tb(error.__traceback__) if one.filename in own]
+    return f" (line {frames[-1].lineno}, in {frames[-1].name})" if frames else ""
 
 
-def sample_pods() -> list[Placed]:
-    """Pods that ask for nothing, for everything, for too much, and two of one template."""
-    zone = Requirement(ZONE, "In", ("z0",))
-    term = NodeSelectorTerm((zone,))
-    return [
-        a_pod("plain"),
-        a_pod("plain-2"),
-        a_pod("bare", labels={}),
-        a_pod("big", wants={"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}),
-        a_pod("huge", wants={"cpu": "4000000"}),
-        a_pod("choosy", affinity=Affinity((term,), (PreferredTerm(10, term),)), node_selector={"disk": "ssd"}),
-        a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
-        a_pod("port", ports=(HostPort(80),), home="void"),
-        a_pod("spread", spread=(SpreadConstraint("zone"), SpreadConstraint("host", hard=False))),
-    ]
-
-
-def _keys(plugin: Plugin) -> Iterator[str]:
-    for placed in sample_pods():
+def _keys(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+    for placed in odd_pods():
         key = plugin.class_key(placed)
         try:
             hash(key)
@@ -84,9 +70,8 @@ def _keys(plugin: Plugin) -> Iterator[str]:
             yield "class_key answers differently when asked again"
 
 
-def _answers(plugin: Plugin) -> Iterator[str]:
-    fleet = sample_fleet()
-    for placed in sample_pods():
+def _answers(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+    for placed in odd_pods():
         state = plugin.pre_filter(placed, fleet)
         if isinstance(state, Refuse | Skip):
             continue
@@ -108,7 +93,9 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetState) -> Iterator[s
         return
     try:
         for code in {int(code) for code in codes} - {0}:
-            fleet.reasons.why(code)
+            reason: object = fleet.reasons.why(code).reason
+            if not isinstance(reason, Reason):
+                yield f"filter refuses for {reason!r:.80}, which is no dispatcher.model.reasons.Reason"
     except KeyError as unknown:
         yield f"filter answers code {unknown}, which is none of fleet.reasons"
     rows = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
@@ -122,7 +109,8 @@ def _score_laws(plugin: Score, state: object, fleet: FleetState) -> Iterator[str
         yield f"score must answer [{fleet.n}] float64, not {_kind(raw)}"
         return
     if not np.isfinite(raw).all():
-        yield "score answers a number that is not finite"
+        row = int(np.flatnonzero(~np.isfinite(raw))[0])
+        yield f"score must answer finite numbers, not {raw[row]} ({'/'.join(fleet.name_of(row))})"
         return
     rows = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if raw.tolist() != [float(value) for value in rows]:
@@ -132,34 +120,60 @@ def _score_laws(plugin: Score, state: object, fleet: FleetState) -> Iterator[str
         yield f"scores must lie in 0..{MAX_SCORE:g}, not {final.min():g}..{final.max():g}: normalise them"
 
 
-def _classes(plugin: Plugin) -> Iterator[str]:
-    fleet = sample_fleet()
-    known: dict[Hashable, list[Any]] = {}
-    for placed in sample_pods():
+def _classes(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+    known: dict[Hashable, str] = {}
+    for placed in odd_pods():
         key, answer = plugin.class_key(placed), _answer(plugin, placed, fleet)
         if known.setdefault(key, answer) != answer:
             yield f"pod {placed.pod.name} has the class key of another pod but another answer: put what differs into it"
 
 
-def _answer(plugin: Plugin, placed: Placed, fleet: FleetState) -> list[Any]:
+def _answer(plugin: Plugin, placed: Placed, fleet: FleetState) -> str:
+    """What it says, as text: no number is unequal to itself there."""
     state = plugin.pre_filter(placed, fleet)
     if isinstance(state, Refuse | Skip):
-        return [state]
+        return repr(state)
     rows = slice(0, fleet.n)
     codes = plugin.filter(state, fleet, rows).tolist() if isinstance(plugin, Filter) else []
-    return [codes, plugin.score(state, fleet, rows).tolist() if isinstance(plugin, Score) else []]
+    return repr([codes, plugin.score(state, fleet, rows).tolist() if isinstance(plugin, Score) else []])
 
 
-def _reserves(plugin: Plugin) -> Iterator[str]:
+def _reserves(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
     if not isinstance(plugin, Reserve):
         return
-    fleet = sample_fleet()
-    for placed in sample_pods():
+    for placed in odd_pods():
         before = _answer(plugin, placed, fleet)
         if plugin.reserve(placed, 0, fleet) is None:
             plugin.unreserve(placed, 0, fleet)
         if _answer(plugin, placed, fleet) != before:
             yield "unreserve does not undo reserve: the next pod is answered differently"
+
+
+def _later_points(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+    """None, a Refuse, or what else a point knows; Reserve came before it."""
+    room = Room(plugin, fleet) if isinstance(plugin, Permit) else None
+    for placed in odd_pods():
+        if isinstance(plugin, PreEnqueue):
+            yield from _is_answer("pre_enqueue", plugin.pre_enqueue(placed), ())
+        if room is not None and isinstance(plugin, Permit):
+            answer = plugin.permit(placed, 0, fleet)
+            yield from _is_answer("permit", answer, (int, float))
+            if isinstance(answer, int | float) and not 0 < answer < math.inf:
+                yield f"permit must answer seconds above 0, not {answer!r}"
+        if isinstance(plugin, PreBind):
+            yield from _is_answer("pre_bind", plugin.pre_bind(placed, 0, fleet), (Sequence,))
+
+
+def _is_answer(method: str, answer: object, more: tuple[type, ...]) -> Iterator[str]:
+    if answer is not None and not isinstance(answer, (Refuse, *more)):
+        yield f"{method} must answer {_LATER[method]}, not {_kind(answer)}"
+
+
+_LATER = {
+    "pre_enqueue": "None or a Refuse",
+    "permit": "None, a Refuse or seconds to wait",
+    "pre_bind": "None, a Refuse or orders",
+}
 
 
 def _kind(answer: Any) -> str:

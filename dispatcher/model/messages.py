@@ -139,9 +139,13 @@ class FinishSource(Intent, frozen=True):
     """The delegate is gone: take our finalizer off the source pod and, unless it has ended by itself, delete it."""
 
 
+WAITING = "Waiting"
+
+
 class ReportUnschedulable(Intent, frozen=True):
     """Set PodScheduled=False (`reason` Unschedulable or SchedulingGated) with `message`, and a Warning event.
 
+    `reason` WAITING: the pod has a place that something holds up; a Normal event and nothing else.
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
     """
 

@@ -38,6 +38,8 @@ RACK = "topology.kubernetes.io/rack"
 PROVIDER = PREFIX + "provider"
 BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
 
+METRIC_PREFIX = "metric." + PREFIX  # node annotation: any number or quantity, which plugins may read
+
 GPU_MILLI = PREFIX + "gpu-milli"  # extended resource: thousandths of a GPU, 1000 for each that the node has
 
 _APP_LABELS = "app.kubernetes.io/"

@@ -28,7 +28,10 @@ class Taint(Record, frozen=True):
 
 
 class Node(Record, frozen=True):
-    """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per direction, 0 unknown."""
+    """One node. `allocatable` in internal units, rounded down. `bandwidth` in bytes/s per direction, 0 unknown.
+
+    `metrics`: name -> finite number of the annotations under names.METRIC_PREFIX, for plugins.
+    """
 
     name: str
     uid: str = ""
@@ -40,6 +43,7 @@ class Node(Record, frozen=True):
     bandwidth: int = 0
     images: dict[str, int] = {}
     proxy_for: str = ""
+    metrics: dict[str, float] = {}
 
 
 class Reading(Record, frozen=True):

@@ -23,6 +23,13 @@ class LogLevel(enum.StrEnum):
     ERROR = "error"
 
 
+class PluginExample(enum.StrEnum):
+    """The --example option; the same as in dispatcher.kit.template."""
+
+    FILTER_SCORE = "filter-score"
+    PERMIT = "permit"
+
+
 class Commands(TyperGroup):
     """A group whose expected failures are one line on stderr and an exit code."""
 
@@ -81,6 +88,10 @@ def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
     trace: Annotated[
         Path | None, typer.Option(help="Replay nodes.csv and pods.csv (openb format) of this folder instead.")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Plugins, profiles, tenants and times of this configuration; its clusters are left aside."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0 takes a free one.")] = 7480,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that --once waits for the pods.")] = 120.0,
     output: Out = Output.TABLE,
@@ -94,7 +105,7 @@ def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
     """
     from dispatcher.runtime.demo import DemoOptions, run_demo
 
-    options = DemoOptions(real, clusters, nodes, pods, once, keep, keep_state, trace, port, timeout, output)
+    options = DemoOptions(real, clusters, nodes, pods, once, keep, keep_state, trace, config, port, timeout, output)
     raise typer.Exit(run_demo(options, level.value))
 
 
@@ -180,12 +191,15 @@ def config_check(
 @plugin_app.command("new")
 def plugin_new(
     name: Annotated[str, typer.Argument(help="Its name in profiles, like NodeAffinity.")],
+    example: Annotated[
+        PluginExample, typer.Option(help="What it starts as: a filter and a score by labels, or a gang at Permit.")
+    ] = PluginExample.FILTER_SCORE,
     directory: Annotated[Path | None, typer.Option(help="Where to; default: a new folder of that name here.")] = None,
 ) -> None:
-    """Write a plugin with its test from a template."""
+    """Write a plugin with its tests, and a profile to try it in, from a template."""
     from dispatcher.runtime.plugin_files import write_new
 
-    write_new(name, directory)
+    write_new(name, example.value, directory)
 
 
 @plugin_app.command("check")

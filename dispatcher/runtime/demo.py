@@ -29,8 +29,8 @@ from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.output import Output
 from dispatcher.runtime.ray_runtime import RayRuntime
-from dispatcher.runtime.run import check_port, listen
-from dispatcher.runtime.settings import DispatcherConfig
+from dispatcher.runtime.reload import Reloader
+from dispatcher.runtime.run import check_port, listen, read_config
 
 _NAMES = ("east", "west", "north", "south")
 _HOST = "127.0.0.1"
@@ -54,6 +54,7 @@ class DemoOptions:
     keep: bool = False
     keep_state: bool = False
     trace: Path | None = None
+    config: Path | None = None
     port: int = 7480
     timeout_s: float = 120.0
     output: Output = Output.TABLE
@@ -90,6 +91,7 @@ def run_demo(options: DemoOptions, log_level: str) -> int:
 
 
 def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
+    config, registry = read_config(options.config)
     check_port(_HOST, options.port)
     state = Path(tempfile.mkdtemp(prefix="global-dispatcher-"))
     if not options.keep_state:
@@ -101,7 +103,8 @@ def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
     kind.prepare(options.clusters, show.say)
     fleet, ray = _start(options, kind, state, show, cleanup)
     links = [_link(ray, kind, name, fleet.kubeconfig) for name in options.names]
-    stage = Stage(options, assemble(links, DispatcherConfig()), kind, fleet, show)
+    dispatcher = assemble(links, config)
+    stage = Stage(options, dispatcher, kind, fleet, show, Reloader(config, registry, dispatcher.take_policies))
     return asyncio.run(_serve(stage, submissions))
 
 
@@ -158,6 +161,7 @@ class Stage:
     kind: Clusters
     fleet: Running
     show: DemoShow
+    reloader: Reloader
 
 
 async def _serve(stage: Stage, submissions: list[Submission]) -> int:
@@ -170,6 +174,7 @@ async def _serve(stage: Stage, submissions: list[Submission]) -> int:
     service = asyncio.create_task(dispatcher.service.run())
     play = asyncio.create_task(_play(stage, submissions))
     stopped = asyncio.create_task(stop.wait())
+    reloads = asyncio.create_task(stage.reloader.run())
     try:
         done, _ = await asyncio.wait({service, play, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if play in done and options.keep:
@@ -183,10 +188,10 @@ async def _serve(stage: Stage, submissions: list[Submission]) -> int:
         return int(ExitCode.FAILED if options.once else ExitCode.OK)
     finally:
         stage.show.say("stopping ...")
-        for task in (play, stopped):
+        for task in (play, stopped, reloads):
             task.cancel()
         dispatcher.service.stop()
-        await asyncio.gather(service, play, stopped, return_exceptions=True)
+        await asyncio.gather(service, play, stopped, reloads, return_exceptions=True)
         await runner.cleanup()
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dispatcher.kit.template import new_plugin
+from dispatcher.kit.template import Example, new_plugin
 from dispatcher.runtime.errors import CommandError, ExitCode
 from dispatcher.runtime.output import Output, print_rows, print_value
 from dispatcher.runtime.settings import ConfigError, plugin_registry
@@ -11,10 +11,10 @@ from dispatcher.runtime.settings.plugin_files import read_plugin_file
 from dispatcher.runtime.tables import PLUGINS
 
 
-def write_new(name: str, directory: Path | None) -> None:
+def write_new(name: str, example: str, directory: Path | None) -> None:
     """Write the files and say what to do next; nothing that exists is overwritten."""
     try:
-        files = new_plugin(name)
+        files = new_plugin(name, Example(example))
     except ValueError as error:
         raise CommandError(str(error), ExitCode.USAGE) from None
     folder = directory or Path(next(iter(files)).removesuffix(".py"))
@@ -32,7 +32,7 @@ def write_new(name: str, directory: Path | None) -> None:
         f"{folder}: {', '.join(files)}\n\n"
         f"  global-dispatcher plugin check {folder / module}    holds it to the laws of plugins\n"
         f"  python -m pytest {folder}    runs its tests\n"
-        f"  plugin_files: [{folder / module}]    in the dispatcher's configuration makes it known\n"
+        f"  global-dispatcher demo --keep --config {folder / 'demo.yaml'}    shows it at work on this machine\n"
     )
 
 

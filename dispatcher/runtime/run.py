@@ -3,13 +3,14 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
+from dispatcher.plugins.registry import PluginSpec
 from dispatcher.runtime.assembly import Dispatcher, assemble
 from dispatcher.runtime.errors import CommandError, ExitCode
 from dispatcher.runtime.http_api import serve
@@ -28,11 +29,7 @@ _LOOK_S = 1.0
 
 def run_dispatcher(file: Path, level: str | None) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
-    try:
-        registry = plugin_registry()
-        config = load_config(file, registry=registry)
-    except ConfigError as error:
-        raise CommandError(_all_problems(file, error)) from None
+    config, registry = read_config(file)
     if not config.clusters:
         raise CommandError(f"{file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)")
     configure_logging(level or config.log.level, config.log.format)
@@ -47,6 +44,15 @@ def run_dispatcher(file: Path, level: str | None) -> int:
             return asyncio.run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
+
+
+def read_config(file: Path | None) -> tuple[DispatcherConfig, Mapping[str, PluginSpec]]:
+    """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults."""
+    try:
+        registry = plugin_registry()
+        return load_config(file, registry=registry), registry
+    except ConfigError as error:
+        raise CommandError(_all_problems(file, error)) from None
 
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
@@ -120,7 +126,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> CommandError:
     )
 
 
-def _all_problems(file: Path, error: ConfigError) -> str:
+def _all_problems(file: Path | None, error: ConfigError) -> str:
     first, more = error.problems[0], len(error.problems) - 1
-    rest = f" (and {more} more: global-dispatcher config check {file})" if more else ""
+    rest = f" (and {more} more: global-dispatcher config check {file})" if more and file else ""
     return f"{first}{rest}"

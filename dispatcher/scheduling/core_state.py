@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from dispatcher.model.messages import ReportUnschedulable
+from dispatcher.model.messages import WAITING, ReportUnschedulable
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core_timing import CoreTiming
@@ -61,6 +61,13 @@ class CoreState:
         epoch = self.outbox.next_epoch()
         told = (f"{epoch}.report", orders.ref(source), epoch, message, reason, promised if promised != known else None)
         self.outbox.post(tracked.home, ReportUnschedulable(*told))
+
+    def tell_waiting(self, tracked: Tracked, message: str) -> None:
+        """Tell the user what holds up a pod that has its place."""
+        if tracked.source is not None:
+            epoch = self.outbox.next_epoch()
+            ref = orders.ref(tracked.source)
+            self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, WAITING))
 
     def _promised(self, tracked: Tracked) -> str:
         """status.nominatedNodeName as it ought to be: a node of the pod's own cluster, or none."""

@@ -100,7 +100,8 @@ def _pod_row(core: SchedulerCore, tracked: Tracked) -> Row:
         "node": node,
         "phase": "Terminating" if source.terminating else source.phase,
         "ready": source.ready,
-        "reason": core.log.summary(tracked.pod_id) or tracked.reported,
+        "reason": "; ".join(filter(None, (_waiting(core, tracked), core.log.summary(tracked.pod_id))))
+        or tracked.reported,
     }
 
 

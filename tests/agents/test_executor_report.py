@@ -10,7 +10,7 @@ from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from agents.executor.report import EVENT_GAP_S, REPEAT_S
 from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, PodRef, ReportUnschedulable
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
 from tests.agents.executor_world import NOW, World, pod_object, run
 
 WHY = "0/3 nodes are available: 3 Insufficient cpu."
@@ -46,6 +46,14 @@ def test_the_condition_and_the_event_say_why() -> None:
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
     assert (event["note"], event["reportingController"]) == (WHY, names.SCHEDULER_NAME)
     assert event["eventTime"] == "2023-11-14T22:13:20.000000Z"
+
+
+def test_a_pod_with_a_place_that_waits_gets_an_event_and_no_condition() -> None:
+    world = World()
+    assert world.do(report(world.submit(), "waiting on Permit plugin Gang", WAITING)).verdict == DONE
+    assert world.api.count("patch") == 0
+    event = msgspec.json.decode(world.local.events[0].body)
+    assert (event["type"], event["reason"], event["note"]) == ("Normal", "Waiting", "waiting on Permit plugin Gang")
 
 
 def test_the_same_again_is_written_only_after_a_period() -> None:

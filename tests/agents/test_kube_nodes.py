@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.kube.nodes import node_seen
+from agents.kube.nodes import MAX_METRICS, node_seen
 from agents.observer.seen import NodeSeen, NodeTarget
 from dispatcher.model import names
 from tests.agents.kube_objects import Object, node_object, raw
@@ -42,6 +42,31 @@ def test_a_node_is_ready_only_when_it_says_true(status: str) -> None:
 def test_a_proxy_node_is_nobody_to_ask_for_readings() -> None:
     seen = seen_of(node_object(metadata={"labels": {names.PROXY_LABEL: "west"}}))
     assert (seen.node.proxy_for, seen.target) == ("west", None)
+
+
+METRIC = names.METRIC_PREFIX
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("120.5", 120.5), ("-3", -3), ("1e3", 1000), ("500m", 0.5), ("2Gi", 2**31), ("0", 0)]
+)
+def test_an_annotation_may_tell_a_number_about_the_node(text: str, value: float) -> None:
+    seen = seen_of(node_object(metadata={"annotations": {f"{METRIC}watts": text, "other.io/watts": "1"}}))
+    assert (seen.node.metrics, seen.problems) == ({"watts": value}, ())
+
+
+@pytest.mark.parametrize("text", ["much", "", "nan", "inf", "-1Gi", "1" * 41])
+def test_an_annotation_that_tells_no_number_is_named(text: str) -> None:
+    seen = seen_of(node_object(metadata={"annotations": {f"{METRIC}watts": text}}))
+    assert seen.node.metrics == {}
+    assert f"metadata.annotations[{METRIC}watts]: " in seen.problems[0]
+
+
+def test_more_metrics_than_anybody_needs_are_left_out() -> None:
+    many = {f"{METRIC}m{at:03}": "1" for at in range(MAX_METRICS + 1)}
+    seen = seen_of(node_object(metadata={"annotations": many}))
+    assert list(seen.node.metrics) == [f"m{at:03}" for at in range(MAX_METRICS)]
+    assert f"more than {MAX_METRICS} metrics" in seen.problems[0]
 
 
 def test_an_unreadable_quantity_costs_that_resource_and_is_named() -> None:

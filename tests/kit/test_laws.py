@@ -4,12 +4,27 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dispatcher.kit import broken_laws
+from dispatcher.kit import Room, a_pod, broken_laws
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
-from dispatcher.scheduling.framework import Codes, Filter, Fleet, Floats, Placed, Plugin, Refuse, Reserve, Rows, Score
+from dispatcher.scheduling.framework import (
+    Codes,
+    Filter,
+    Fleet,
+    Floats,
+    Permit,
+    Placed,
+    Plugin,
+    Refuse,
+    Reserve,
+    Rows,
+    Score,
+    refuse,
+)
+from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, WaitingRoom
 
 
-class Harmless(Filter, Score, Reserve):
+class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
     """Keeps every law; each test breaks one of them."""
 
     name: ClassVar[str] = "Harmless"
@@ -33,6 +48,15 @@ class Harmless(Filter, Score, Reserve):
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         self.booked -= 1
 
+    def permit(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | float | None:
+        return 5.0
+
+    def pre_enqueue(self, placed: Placed) -> Refuse | None:
+        return None
+
+    def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> None:
+        return None
+
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Any:
         return {}
 
@@ -43,6 +67,15 @@ def length(fleet: Fleet, rows: Rows) -> int:
 
 def always_one(state: object, fleet: Fleet, rows: Rows) -> Any:
     return np.full(length(fleet, rows), 999, dtype=np.uint16)
+
+
+def in_words(state: object, fleet: Fleet, rows: Rows) -> Any:
+    code = np.uint16(fleet.reasons.code("no way"))  # type: ignore[arg-type]
+    return np.where(fleet.label("example.com/odd")[rows] >= 0, code, np.uint16(0))
+
+
+def fails_for_some(state: object, fleet: Fleet, rows: Rows) -> Any:
+    return 1 // (0 if np.nansum(fleet.metric("watts")) else 1) * np.zeros(length(fleet, rows), dtype=np.uint16)
 
 
 class Restless(Harmless):
@@ -72,11 +105,21 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "a mask": ("filter", lambda state, fleet, rows: fleet.live[rows], "must answer [6] uint16, not [6] bool"),
     "a list": ("filter", lambda state, fleet, rows: [0], "must answer [6] uint16, not list"),
     "an unknown code": ("filter", always_one, "code 999, which is none"),
-    "no number": ("score", lambda state, fleet, rows: np.full(length(fleet, rows), np.nan), "not finite"),
+    "no number": (
+        "score",
+        lambda state, fleet, rows: np.full(length(fleet, rows), np.nan),
+        "finite numbers, not nan (east/e1)",
+    ),
     "another scale": ("score", lambda state, fleet, rows: np.full(length(fleet, rows), 101.0), "must lie in 0..100"),
     "a score by position": ("score", lambda state, fleet, rows: np.arange(float(length(fleet, rows))), "row by row"),
     "a booking that stays": ("unreserve", lambda placed, row, fleet: None, "does not undo"),
     "an explanation of objects": ("explain", lambda state, placed, fleet, row: {"row": np.int64(1)}, "no plain JSON"),
+    "a wait of no time": ("permit", lambda placed, row, fleet: -1, "must answer seconds above 0, not -1"),
+    "a permit in words": ("permit", lambda placed, row, fleet: "go", "permit must answer None, a Refuse or seconds"),
+    "a gate that says no": ("pre_enqueue", lambda placed: False, "pre_enqueue must answer None or a Refuse, not bool"),
+    "a promise": ("pre_bind", lambda placed, row, fleet: True, "pre_bind must answer None, a Refuse or orders"),
+    "a reason in words": ("filter", in_words, "filter refuses for 'no way', which is no dispatcher.model"),
+    "what only some nodes have": ("filter", fails_for_some, "raises ZeroDivisionError"),
 }
 
 
@@ -104,3 +147,46 @@ def test_a_broken_law_is_told(what: str) -> None:
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)
+
+
+def test_an_exception_is_told_with_its_line_in_the_plugin() -> None:
+    class Divides(Harmless):
+        def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+            raise ValueError("no" * 200)
+
+    assert any(text.endswith("in score)") for text in broken_laws(Divides()))
+
+
+class Pairs(Harmless):
+    """Pods go in pairs; the namespace `dull` not at all."""
+
+    def attach(self, room: WaitingRoom) -> None:
+        self.room = room
+
+    def permit(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | float | None:
+        if placed.pod.namespace == "dull":
+            for pod_id, _ in self.room.waiting():
+                self.room.reject(pod_id, self.name, Why(Reason.POLICY, self.name))
+            return refuse(Reason.POLICY, self.name)
+        waiting = self.room.waiting()
+        for pod_id, _ in waiting:
+            self.room.allow(pod_id, self.name)
+        return None if waiting else 30.0
+
+
+def test_pods_wait_in_the_room_until_the_plugin_lets_them_go() -> None:
+    room = Room(Pairs())
+    room.come(a_pod("a"))
+    assert (room.names, room.gone) == (["a"], [])
+    room.come(a_pod("b"))
+    assert (room.names, sorted(room.gone)) == ([], ["a", "b"])
+
+
+def test_pods_that_are_refused_or_rejected_or_wait_too_long_give_their_places_back() -> None:
+    room = Room(Pairs())
+    room.come(a_pod("a"), a_pod("b", namespace="dull"), a_pod("c"))
+    room.later(29)
+    assert (list(room.refused), room.names) == (["a", "b"], ["c"])
+    room.later(1)
+    assert room.refused["c"] == "waited for too long"
+    assert room.fleet.requested.sum() == 0

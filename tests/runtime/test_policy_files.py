@@ -57,6 +57,15 @@ def test_a_plugin_file_that_breaks_a_law_is_refused_with_the_law(tmp_path: Path)
         load_config(path)
 
 
+def test_a_plugin_file_that_cannot_be_used_is_told_once_and_the_others_stay_known(tmp_path: Path) -> None:
+    other = new_plugin("OtherZone")["other_zone.py"]
+    profile = PROFILE.replace("]", ", {name: OtherZone}]")
+    text = "{profile: p.yaml, plugin_files: [q.py, o.py]}"
+    path = write(tmp_path, c_dot_yaml=text, p_dot_yaml=profile, q_dot_py="def broken(:", o_dot_py=other)
+    (problem,) = check_config(path)
+    assert (problem.file, problem.text[:12]) == (str(tmp_path / "q.py"), "is no Python")
+
+
 def test_without_its_file_a_plugin_is_unknown(tmp_path: Path) -> None:
     path = write(tmp_path, c_dot_yaml="{profile: p.yaml}", p_dot_yaml=PROFILE)
     assert any("unknown plugin 'QuietZone'" in one.text for one in check_config(path))

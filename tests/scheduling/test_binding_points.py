@@ -12,6 +12,7 @@ from dispatcher.model.messages import (
     DONE,
     REFUSED,
     UNKNOWN,
+    WAITING,
     Bind,
     DeleteSource,
     PodRef,
@@ -87,6 +88,17 @@ def test_a_plugin_lets_others_go_on(together: bool) -> None:
     world.submit("second")
     assert sorted(bind.pod.name for bind in of(Bind, world.tick())) == ["first", "second"]
     assert world.state_of("first") is None
+
+
+def test_a_pod_that_is_held_up_for_long_is_told_why_once_and_where_its_place_is() -> None:
+    world = World(Pair())
+    world.submit("first")
+    assert world.tick() == []
+    assert world.tick(4.0) == []
+    (told,) = world.tick(1.0)
+    assert (told.pod.name, told.reason) == ("first", WAITING)
+    assert told.message == "waiting on Permit plugin Pair; its place on east/n1 is held"
+    assert world.tick(10.0) == []
 
 
 def test_waiting_for_too_long_gives_the_place_back_with_the_reason() -> None:
@@ -181,7 +193,7 @@ def test_an_order_without_an_answer_is_sent_again() -> None:
     world.submit("p")
     (order,) = world.tick()
     world.answer(order, UNKNOWN)
-    (again,) = world.tick(5.0)
+    (again,) = of(DeleteSource, world.tick(5.0))
     assert (again.epoch, type(again)) == (order.epoch, DeleteSource)
     assert again.id != order.id
 

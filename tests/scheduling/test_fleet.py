@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dispatcher.model.node import Reading
+from dispatcher.model.node import Node, Reading
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -145,6 +145,17 @@ def test_labels_become_codes_and_follow_their_nodes() -> None:
     state.put_node("a", node("n2").labels(tier="silver").build())
     assert state.label_values("tier")[state.label("tier")[1]] == "silver"
     assert state.label("nobody-has-it").tolist() == [-1, -1]
+
+
+def test_metrics_are_numbers_where_nodes_tell_them_and_follow_their_nodes() -> None:
+    state = fleet(a=[Node("n1", metrics={"watts": 120.5}), Node("n2")])
+    assert np.array_equal(state.metric("watts"), [120.5, np.nan], equal_nan=True)
+    state.put_node("a", Node("n2", metrics={"watts": 7}))
+    state.put_node("b", Node("n3", metrics={"watts": 1}))
+    assert state.metric("watts").tolist() == [120.5, 7, 1]
+    state.remove_node("a", "n1")
+    assert np.array_equal(state.metric("watts"), [np.nan, 7, 1], equal_nan=True)
+    assert np.isnan(state.metric("nobody tells it")).all()
 
 
 def test_domains_of_cluster_and_host_need_no_label() -> None:

@@ -10,7 +10,7 @@ from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.runtime.settings.agents import agent_problems
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
-from dispatcher.runtime.settings.problems import ConfigError, Problem
+from dispatcher.runtime.settings.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.runtime.settings.profile_files import Named, ProfilesRead, read_profile_files
 from dispatcher.runtime.settings.sections import (
     ClusterSection,
@@ -65,9 +65,12 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
     problems = [*problems, *(one for one in shape if one not in problems)]
     problems += _cluster_problems(config, document)
     plugin_files = [_beside(document, name) for name in config.plugin_files]
-    known = _collected(problems, lambda: with_plugin_files(plugin_files, registry), dict(registry))
+    unusable: list[Problem] = []
+    known = with_plugin_files(plugin_files, registry, unusable)
     named = _profile_files(document, config, problems)
-    read = read_profile_files(named, document, known, problems)
+    of_profiles: list[Problem] = []
+    read = read_profile_files(named, document, known, of_profiles)
+    problems += unusable + [one for one in of_profiles if not (unusable and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document)
     nobody: tuple[Tenant, ...] = ()

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from pathlib import Path as FilePath
 from types import ModuleType
 
+from dispatcher.kit.form import broken_form
 from dispatcher.kit.laws import broken_laws
 from dispatcher.plugins.registry import PluginContext, PluginSpec
 from dispatcher.runtime.settings.problems import ConfigError, Problem
@@ -15,10 +16,11 @@ from dispatcher.runtime.settings.problems import ConfigError, Problem
 MAX_BYTES = 2**20
 
 
-def with_plugin_files(paths: Sequence[FilePath], known: Mapping[str, PluginSpec]) -> dict[str, PluginSpec]:
-    """`known` and the plugins of these files; ConfigError names every file that cannot be used, and why."""
+def with_plugin_files(
+    paths: Sequence[FilePath], known: Mapping[str, PluginSpec], problems: list[Problem]
+) -> dict[str, PluginSpec]:
+    """`known` and the plugins of these files; `problems` gets every file that cannot be used, and why."""
     registry = dict(known)
-    problems: list[Problem] = []
     for path in paths:
         try:
             spec = read_plugin_file(path)
@@ -29,20 +31,20 @@ def with_plugin_files(paths: Sequence[FilePath], known: Mapping[str, PluginSpec]
             problems.append(Problem(str(path), 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"))
         else:
             registry[spec.plugin.name] = spec
-    if problems:
-        raise ConfigError(problems)
     return registry
 
 
 def read_plugin_file(path: FilePath) -> PluginSpec:
     """The plugin of a file, which keeps the laws; ConfigError otherwise."""
     spec = _spec(path)
-    try:
-        broken = broken_laws(spec.make({}, PluginContext()))
-    except Exception as error:
-        broken = [f"cannot be made from its default arguments: {type(error).__name__}: {error}"]
+    broken = broken_form(spec)
+    if not broken:
+        try:
+            broken = broken_laws(spec.make({}, PluginContext()))
+        except Exception as error:
+            broken = [f"cannot be made from its default arguments: {type(error).__name__}: {error}"]
     if broken:
-        raise ConfigError([Problem(str(path), 0, spec.plugin.name, text) for text in broken])
+        raise ConfigError([Problem(str(path), 0, getattr(spec.plugin, "__name__", "PLUGIN"), text) for text in broken])
     return spec
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
 
+UNKNOWN_PLUGIN = "unknown plugin"  # how such a problem begins: a plugin file that cannot be used may be the cause
+
 
 @dataclass(frozen=True)
 class Problem:

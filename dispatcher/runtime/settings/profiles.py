@@ -10,7 +10,7 @@ from pydantic import Field
 from dispatcher.model.names import SCHEDULER_NAME, is_ours
 from dispatcher.plugins.registry import PluginContext, PluginSpec, canonical
 from dispatcher.runtime.settings.document import Document, read_document
-from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
+from dispatcher.runtime.settings.problems import UNKNOWN_PLUGIN, ConfigError, Path, Problem
 from dispatcher.runtime.settings.sections import Section
 from dispatcher.runtime.settings.validation import validated
 from dispatcher.scheduling.framework import PluginUse, Profile
@@ -75,7 +75,7 @@ def _entry_problems(
 ) -> list[Problem]:
     spec = registry.get(entry.name)
     if spec is None:
-        text = f"unknown plugin {shown(entry.name)}{did_you_mean(entry.name, registry)}"
+        text = f"{UNKNOWN_PLUGIN} {shown(entry.name)}{did_you_mean(entry.name, registry)}"
         return [document.problem((*path, "name"), text)]
     problems = [document.problem((*path, "weight"), text) for text in _weight_problems(entry, spec)]
     values, wrong = check_args(spec.args, entry.args)

@@ -2,6 +2,7 @@
 
 from importlib.metadata import EntryPoint, entry_points
 
+from dispatcher.kit.form import broken_form
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.runtime.settings.problems import ConfigError, Problem
 
@@ -20,6 +21,8 @@ def plugin_registry(found: tuple[EntryPoint, ...] | None = None) -> dict[str, Pl
             continue
         if not isinstance(spec, PluginSpec):
             problems.append(Problem(where, 0, "", "is no dispatcher.plugins.registry.PluginSpec"))
+        elif broken := broken_form(spec):
+            problems += [Problem(where, 0, getattr(spec.plugin, "__name__", "PLUGIN"), text) for text in broken]
         elif spec.plugin.name in registry:
             problems.append(Problem(where, 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"))
         else:

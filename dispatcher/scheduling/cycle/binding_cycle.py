@@ -21,6 +21,7 @@ from dispatcher.scheduling.framework.lifecycle import CycleState, Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
 
+_TELL_AFTER_S = 5.0  # a pod that is held up for so long is told why
 Launch = Callable[[QueuedPod, Decision, float], None]
 
 
@@ -40,6 +41,7 @@ class _Held:
     open: dict[int, str] = field(default_factory=dict)
     until: float = float("inf")
     handed: str = ""
+    told: bool = False
 
     def text(self, plan_names: tuple[str, ...]) -> str:
         """Why it is held up, for people."""
@@ -111,6 +113,17 @@ class BindingCycle:
                 self.give_back(pod_id, Why(Reason.PERMIT, late), now)
             elif not held.waits and held.item is not None:
                 self._look_again(held, now)
+            if now - held.decision.time >= _TELL_AFTER_S:
+                self._tell(held)
+
+    def _tell(self, held: _Held) -> None:
+        """The pod's user sees nothing of the place that is held: say so, once."""
+        tracked = self._state.tracked.get(held.decision.pod_id)
+        if held.told or held.item is None or tracked is None or held.decision.pod_id not in self._held:
+            return
+        place = f"{held.decision.cluster}/{held.decision.node}"
+        self._state.tell_waiting(tracked, f"{held.text(self._names(held))}; its place on {place} is held")
+        held.told = True
 
     def _follow(self, pod_id: PodId, plugin: str, why: Why | None, now: float) -> None:
         held = self._held.get(pod_id)

@@ -13,8 +13,9 @@ from dispatcher.scheduling.fleet.columns import NodeColumns, RowStore, exact_sum
 from dispatcher.scheduling.fleet.images import ImageColumns
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns
+from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
-from dispatcher.scheduling.framework import ClusterInfo, SmallInts
+from dispatcher.scheduling.framework import ClusterInfo, Floats, SmallInts
 
 
 @dataclass
@@ -43,6 +44,7 @@ class NodeTable(NodeColumns):
         self._labels = LabelColumns(self._cluster_name)
         self.kept = ClusterObjects()
         self._images = ImageColumns(self.kept.versions)
+        self._metrics = MetricColumns()
         self._domains: dict[str, SmallInts] = {}
         self._domains_at = -1
         self._total: Resources | None = None
@@ -97,6 +99,7 @@ class NodeTable(NodeColumns):
         store.allocatable[:, row] = [node.allocatable.get(resource, 0) for resource in self.axis.names]
         self._labels.replace(row, before.labels if before else {}, node.labels)
         self._images.replace(row, before, node)
+        self._metrics.replace(row, node)
         self._total = None
         self.changes.append(row)
 
@@ -122,6 +125,7 @@ class NodeTable(NodeColumns):
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
         self._images.replace(row, node, None)
+        self._metrics.replace(row, None)
         self._nodes[row] = None
         self._store.clear(row)
         self._free.append(row)
@@ -185,6 +189,10 @@ class NodeTable(NodeColumns):
     def label_values(self, key: str) -> Sequence[str]:
         """The texts behind the codes of `label(key)`."""
         return self._labels.values(key, self._nodes)
+
+    def metric(self, name: str) -> Floats:
+        """[n] the number that each node's annotation tells, NaN where there is none."""
+        return self._metrics.values(name, self._nodes)
 
     def domain(self, key: str) -> SmallInts:
         """[n] fault-domain code of a level or label key (or `within_cluster` of one), -1 where absent."""

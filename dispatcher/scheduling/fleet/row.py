@@ -13,7 +13,7 @@ from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import nonzero_request, requested
 from dispatcher.scheduling.fleet.volumes import UsedVolume
-from dispatcher.scheduling.framework import Ints, K, Placed, SmallInts
+from dispatcher.scheduling.framework import Floats, Ints, K, Placed, SmallInts
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
 
@@ -117,6 +117,10 @@ class OneRow(NodeColumns):
     def label_values(self, key: str) -> Sequence[str]:
         """The texts behind the codes."""
         return self._fleet.label_values(key)
+
+    def metric(self, name: str) -> Floats:
+        """[1] the number in the node's annotation."""
+        return self._fleet.metric(name)[self._at]
 
     def domain(self, key: str) -> SmallInts:
         """[1] fault-domain code."""

@@ -101,6 +101,10 @@ class Fleet(Protocol):
         """The texts behind the codes of `label(key)`."""
         ...
 
+    def metric(self, name: str) -> Floats:
+        """[n] the number in each node's annotation metric.global-dispatcher.io/<name>, NaN where there is none."""
+        ...
+
     def domain(self, key: str) -> SmallInts:
         """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where unknown.
 

@@ -3,12 +3,15 @@ plugin wants it, or raises ValueError that says what is wrong in words for the p
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 Check = Callable[[object], Any]
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"([a-z0-9][-a-z0-9.]{{0,252}}/)?{_NAME}")
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,13 @@ def texts(raw: object) -> tuple[str, ...]:
     if not isinstance(raw, list | tuple) or not all(isinstance(one, str) and one for one in raw):
         raise ValueError(f"must be a list of texts, not {shown(raw)}")
     return tuple(dict.fromkeys(raw))
+
+
+def label_key(raw: object) -> str:
+    """The key of a label."""
+    if not isinstance(raw, str) or not _LABEL_KEY.fullmatch(raw):
+        raise ValueError(f"must be the key of a label, such as example.com/team, not {shown(raw)}")
+    return raw
 
 
 def yes_or_no(raw: object) -> bool:

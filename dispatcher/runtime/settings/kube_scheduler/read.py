@@ -11,7 +11,7 @@ from dispatcher.runtime.settings.document import Document
 from dispatcher.runtime.settings.kube_scheduler.args import converted
 from dispatcher.runtime.settings.kube_scheduler.merge import ALL, DEFAULTS, Switched, switched
 from dispatcher.runtime.settings.kube_scheduler.sections import PROCESS_KEYS, KubeConfiguration, KubeProfile
-from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
+from dispatcher.runtime.settings.problems import UNKNOWN_PLUGIN, ConfigError, Path, Problem
 from dispatcher.runtime.settings.validation import validated
 from dispatcher.scheduling.framework import PluginUse, Profile
 from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean, shown
@@ -128,7 +128,7 @@ class _Reader:
     def _unknown(self, name: str) -> str:
         if name in NOT_HERE:
             return f"{name} is not supported: {NOT_HERE[name]}"
-        return f"unknown plugin {shown(name)}{did_you_mean(name, self._registry)}"
+        return f"{UNKNOWN_PLUGIN} {shown(name)}{did_you_mean(name, self._registry)}"
 
     def _use(self, one: Switched, args: Mapping[str, Mapping[str, object]], path: Path) -> PluginUse | None:
         spec = self._known(one.name)

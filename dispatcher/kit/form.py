@@ -1,0 +1,50 @@
+"""What must be so before a plugin can be asked anything: its name, and a method for every point that it inherits."""
+
+import re
+from collections.abc import Iterator
+
+from dispatcher.plugins.registry import PluginSpec
+from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
+from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
+
+NAME = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
+# Point -> the methods of which a plugin that inherits it must have its own.
+_METHODS: dict[type[Plugin], tuple[str, ...]] = {
+    Filter: ("filter",),
+    Score: ("score",),
+    Reserve: ("reserve", "unreserve"),
+    Permit: ("permit",),
+    PreEnqueue: ("pre_enqueue",),
+    PreScore: ("pre_score",),
+    PostFilter: ("post_filter",),
+    PreBind: ("pre_bind",),
+    Bind: ("bind",),
+    PostBind: ("post_bind",),
+}
+
+
+def broken_form(spec: PluginSpec) -> list[str]:
+    """What keeps a class from being a plugin, in words for its author; empty if it is one."""
+    cls: object = spec.plugin
+    if not isinstance(cls, type) or not issubclass(cls, Plugin):
+        return [f"PluginSpec needs a class that inherits Filter, Score or another extension point, not {cls!r:.100}"]
+    return [*_name(cls), *_missing(cls)]
+
+
+def _name(cls: type[Plugin]) -> Iterator[str]:
+    name: object = getattr(cls, "name", None)
+    if name is None:
+        yield f'class {cls.__name__} needs a name, under which profiles know it: name: ClassVar[str] = "{cls.__name__}"'
+    elif not isinstance(name, str) or not NAME.fullmatch(name):
+        yield f"{name!r:.80} is no name for a plugin: write it like NodeAffinity, letters and digits only"
+
+
+def _missing(cls: type[Plugin]) -> Iterator[str]:
+    if cls.class_key is Plugin.class_key and any(issubclass(cls, point) for point in (Filter, Score, Reserve, Permit)):
+        yield "class_key is missing: it answers everything of the pod that the plugin looks at, None for nothing"
+    if issubclass(cls, DomainPlugin):
+        return
+    for point, methods in _METHODS.items():
+        for method in methods:
+            if issubclass(cls, point) and getattr(cls, method) is getattr(point, method):
+                yield f"{method} is missing: {cls.__name__} inherits {point.__name__}"
