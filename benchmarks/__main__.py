@@ -1,40 +1,115 @@
-"""`python -m benchmarks [--only WORD] [--quick] [-o table|json]`: run the cases, print, append to results.jsonl."""
+"""`python -m benchmarks [run|list|history WORD|table]`; see docs/benchmarks.md.
+
+run: measure what is chosen, print it beside baselines and anchors, append it to benchmarks/results.jsonl.
+list: the benchmarks and the minutes that each takes. history WORD: figures whose name holds WORD, over time.
+table: the tables of docs/benchmarks.md out of the results file; with --write they are put there.
+"""
 
 import argparse
 import json
+import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 
 from rich.console import Console
 
-from benchmarks.catalogue import chosen, minutes
-from benchmarks.rows import Row, append, show
-from dispatcher.runtime.warm import collect_less_often
-from dispatcher.scheduling.classes.kernels import compile_all
+from benchmarks import document
+from benchmarks.history import show_history
+from benchmarks.machine import Machine, this_machine
+from benchmarks.results import append, read
+from benchmarks.rows import Row
+from benchmarks.table import heading, show
+
+_WIDTH = 200  # where there is no terminal that knows better
 
 
-def main() -> None:
-    """Run every case whose name holds the word of --only."""
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--only", default="", help="run the cases whose name holds this word")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not to quote")
+def main() -> int:
+    """One command; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", nargs="?", choices=sorted(_COMMANDS), default="run")
+    parser.add_argument("word", nargs="?", default="", help="for history: a part of a figure's name")
+    parser.add_argument("--only", default="", help="run the benchmarks whose name holds this word")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not kept")
+    parser.add_argument("--no-keep", action="store_true", help="do not append to the results file")
+    parser.add_argument("--write", action="store_true", help="for table: write it into docs/benchmarks.md")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
+    return _COMMANDS[options.command](options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from benchmarks.catalogue import chosen, minutes
+    from dispatcher.runtime.warm import collect_less_often
+    from dispatcher.scheduling.classes.kernels import compile_all
+
+    machine = this_machine()
+    share, benches = (10 if options.quick else 1), chosen(options.only)
+    _say(heading(machine))
+    _say(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores")
     rows: list[Row] = []
     compile_all()  # as the dispatcher does from 1,000 nodes on
     collect_less_often()
-    share, benches = (10 if options.quick else 1), chosen(options.only)
-    print(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes", file=sys.stderr)
     for bench in benches:
-        print(f"running {bench.name} ...", file=sys.stderr, flush=True)
-        rows += bench.run(share)
-    if not options.quick:
-        append(rows)
-    if options.output == "json":
-        print(json.dumps([asdict(row) for row in rows], indent=1))
-    else:
-        show(rows, Console(width=200))
+        _say(f"running {bench.name} ...")
+        found = bench.run(share)
+        if not options.quick and not options.no_keep:
+            append(found, machine)  # at once: what was measured stays, whatever comes after
+        rows += found
+    _show(rows, machine, options.output)
+    return 0 if rows else 1
 
+
+def _show(rows: list[Row], machine: Machine, output: str) -> None:
+    if output == "json":
+        print(json.dumps([{**asdict(row), **asdict(machine)} for row in rows], indent=1))
+        return
+    console = _console()
+    console.print(heading(machine), "", sep="\n", highlight=False)
+    show(rows, console)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from benchmarks.catalogue import chosen
+
+    for bench in chosen(options.only):
+        print(f"{bench.name:<64} {bench.seconds / 60:4.1f} min")
+    return 0
+
+
+def _history(options: argparse.Namespace) -> int:
+    if show_history(read(), options.word, _console()):
+        return 0
+    _say(f"the results file has no figure whose name holds {options.word!r}")
+    return 1
+
+
+def _table(options: argparse.Namespace) -> int:
+    text = document.tables(read())
+    if options.write:
+        document.PAGE.write_text(document.put(document.PAGE.read_text(), text))
+    else:
+        print(text)
+    return 0
+
+
+def _console() -> Console:
+    terminal = sys.stdout.isatty()
+    return Console(width=shutil.get_terminal_size().columns if terminal else _WIDTH, highlight=False)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "run": _run,
+    "list": _list,
+    "history": _history,
+    "table": _table,
+}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

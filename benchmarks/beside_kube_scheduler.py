@@ -82,11 +82,11 @@ def _at_size(nodes: int, pods: int, rounds: int) -> list[Row]:
 
 
 def _rows(nodes: int, pods: int, ours: Sequence[Run], rival: str, theirs: Sequence[Run]) -> Iterator[Row]:
-    counts = f"beside {rival}; median of {len(ours)}"
+    counts = f"a backlog, first to last binding; median of {len(ours)}"
     rate, their_rate = _median(ours, _RATE), _median(theirs, _RATE)
-    yield Row("bind_rate_beside", nodes, pods, rate, "pods/s", 2 * their_rate, their_rate, counts)
+    yield Row("bind_rate_beside", nodes, pods, rate, "pods/s", 2 * their_rate, their_rate, counts, rival)
     cpu, their_cpu = _median(ours, _CPU), _median(theirs, _CPU)
-    yield Row("bind_cpu_beside", nodes, pods, cpu, "ms", their_cpu / 3, their_cpu, f"CPU a bound pod, {counts}")
+    yield Row("bind_cpu_beside", nodes, pods, cpu, "ms", their_cpu / 3, their_cpu, f"CPU a bound pod; {counts}", rival)
 
 
 def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:

@@ -83,8 +83,9 @@ class Pods:
                 yield namespace, f"{prefix}-{number:05d}"
 
     def shared(self, share: int) -> "Pods":
-        """One pod in `share`, at least one."""
-        return replace(self, count=max(1, self.count // share), namespaces=self.namespaces and max(1, self.namespaces))
+        """One pod in `share`, at least one; out of fewer namespaces where there are fewer pods than namespaces."""
+        count = max(1, self.count // share)
+        return replace(self, count=count, namespaces=min(self.namespaces, max(1, self.total // share // count)))
 
 
 @dataclass(frozen=True)

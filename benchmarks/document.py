@@ -1,0 +1,160 @@
+"""The tables of docs/benchmarks.md, made of the results file: figures in the page and in the file cannot drift."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import fragmentation, listing
+from benchmarks.anchors import ANCHORS
+from benchmarks.end_to_end.contestants import THEM
+from benchmarks.numbers import amount, short, times
+from benchmarks.results import Key, Result, latest
+from benchmarks.table import heading
+from benchmarks.workloads.cases import CASES
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+_BEGIN, _END = "<!-- figures: python -m benchmarks table --write -->", "<!-- end of figures -->"
+_ALL = f"{THEM}, all nodes scored"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One line of what the shape must carry, and the figures that show it."""
+
+    work: str
+    target: str
+    holder: str
+    figures: tuple[Key, ...]
+
+
+_PERF = "TopologySpreading", "SchedulingPodAffinity", "MixedSchedulingBasePod"
+GOALS = (
+    Goal(
+        "5,000 nodes, 50k pods of one template",
+        ">= 100,000 decisions/s",
+        "kube-scheduler: CI floor 810 bound/s, 10 % of nodes scored",
+        (("decide_one_template", 5000, ""),),
+    ),
+    Goal(
+        "5,000 nodes, every pod its own class",
+        ">= 5,000 decisions/s",
+        "-",
+        (("decide_all_different", 5000, ""),),
+    ),
+    Goal(
+        "5,000 nodes, hard spread / required affinity / mixed",
+        ">= 20,000 / 10,000 / 10,000 a second",
+        "kube-scheduler: 460 / 35 / 140",
+        tuple((f"perf_{name}", 5000, "") for name in _PERF),
+    ),
+    Goal(
+        "100 clusters x 5,000 nodes, one odd pod; memory a node, a pod",
+        "p99 <= 10 ms; <= 1 KiB; <= 1 KiB",
+        "Karmada: p99 32 ms, cluster only",
+        (("odd_pod_p99", 500_000, ""), ("memory_per_node", 500_000, ""), ("memory_per_pod", 5000, "")),
+    ),
+    Goal(
+        "openb trace, fragmentation-aware profile: GPU allocated, time",
+        ">= 95.23 %; <= 10 s",
+        "FGD: 95.23 %, about 10 min on 2 vCPU",
+        (
+            ("openb_gpu_allocated", 1213, fragmentation.PLAIN),
+            ("openb_time", 1213, fragmentation.PLAIN),
+        ),
+    ),
+    Goal(
+        "one agent, 5,000 nodes / 150k pods: list and decode",
+        "<= 15 s; <= 1,024 MiB",
+        "-",
+        (
+            ("list_and_decode", 5000, listing.PLAIN),
+            ("list_and_decode_rss", 5000, ""),
+        ),
+    ),
+    Goal(
+        "bind on a real API server beside kube-scheduler: pods/s at 500 / 5,000 nodes",
+        ">= 2 x kube-scheduler's",
+        "kube-scheduler 1.36, in the same run",
+        tuple(("bind_rate_beside", nodes, THEM) for nodes in (500, 5000)),
+    ),
+    Goal(
+        "the same, CPU a bound pod",
+        "<= 1/3 of kube-scheduler's",
+        "kube-scheduler 1.36, in the same run",
+        tuple(("bind_cpu_beside", nodes, THEM) for nodes in (500, 5000)),
+    ),
+    Goal(
+        "the same beside kube-scheduler scoring all nodes, as ours does: pods/s",
+        ">= 2 x kube-scheduler's",
+        "kube-scheduler 1.36, percentageOfNodesToScore 100",
+        tuple(("bind_rate_beside", nodes, _ALL) for nodes in (500, 5000)),
+    ),
+)
+
+
+def tables(results: Sequence[Result]) -> str:
+    """All tables in Markdown, out of the latest figure of each kind that a quiet machine gave."""
+    found = latest(results)
+    parts = [_machines(found.values()), _goals(found), _cases(found)]
+    return "\n\n".join(parts)
+
+
+def put(page: str, text: str) -> str:
+    """The page with its tables replaced. ValueError where it has no place for them."""
+    before, begin, rest = page.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE}: the lines {_BEGIN!r} and {_END!r} must both be there")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def _machines(results: Iterable[Result]) -> str:
+    of = sorted({heading(one.machine) for one in results})
+    return "\n".join(["Measured:", "", *(f"- {line}" for line in of)]) if of else "Nothing is measured yet."
+
+
+def _goals(found: Mapping[Key, Result]) -> str:
+    head = ("work", "target", "measured", "who holds it today")
+    return _markdown(head, ((goal.work, goal.target, _measured(goal, found), goal.holder) for goal in GOALS))
+
+
+def _measured(goal: Goal, found: Mapping[Key, Result]) -> str:
+    return " / ".join(_figure(found.get(key)) for key in goal.figures)
+
+
+def _figure(one: Result | None) -> str:
+    if one is None:
+        return "not measured"
+    row = one.row
+    met = {None: "", True: " (met)", False: " (**not met**)"}[row.met]
+    beside = f", {times(row.ratio)}x" if row.beside.startswith(THEM) and row.ratio else ""
+    return f"{amount(row.value, row.unit)}{beside}{met}{' (loaded)' if one.machine.loaded else ''}"
+
+
+def _cases(found: Mapping[Key, Result]) -> str:
+    head = (
+        "case", "nodes", "pods", "ours: decisions/s", "plain loop: decisions/s", "ours: bound/s",
+        "kube-scheduler: bound/s", "ours: CPU ms a pod", "kube-scheduler: CPU ms a pod", "CI floor: bound/s",
+    )  # fmt: skip
+    return _markdown(head, (_case(case.name, case.nodes.count, case.measured.total, found) for case in CASES))
+
+
+def _case(name: str, nodes: int, pods: int, found: Mapping[Key, Result]) -> tuple[str, ...]:
+    core = found.get((f"perf_{name}", nodes, ""))
+    cells = [name, short(nodes), short(pods), *_pair(core)]
+    for kind in ("bound", "bound_cpu"):
+        cells += _pair(found.get((f"{kind}_{name}", nodes, THEM)))
+    floor = ANCHORS.get(f"perf_{name}")
+    return (*cells, amount(floor.value) if floor else "-")
+
+
+def _pair(one: Result | None) -> tuple[str, str]:
+    if one is None:
+        return "-", "-"
+    loaded = " (loaded)" if one.machine.loaded else ""
+    return amount(one.row.value) + loaded, amount(one.row.baseline) or "-"
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

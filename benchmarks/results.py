@@ -1,0 +1,52 @@
+"""The history of results: benchmarks/results.jsonl, one figure a line with its machine, only ever appended to."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.machine import Machine
+from benchmarks.rows import Row
+
+RESULTS = Path(__file__).with_name("results.jsonl")
+Key = tuple[str, int, str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A figure and where it comes from."""
+
+    row: Row
+    machine: Machine
+
+
+def append(rows: Iterable[Row], machine: Machine, path: Path = RESULTS) -> None:
+    """One JSON object a line: the fields of the row, then those of the machine."""
+    with path.open("ab") as file:
+        for row in rows:
+            flat = {**msgspec.to_builtins(row), **msgspec.to_builtins(machine), "loaded": machine.loaded}
+            file.write(msgspec.json.encode(flat) + b"\n")
+
+
+def read(path: Path = RESULTS) -> list[Result]:
+    """All figures, oldest first. ValueError names the line that is none."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return [_result(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _result(path: Path, number: int, line: bytes) -> Result:
+    try:
+        return Result(msgspec.json.decode(line, type=Row), msgspec.json.decode(line, type=Machine))
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: line {number}: {error}") from error
+
+
+def latest(results: Sequence[Result]) -> dict[Key, Result]:
+    """Of each figure the last that was measured on a quiet machine; where there is none, the last of all."""
+    found: dict[Key, Result] = {}
+    for one in results:
+        known = found.get(one.row.key)
+        if known is None or known.machine.loaded or not one.machine.loaded:
+            found[one.row.key] = one
+    return found

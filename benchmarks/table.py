@@ -1,0 +1,100 @@
+"""The table for people: ours beside baseline and anchor, and below it what each figure counts."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.anchors import ANCHORS, SOURCES
+from benchmarks.machine import Machine
+from benchmarks.numbers import amount, short, times
+from benchmarks.rows import Row
+
+# Rows whose names begin so stand together, and their names lose it.
+SECTIONS = {
+    "perf_": "scheduler_perf, the core alone: decisions",
+    "bound_cpu_": "scheduler_perf, end to end: CPU of the scheduler's processes a bound pod",
+    "bound_": "scheduler_perf, end to end: pods bound",
+    "": "",
+}
+_WIDE = 190  # columns from which what is counted stands in the row
+_COLUMNS = {"NODES": 5, "PODS": 5, "OURS": 9, "TARGET": 10, "BASELINE": 8, "x": 4, "ANCHOR": 6, "x ": 4}  # least widths
+_MET = {None: "", True: " met", False: " NOT"}
+
+
+def show(rows: Sequence[Row], console: Console) -> None:
+    """All rows, readable from 120 columns on; what is counted stands in the row where there is room, else below."""
+    wide = console.width >= _WIDE
+    for title, prefix, members in _sections(rows):
+        if title:
+            console.print(title, style="bold")
+        console.print(_table([_cells(row, prefix, wide) for row in members], wide), "", sep="\n")
+    if not wide:
+        _list(console, "What is counted", _grouped(rows))
+    _list(console, "Baselines", _baselines(rows))
+    _list(console, "Anchors", _anchors(rows))
+
+
+def _table(rows: Iterable[Sequence[str]], wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
+    table.add_column("FIGURE", no_wrap=True)
+    for name, width in _COLUMNS.items():
+        table.add_column(name.strip(), justify="right", no_wrap=True, min_width=width)
+    if wide:
+        table.add_column("WHAT IS COUNTED")
+    for cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def heading(machine: Machine) -> str:
+    """Of what machine and commit the figures are."""
+    loaded = ": LOADED, not to be quoted" if machine.loaded else ""
+    return (
+        f"{machine.date}, commit {machine.commit or '?'}, {machine.cores} x {machine.cpu}, load {machine.load}{loaded}"
+    )
+
+
+def _sections(rows: Sequence[Row]) -> Iterable[tuple[str, str, list[Row]]]:
+    of = [(next(prefix for prefix in SECTIONS if row.name.startswith(prefix)), row) for row in rows]
+    for prefix in ("", *filter(None, SECTIONS)):
+        members = [row for its, row in of if its == prefix]
+        if members:
+            yield SECTIONS[prefix], prefix, members
+
+
+def _cells(row: Row, prefix: str, wide: bool) -> list[str]:
+    anchor = ANCHORS.get(row.name)
+    beside = anchor.value if anchor else None
+    cells = [row.name.removeprefix(prefix), short(row.nodes), short(row.pods), amount(row.value, row.unit)]
+    cells += [f"{amount(row.target)}{_MET[row.met]}" if row.target else "", amount(row.baseline), times(row.ratio)]
+    cells += [amount(beside), times(row.times_better_than(beside))]
+    return [*cells, row.counts] if wide else cells
+
+
+def _grouped(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        names.setdefault(row.counts, []).append(row.name)
+    return ((", ".join(dict.fromkeys(of)), counts) for counts, of in names.items() if counts)
+
+
+def _baselines(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
+    beside = dict.fromkeys(row.beside for row in rows if row.baseline is not None)
+    return ((one or PLAIN, "") for one in beside)
+
+
+PLAIN = "a plain Python loop over all nodes, in the same run"
+
+
+def _anchors(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
+    used = dict.fromkeys(ANCHORS[row.name].source for row in rows if row.name in ANCHORS)
+    for key in used:
+        source = SOURCES[key]
+        yield source.who, f"{source.counts} ({source.where})"
+
+
+def _list(console: Console, title: str, lines: Iterable[tuple[str, str]]) -> None:
+    told = [f"  {name}: {text}" if text else f"  {name}" for name, text in lines]
+    if told:
+        console.print(f"{title}:", *told, "", sep="\n", highlight=False, markup=False)

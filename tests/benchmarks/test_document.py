@@ -1,0 +1,57 @@
+"""docs/benchmarks.md and the results file do not drift apart."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import document
+from benchmarks.anchors import ANCHORS
+from benchmarks.catalogue import ALL
+from benchmarks.document import GOALS, PAGE, put, tables
+from benchmarks.end_to_end.contestants import THEM
+from benchmarks.results import Result, read
+from benchmarks.workloads.cases import CASES
+from tests.benchmarks.results import LOADED, QUIET, RATE, result
+
+
+def test_the_page_holds_the_tables_of_the_committed_results() -> None:
+    page = PAGE.read_text()
+    assert put(page, tables(read())) == page, "run: python -m benchmarks table --write"
+
+
+def test_without_results_every_goal_is_not_measured() -> None:
+    text = tables([])
+    assert text.count("not measured") == sum(len(goal.figures) for goal in GOALS)
+    assert "Nothing is measured yet" in text
+
+
+def test_a_goal_shows_its_figure_whether_it_is_met_and_on_what_machine() -> None:
+    row = replace(RATE, name="decide_one_template", value=150_000.0, target=100_000)
+    text = tables([Result(row, QUIET)])
+    assert "| 150,000/s (met) |" in text
+    assert "commit abc" in text
+    assert "150,000/s (met) (loaded)" in tables([Result(row, LOADED)])
+    assert "(**not met**)" in tables([Result(replace(row, value=1.0), QUIET)])
+
+
+def test_a_case_shows_the_core_and_both_contestants() -> None:
+    name = "SchedulingPodAffinity"
+    rate = replace(RATE, name=f"bound_{name}", beside=THEM, unit="pods/s", baseline=30.0)
+    cpu = replace(RATE, name=f"bound_cpu_{name}", beside=THEM, unit="ms", baseline=22.5)
+    core = replace(RATE, name=f"perf_{name}", baseline=11.0)
+    text = tables([result(core, QUIET, 12_345.0), result(rate, QUIET, 174.0), result(cpu, QUIET, 2.75)])
+    assert f"| {name} | 5k | 5k | 12,345 | 11 | 174 | 30 | 2.75 | 22.50 | 35 |" in text
+
+
+def test_a_page_without_a_place_for_the_tables_is_refused() -> None:
+    with pytest.raises(ValueError, match="must both be there"):
+        put("# Benchmarks\n", "tables")
+
+
+def test_every_goal_and_anchor_names_a_figure_that_a_benchmark_makes() -> None:
+    cases = {f"{kind}_{case.name}" for case in CASES for kind in ("perf", "bound", "bound_cpu")}
+    assert {name for name in ANCHORS if name.startswith(("perf_", "bound_"))} <= cases
+    made = {f"perf_{case.name}" for case in CASES}
+    assert {key[0] for goal in GOALS for key in goal.figures if key[0].startswith("perf_")} <= made
+    assert made <= {bench.name for bench in ALL}
+    assert document.PAGE.name == "benchmarks.md"
