@@ -51,7 +51,7 @@ fix: $(VENV)/dev.stamp ## Format and mend what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.stamp ## Measure; prints a table and appends to benchmarks/results.jsonl
+bench: $(VENV)/dev.stamp ## Measure beside kube-scheduler and published figures; appends to benchmarks/results.jsonl (docs/benchmarks.md)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 lock: $(VENV)/dev.stamp ## Refresh the hash-locked dependency files

@@ -12,8 +12,10 @@ def amount(value: float | None, unit: str = "") -> str:
 
 
 def short(count: int) -> str:
-    """5k, 10.8k, 500k: a count that is a size, not a result."""
-    return f"{count / 1000:.3g}k" if count >= 1000 else str(count) if count else ""
+    """5k, 10.8k, 500k; 1,213 stays: a count that is a size, not a result. Empty for none."""
+    if (count % 100 and count < 10_000) or count < 1000:
+        return f"{count:,}" if count else ""
+    return f"{count / 1000:.3g}k"
 
 
 def times(ratio: float | None) -> str:

@@ -10,12 +10,12 @@ from benchmarks.machine import Machine
 from benchmarks.numbers import amount, short, times
 from benchmarks.rows import Row
 
-# Rows whose names begin so stand together, and their names lose it.
+# Rows whose names begin so stand together, and their names lose it; in the order in which they are shown.
 SECTIONS = {
-    "perf_": "scheduler_perf, the core alone: decisions",
-    "bound_cpu_": "scheduler_perf, end to end: CPU of the scheduler's processes a bound pod",
-    "bound_": "scheduler_perf, end to end: pods bound",
     "": "",
+    "perf_": "scheduler_perf, the core alone: decisions",
+    "bound_": "scheduler_perf, end to end: pods bound",
+    "bound_cpu_": "scheduler_perf, end to end: CPU of all processes of the scheduler a bound pod",
 }
 _WIDE = 190  # columns from which what is counted stands in the row
 _COLUMNS = {"NODES": 5, "PODS": 5, "OURS": 9, "TARGET": 10, "BASELINE": 8, "x": 4, "ANCHOR": 6, "x ": 4}  # least widths
@@ -56,42 +56,56 @@ def heading(machine: Machine) -> str:
 
 
 def _sections(rows: Sequence[Row]) -> Iterable[tuple[str, str, list[Row]]]:
-    of = [(next(prefix for prefix in SECTIONS if row.name.startswith(prefix)), row) for row in rows]
-    for prefix in ("", *filter(None, SECTIONS)):
-        members = [row for its, row in of if its == prefix]
+    for prefix, title in SECTIONS.items():
+        members = [row for row in rows if _prefix(row) == prefix]
         if members:
-            yield SECTIONS[prefix], prefix, members
+            yield title, prefix, members
+
+
+def _prefix(row: Row) -> str:
+    return max((prefix for prefix in SECTIONS if row.name.startswith(prefix)), key=len)
 
 
 def _cells(row: Row, prefix: str, wide: bool) -> list[str]:
-    anchor = ANCHORS.get(row.name)
-    beside = anchor.value if anchor else None
     cells = [row.name.removeprefix(prefix), short(row.nodes), short(row.pods), amount(row.value, row.unit)]
     cells += [f"{amount(row.target)}{_MET[row.met]}" if row.target else "", amount(row.baseline), times(row.ratio)]
-    cells += [amount(beside), times(row.times_better_than(beside))]
+    cells += _beside_anchor(row)
     return [*cells, row.counts] if wide else cells
 
 
+def _beside_anchor(row: Row) -> tuple[str, str]:
+    anchor = ANCHORS.get(row.name)
+    if anchor is None:
+        return "", ""
+    return amount(anchor.value), times(row.times_better_than(anchor.value)) if anchor.alike else "*"
+
+
 def _grouped(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
-    names: dict[str, list[str]] = {}
+    names: dict[str, list[Row]] = {}
     for row in rows:
-        names.setdefault(row.counts, []).append(row.name)
-    return ((", ".join(dict.fromkeys(of)), counts) for counts, of in names.items() if counts)
+        names.setdefault(row.counts, []).append(row)
+    return ((_together(of), counts) for counts, of in names.items() if counts)
+
+
+def _together(rows: Sequence[Row]) -> str:
+    prefix = _prefix(rows[0])
+    if len(rows) > 1 and prefix and all(_prefix(row) == prefix for row in rows):
+        return f"{prefix}*"
+    return ", ".join(dict.fromkeys(row.name for row in rows))
 
 
 def _baselines(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
-    beside = dict.fromkeys(row.beside for row in rows if row.baseline is not None)
-    return ((one or PLAIN, "") for one in beside)
+    whose = dict.fromkeys(row.beside for row in rows if row.baseline is not None)
+    return ((one or "a plain Python loop over all nodes", "in the same run, on the same machine") for one in whose)
 
 
-PLAIN = "a plain Python loop over all nodes, in the same run"
-
-
-def _anchors(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
-    used = dict.fromkeys(ANCHORS[row.name].source for row in rows if row.name in ANCHORS)
-    for key in used:
+def _anchors(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
+    used = [ANCHORS[row.name] for row in rows if row.name in ANCHORS]
+    for key in dict.fromkeys(anchor.source for anchor in used):
         source = SOURCES[key]
         yield source.who, f"{source.counts} ({source.where})"
+    if not all(anchor.alike for anchor in used):
+        yield "*", "ours counts decisions of the core alone, the anchor something else: a ratio would mean nothing"
 
 
 def _list(console: Console, title: str, lines: Iterable[tuple[str, str]]) -> None:

@@ -1,7 +1,6 @@
 """The plain loop keeps the rules that the cases use: a baseline that cheats is none."""
 
 import msgspec
-import pytest
 
 from benchmarks.plain_loop import Place, _place, plain_rate
 from benchmarks.scheduler_perf import _read

@@ -43,6 +43,7 @@ def test_rows_of_different_sizes_or_rivals_are_different_figures() -> None:
         (amount(None), ""),
         (short(500_000), "500k"),
         (short(10_800), "10.8k"),
+        (short(1213), "1,213"),
         (short(0), ""),
         (times(3.14), "3.1"),
         (times(81.9), "82"),

@@ -52,9 +52,10 @@ def test_what_is_counted_and_whose_the_others_are_is_told(width: int) -> None:
     assert "kubernetes/kubernetes" in text
 
 
-def test_an_anchor_is_put_beside_the_figure() -> None:
-    line = next(line for line in shown([RATE], 120) if line.startswith("SchedulingBasic"))
-    assert line.split()[-2:] == ["810", "25"]
+@pytest.mark.parametrize(("name", "ratio"), [("bound_SchedulingBasic", "25"), ("perf_SchedulingBasic", "*")])
+def test_an_anchor_is_put_beside_the_figure_with_a_ratio_only_where_both_count_the_same(name: str, ratio: str) -> None:
+    line = next(line for line in shown([replace(RATE, name=name)], 120) if line.startswith("SchedulingBasic"))
+    assert line.split()[-2:] == ["810", ratio]
 
 
 def test_every_anchor_has_a_source_that_says_what_it_counts() -> None:
