@@ -152,9 +152,9 @@ class Judge:
         return guarded(self.role.plugin, part.answers.__getitem__, domains)
 
 
-def blocks(n: int) -> Iterator[slice]:
-    """All rows in pieces."""
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+def blocks(rows: slice) -> Iterator[slice]:
+    """The rows in pieces."""
+    return (slice(start, min(start + BLOCK, rows.stop)) for start in range(rows.start, rows.stop, BLOCK))
 
 
 def weighted(values: Floats, weight: float) -> Floats:

@@ -23,7 +23,7 @@ from dispatcher.model.reasons import Why
 from dispatcher.scheduling.classes.groups import Bonus, GroupTable
 from dispatcher.scheduling.classes.judges import Judge
 from dispatcher.scheduling.classes.peaks import Peak
-from dispatcher.scheduling.classes.rows import RowTable
+from dispatcher.scheduling.classes.rows import Passes, RowTable
 from dispatcher.scheduling.classes.shared_answers import SharedColumn
 from dispatcher.scheduling.classes.shared_part import SharedAnswers
 from dispatcher.scheduling.classes.wide import WideTable
@@ -44,10 +44,17 @@ _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 class PodClass:
     """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
 
-    def __init__(self, plan: Plan, roles: Sequence[Role], fleet: FleetState, shared: SharedAnswers) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        roles: Sequence[Role],
+        fleet: FleetState,
+        shared: SharedAnswers,
+        passes: Passes | None = None,
+    ) -> None:
         self.plan, self.fleet, self._shared = plan, fleet, shared
         self._roles = [role for role in roles if role.reach is not Reach.SHARED]
-        self.rows = RowTable(fleet)
+        self.rows = RowTable(fleet, passes)
 
     def begin(self, key: ClassKey) -> None:
         """Become the class of that key, perhaps with the memory of another one."""
@@ -127,7 +134,7 @@ class PodClass:
         return True
 
     def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, far: bool) -> None:
-        moved = self.rows.update(rows, nodes_changed=nodes_changed)
+        moved = self.rows.update(rows, placed, nodes_changed=nodes_changed)
         if far:
             partition = self.bonus.partition if self.bonus else None
             self.bonus = self._bonus()

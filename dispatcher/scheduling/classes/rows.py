@@ -5,6 +5,8 @@ Only two columns are kept. What a single plugin said of a row can be asked again
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from dispatcher.scheduling.classes.peaks import NOWHERE
 from dispatcher.scheduling.classes.shared_answers import DEAD, JointCodes, SharedColumn, count_codes
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Codes, Floats, Rows
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Placed, Rows
 
 _FEW = 32
 Answers = SharedColumn | Judge
@@ -44,6 +46,30 @@ def _close(first, grid, total):  # type: ignore[no-untyped-def]
 _NO_FILTERS = JointCodes(())
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A question to everybody about all rows: `joint`, then `filters` in order; `judges` and `points` score.
+
+    `first` and `total` [n] are where the answers belong (see RowTable).
+    """
+
+    placed: Placed
+    joint: JointCodes
+    filters: Sequence[Answers]
+    judges: Sequence[Judge]
+    points: Sequence[SharedColumn]
+    first: Codes
+    total: Floats
+
+
+class Passes(Protocol):
+    """Others who may answer in the place of this process, just as it would."""
+
+    def fill(self, asked: Pass) -> Sequence[slice]:
+        """Write what they answer; the rows that nobody answered for."""
+        ...
+
+
 class RowTable:
     """`first` [n]: code of the first filter that refuses the row, DEAD without a node. `total` [n]: the weighted scores
     added up, -inf where refused.
@@ -51,8 +77,8 @@ class RowTable:
     `rejected`: (reason code, cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows.
     """
 
-    def __init__(self, fleet: FleetState) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: FleetState, passes: Passes | None = None) -> None:
+        self._fleet, self._passes = fleet, passes
         self._joint = _NO_FILTERS
         self._filters: Sequence[Answers] = ()
         self._points: Sequence[SharedColumn] = ()
@@ -71,16 +97,18 @@ class RowTable:
         """Who has something to say: `joint`, then `filters` in profile order; and who scores without normalising."""
         self._joint, self._filters, self._points, self._judges = joint, filters, points, judges
 
-    def update(self, rows: RowList | None, *, nodes_changed: bool) -> RowList | None:
-        """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have."""
+    def update(self, rows: RowList | None, placed: Placed, *, nodes_changed: bool) -> RowList | None:
+        """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have.
+
+        `placed` is any pod of the class.
+        """
         n = self._fleet.n
         self._said = {}
-        self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
         if rows is None or 2 * len(rows) > n:
-            for block in blocks(n):
-                self._fill(block)
+            self.fill_all(placed)
             self._count_all()
             return None
+        self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
         before = self.first[rows]
         self._fill(rows)
         after = self.first[rows]
@@ -94,6 +122,18 @@ class RowTable:
                 self._shift(new, cluster, 1)
         moved: RowList = rows[(before == 0) != (after == 0)]
         return moved
+
+    def fill_all(self, placed: Placed) -> None:
+        """Ask about all rows, without counting."""
+        n = self._fleet.n
+        self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
+        left: Sequence[slice] = (slice(0, n),)
+        if self._passes is not None:
+            heard = self._joint, self._filters, self._judges, self._points
+            left = self._passes.fill(Pass(placed, *heard, self.first[:n], self.total[:n]))
+        for part in left:
+            for block in blocks(part):
+                self._fill(block)
 
     def _fill(self, where: Rows) -> None:
         first = self._joint.first[where]

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 
 from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.classes.rows import Passes
 from dispatcher.scheduling.classes.shared_part import SharedAnswers
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.points import ClassKey, Plan
@@ -13,10 +14,10 @@ _BYTES_PER_ROW = 16  # of a class: totals, codes, peaks
 
 
 class ClassShelf:
-    """Classes by key. `limit`: bytes; a quarter of it for what classes share."""
+    """Classes by key. `limit`: bytes; a quarter of it for what classes share. `passes`: who else may be asked."""
 
-    def __init__(self, plan: Plan, fleet: FleetState, limit: int) -> None:
-        self._plan, self._fleet, self._limit = plan, fleet, limit
+    def __init__(self, plan: Plan, fleet: FleetState, limit: int, passes: Passes | None = None) -> None:
+        self._plan, self._fleet, self._limit, self._passes = plan, fleet, limit, passes
         self._roles = roles_of(plan)
         self._shared = SharedAnswers(self._roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, PodClass] = OrderedDict()
@@ -32,7 +33,7 @@ class ClassShelf:
         while len(self._classes) >= most:
             _, found = self._classes.popitem(last=False)
         if found is None:  # fresh memory costs more than the answers that go into it
-            found = PodClass(self._plan, self._roles, self._fleet, self._shared)
+            found = PodClass(self._plan, self._roles, self._fleet, self._shared, self._passes)
         found.begin(key)
         self._classes[key] = found
         return found

@@ -10,6 +10,7 @@ from dataclasses import replace
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.classes.forecast import Forecast
 from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.classes.rows import Passes
 from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
@@ -31,7 +32,7 @@ class Scheduler(Booking):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
     `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. `faults` counts the errors
-    of each plugin.
+    of each plugin. `passes`: who else may look at all rows for it (see `shards`).
     """
 
     def __init__(
@@ -42,13 +43,14 @@ class Scheduler(Booking):
         *,
         nominations: Nominations | None = None,
         class_bytes: int = 512 * 2**20,
+        passes: Passes | None = None,
     ) -> None:
         self._faults = Faults()
         super().__init__(Plan.of(profile, plugins), fleet, self._faults)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.faults = self._faults.counts
-        self._classes = ClassShelf(self.plan, fleet, class_bytes)
+        self._classes = ClassShelf(self.plan, fleet, class_bytes, passes)
         self._batches = Batches(self, self._classes, self._guarded)
         self._told: Unschedulable | None = None
 

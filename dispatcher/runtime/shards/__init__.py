@@ -1,0 +1,1 @@
+"""Shards of the fleet as Ray actors."""

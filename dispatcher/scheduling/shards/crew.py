@@ -1,0 +1,210 @@
+"""The driver's side: who asks shards for a pass over all rows, joins their answers, and does without a missing one.
+
+Only plugins that look at one row each, and keep nothing of their own, are asked in shards. What a shard does not answer
+in time, or at all, this process works out itself, from the same columns: so shards change how long a decision takes,
+and nothing else.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dispatcher.scheduling.classes.judges import Judge
+from dispatcher.scheduling.classes.rows import Pass
+from dispatcher.scheduling.classes.shared_answers import SharedColumn
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Permit, Plugin, Reserve
+from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
+from dispatcher.scheduling.framework.roles import Reach, Role
+from dispatcher.scheduling.shards.answers import codes_of, join, later_refusals
+from dispatcher.scheduling.shards.books import Book, Books
+from dispatcher.scheduling.shards.orders import TOLDS, Parcel, Question, Told
+
+LEAST_ROWS = 50_000  # below, one process is as fast
+MOST_TOLD = 1 << 15  # rows an order tells of
+_MOST_DECLINED = 1024
+# A plugin with any of these may keep a state of its own, which a shard would not have.
+_STATEFUL = (Reserve, Permit, PreBind, Bind, PostBind, PostFilter, PreEnqueue)
+
+
+class ShardLink(Protocol):
+    """The way to one shard. Nothing here raises, and `answer` alone waits."""
+
+    @property
+    def life(self) -> int:
+        """Moves when the shard has begun anew and holds nothing."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether a question may be put now."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was sent has been taken in."""
+        ...
+
+    def send(self, order: Parcel) -> None:
+        """Send an order; orders arrive in order, or not at all."""
+        ...
+
+    def answer(self) -> Parcel | None:
+        """What it told to the last order; None if that is lost, or does not come in time."""
+        ...
+
+
+@dataclass
+class Tally:
+    """What became of the questions to one shard, and the bytes sent and got, since the start."""
+
+    answered: int = 0
+    missed: int = 0
+    declined: int = 0
+    bytes_sent: int = 0
+    bytes_got: int = 0
+
+
+class Shards:
+    """All shards of a fleet. `policy`: the name of the profiles that the shards were configured with."""
+
+    def __init__(
+        self, fleet: FleetState, links: Sequence[ShardLink], *, policy: str = "", least_rows: int = LEAST_ROWS
+    ) -> None:
+        self._fleet, self.links, self._least = fleet, tuple(links), least_rows
+        self._books = Books(fleet, len(self.links))
+        self.tallies = [Tally() for _ in self.links]
+        self._policy = policy
+        self._declined: dict[tuple[str, ...], str] = {}
+
+    def take_policy(self, policy: str) -> None:
+        """The shards are given other profiles."""
+        self._policy = policy
+        self._declined.clear()
+
+    @property
+    def rows(self) -> list[int]:
+        """How many rows each shard has."""
+        return [page.stop - page.start for page in self._books.pages]
+
+    @property
+    def declined(self) -> list[str]:
+        """Why questions of some kinds are not put to shards, each once."""
+        return sorted(set(self._declined.values()))
+
+    def passes(self, profile: str) -> "ProfilePasses":
+        """Who looks at all rows for the classes of a profile."""
+        return ProfilePasses(self, profile)
+
+    def follow(self) -> None:
+        """Tell shards what has changed, a part at a time, so that questions find them up to date; never waits."""
+        if self._fleet.n < self._least:
+            return
+        self._look()
+        for link, page, tally in self._each():
+            rows = self._books.due(page, MOST_TOLD)
+            if len(rows) and link.idle:
+                self._send(link, self._books.order(page, rows), tally)
+
+    def _look(self) -> None:
+        self._books.look()
+        for link, page, _ in self._each():
+            if page.life != link.life:
+                page.life = link.life
+                self._books.begin(page)
+
+    def _each(self) -> Iterator[tuple[ShardLink, Book, Tally]]:
+        return zip(self.links, self._books.pages, self.tallies, strict=True)
+
+    def _send(self, link: ShardLink, order: Parcel, tally: Tally) -> None:
+        tally.bytes_sent += order.size
+        link.send(order)
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def fill(self, profile: str, asked: Pass) -> list[slice]:
+        """Let the shards answer; the rows that they did not."""
+        filters, later = _split(asked)
+        question = None if filters is None else self._question(profile, filters, asked)
+        if question is None or self._fleet.n < self._least or 2 * asked.joint.refused > self._fleet.n:
+            return [slice(0, self._fleet.n)]
+        self._look()
+        waiting = [self._ask(link, page, tally, question) for link, page, tally in self._each()]
+        left = []
+        for (link, page, tally), awaited in zip(self._each(), waiting, strict=True):
+            if not (awaited and self._joined(link, page, tally, asked, later)):
+                left.append(page.rows)
+        return left
+
+    def _question(self, profile: str, filters: Sequence[Judge], asked: Pass) -> Question | None:
+        named = tuple(one.role.name for one in filters)
+        scored = tuple(one.role.name for one in asked.judges)
+        if not (named or scored) or not all(_may_be_asked(one.role) for one in (*filters, *asked.judges)):
+            return None
+        if (profile, *named, "", *scored) in self._declined:
+            return None
+        return Question(self._policy, profile, named, scored, asked.placed.pod, asked.placed.home, self._fleet.clock)
+
+    def _ask(self, link: ShardLink, page: Book, tally: Tally, question: Question) -> bool:
+        """Whether it was asked."""
+        if page.start == page.stop or not link.ready:
+            return False
+        rows = self._books.due(page, MOST_TOLD + 1)
+        if len(rows) > MOST_TOLD:  # it must be told more than it would save
+            return False
+        self._asked = question
+        self._send(link, self._books.order(page, rows, question), tally)
+        return True
+
+    def _joined(self, link: ShardLink, page: Book, tally: Tally, asked: Pass, later: Sequence[SharedColumn]) -> bool:
+        parcel = link.answer()
+        told = None if parcel is None else TOLDS.decode(parcel.head)
+        if parcel is None or told is None or told.number != page.number or not self._usable(told, page, tally):
+            tally.missed += 1
+            return False
+        tally.answered += 1
+        tally.bytes_got += parcel.size
+        rows = page.rows
+        first, total = asked.first[rows], asked.total[rows]
+        points = [column.points[rows] for column in asked.points]
+        join(parcel.body, codes_of(told.reasons, self._fleet.reasons), asked.joint.first[rows], points, first, total)
+        later_refusals([column.codes[rows] for column in later], first, total)
+        for judge in (*asked.filters, *asked.judges):
+            if isinstance(judge, Judge) and judge.role.name in told.clocked:
+                judge.observed.now = True
+        return True
+
+    def _usable(self, told: Told, page: Book, tally: Tally) -> bool:
+        if told.behind:
+            self._books.begin(page)
+        elif told.declined:
+            tally.declined += 1
+            if len(self._declined) >= _MOST_DECLINED:
+                self._declined.clear()
+            asked = self._asked
+            self._declined[asked.profile, *asked.filters, "", *asked.scores] = told.declined
+        return not (told.behind or told.declined or told.other_policy)
+
+
+class ProfilePasses:
+    """Satisfies `classes.rows.Passes` for one profile."""
+
+    def __init__(self, shards: Shards, profile: str) -> None:
+        self._shards, self._profile = shards, profile
+
+    def fill(self, asked: Pass) -> Sequence[slice]:
+        """Write what the shards answer; the rows that they do not answer for."""
+        return self._shards.fill(self._profile, asked)
+
+
+def _split(asked: Pass) -> tuple[list[Judge] | None, list[SharedColumn]]:
+    """The filters for shards, then those that rest on nodes alone; None for the first if they are mixed."""
+    judges = [one for one in asked.filters if isinstance(one, Judge)]
+    columns = [one for one in asked.filters if isinstance(one, SharedColumn)]
+    in_order = [*judges, *columns] == list(asked.filters)
+    return (judges if in_order else None), columns
+
+
+def _may_be_asked(role: Role) -> bool:
+    plugin: Plugin = role.plugin
+    return role.reach is Reach.ROW and not isinstance(plugin, _STATEFUL)

@@ -1,0 +1,68 @@
+"""The rows that a shard holds, as plugins read them there: numbers that move with pods and readings, nothing else.
+
+A plugin that asks for more (labels, ports, volumes, counts, names) is told so by an error, and the driver, who has the
+whole books, answers for its pods. So whatever a shard does answer rests on its own rows alone.
+"""
+
+import numpy as np
+
+from dispatcher.model.reasons import ReasonTable
+from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore
+from dispatcher.scheduling.fleet.counts import Observed
+from dispatcher.scheduling.fleet.journal import Journal
+
+NUMBERS = ("allocatable", "requested", "nonzero", "recent", "cpu_at", "memory_at", "net_at")  # of 8 bytes
+SHARES = ("cpu_used", "memory_used", "net_used")  # of 4
+MARKS = ("live", "ready", "unschedulable")  # of 1
+HELD = (*NUMBERS, *SHARES, *MARKS)
+
+
+class NotHeldError(Exception):
+    """A plugin asked for something that shards do not hold."""
+
+
+class HeldRows(NodeColumns):
+    """The part of `framework.Fleet` that rests on single rows and moves with pods; rows count from 0 in each shard."""
+
+    def __init__(self) -> None:
+        self.reasons = ReasonTable()
+        self.changes = Journal()  # rows of which it was told anew whether they are live
+        self.forget()
+
+    def forget(self) -> None:
+        """Hold nothing."""
+        self.axis = ResourceAxis()
+        self.n = 0
+        self.observed = Observed()
+        self.clock = float("-inf")
+        self.store = RowStore(len(self.axis))
+        self._show()
+
+    def __getattr__(self, name: str) -> object:
+        raise NotHeldError(f"shards do not hold {name!r}")
+
+    @property
+    def now(self) -> float:
+        """Seconds on the core's clock; who reads it is noted."""
+        self.observed.now = True
+        return self.clock
+
+    def reserve(self, rows: int, resources: tuple[str, ...]) -> None:
+        """Hold that many rows; `resources` are all that the driver knows, in its order."""
+        for name in resources:
+            self.axis.intern(name)
+        self.n = rows
+        self.store.reserve(rows, len(self.axis))
+        self._show()
+
+    def _show(self) -> None:
+        for name, window in self.store.windows(self.n):
+            if name in HELD:
+                setattr(self, name, window)
+
+    def came_or_went(self, rows: RowList, live: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> None:
+        """Note which of `rows` are to be written with another `live`."""
+        moved = rows[self.store.live[rows] != live]
+        if len(moved):
+            self.changes.extend(moved.tolist())

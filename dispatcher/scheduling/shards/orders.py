@@ -1,0 +1,126 @@
+"""What crosses between the driver and a shard: a head of msgpack, and a body of plain numbers.
+
+The body of an Order are the rows that changed since the one before it, column after column, so that a shard that lost
+nothing is up to date when it reads the question. The body of a Told is one number a row (see `answers`).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.pod import Pod, Record
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
+from dispatcher.scheduling.shards.held import MARKS, NUMBERS, SHARES, HeldRows
+
+Body = NDArray[Any]
+NOTHING: Body = np.zeros(0, dtype=np.uint8)
+_HEIGHT = {"allocatable": 0, "requested": 0, "nonzero": 2, "recent": 2}  # of columns with several numbers a row, 0: all
+
+
+class Question(Record, frozen=True):
+    """What do these plugins of a profile make of all your rows? `filters` and `scores`: names, in order.
+
+    `policy` names the profiles as they are now: a shard that has others does not answer.
+    """
+
+    policy: str
+    profile: str
+    filters: tuple[str, ...]
+    scores: tuple[str, ...]
+    pod: Pod
+    home: str
+    now: float
+
+
+class Order(Record, frozen=True):
+    """Rows that changed, and perhaps a question. `after`: the order that must have been the one before this one.
+
+    `blank`: forget all that you hold first. `length`: how many rows there are. `resources`: all that are known.
+    `touched`: how many rows the body is about.
+    """
+
+    number: int
+    after: int
+    blank: bool
+    length: int
+    resources: tuple[str, ...]
+    touched: int
+    question: Question | None = None
+
+
+class Told(Record, frozen=True):
+    """The answer to the order of that number. `behind`: that order did not follow what the shard had, send all again.
+
+    `declined`: why it does not answer this question, '' if it does. `reasons`: behind the marks of refused rows, each
+    a list of (Reason name, argument, lasting). `clocked`: plugins that read the clock.
+    """
+
+    number: int
+    behind: bool = False
+    declined: str = ""
+    other_policy: bool = False
+    reasons: tuple[tuple[tuple[str, str, bool], ...], ...] = ()
+    clocked: tuple[str, ...] = ()
+
+
+class Parcel(NamedTuple):
+    """A head and its body."""
+
+    head: bytes
+    body: Body
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.head) + int(self.body.nbytes)
+
+
+ENCODER = msgspec.msgpack.Encoder()
+ORDERS = msgspec.msgpack.Decoder(Order)
+TOLDS = msgspec.msgpack.Decoder(Told)
+
+
+def pack(fleet: NodeColumns, rows: RowList, start: int, resources: int) -> Body:
+    """The held columns of `rows`, and their places counted from `start`."""
+    body = np.empty(bytes_of(len(rows), resources), dtype=np.uint8)
+    for name, window in _windows(body, len(rows), resources):
+        if name:
+            np.copyto(window, getattr(fleet, name)[..., rows])
+        else:
+            np.copyto(window, rows - start, casting="unsafe")
+    return body
+
+
+def unpack(body: Body, count: int, held: HeldRows) -> None:
+    """Write `count` packed rows into what a shard holds."""
+    windows = dict(_windows(body, count, held.store.resources))
+    rows = windows.pop("").astype(np.intp)
+    held.came_or_went(rows, windows["live"])
+    for name, window in windows.items():
+        getattr(held.store, name)[..., rows] = window
+
+
+def bytes_of(rows: int, resources: int) -> int:
+    """How much that many packed rows take."""
+    numbers = sum(_height(name, resources) for name in NUMBERS)
+    return rows * (8 * numbers + 4 * len(SHARES) + 4 + len(MARKS))
+
+
+def _height(name: str, resources: int) -> int:
+    return _HEIGHT.get(name, 1) or resources
+
+
+def _windows(body: Body, rows: int, resources: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    """(column, its part of the body), the widest numbers first, so that all are aligned; '' is the rows' places."""
+    at = 0
+    for names, dtype in ((NUMBERS, np.int64), (SHARES, np.float32), (("",), np.int32), (MARKS, np.bool_)):
+        for name in names:
+            kind = np.dtype(np.float64) if name.endswith("_at") else np.dtype(dtype)
+            height = _height(name, resources)
+            size = rows * height * kind.itemsize
+            window = body[at : at + size].view(kind)
+            yield name, window.reshape(height, rows) if name in _HEIGHT else window
+            at += size

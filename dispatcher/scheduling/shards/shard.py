@@ -1,0 +1,92 @@
+"""A shard: its rows' columns, and the plugins that look at one row each, asked about all of them.
+
+It runs the very code that the driver would run over these rows. It keeps nothing of a class between two questions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from dispatcher.scheduling.classes.judges import Judge
+from dispatcher.scheduling.classes.rows import RowTable
+from dispatcher.scheduling.classes.shared_answers import JointCodes
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.points import Plan, PluginError
+from dispatcher.scheduling.framework.roles import Role, roles_of
+from dispatcher.scheduling.shards.answers import numbers_of
+from dispatcher.scheduling.shards.held import HeldRows
+from dispatcher.scheduling.shards.orders import ENCODER, NOTHING, ORDERS, Body, Order, Parcel, Question, Told, unpack
+
+
+class Shard:
+    """Takes orders, in order, and answers the questions in them."""
+
+    def __init__(self) -> None:
+        self.held = HeldRows()
+        self.number = 0  # of the last order that was taken
+        self._policy = ""
+        self._roles: dict[str, dict[str, Role]] = {}
+        self._fleet = cast(FleetState, self.held)  # what it lacks of one is told by NotHeldError
+        self._nodes = JointCodes(())
+        self._table = RowTable(self._fleet)
+
+    def configure(self, policy: str, plans: Iterable[Plan]) -> None:
+        """Answer by these profiles from now on; `policy` is their name in questions."""
+        self._policy = policy
+        self._roles = {plan.profile: {role.name: role for role in roles_of(plan)} for plan in plans}
+
+    def take(self, parcel: Parcel) -> Parcel:
+        """Take an Order; the answer is a Told."""
+        order = ORDERS.decode(parcel.head)
+        if not order.blank and order.after != self.number:
+            return _parcel(Told(order.number, behind=True))
+        self._write(order, parcel.body)
+        if order.question is None:
+            return _parcel(Told(order.number))
+        if order.question.policy != self._policy:
+            return _parcel(Told(order.number, other_policy=True))
+        try:
+            return self._answer(order.number, order.question)
+        except PluginError as error:  # also for what is not held here: the driver asks its own plugin
+            return _parcel(Told(order.number, declined=str(error)))
+
+    def _write(self, order: Order, body: Body) -> None:
+        if order.blank:
+            self.held.forget()
+        if order.length != self.held.n:
+            self._nodes = JointCodes(())
+        self.held.reserve(order.length, order.resources)
+        if order.touched:
+            unpack(body, order.touched, self.held)
+        self.number = order.number
+
+    def _answer(self, number: int, question: Question) -> Parcel:
+        self.held.clock = question.now
+        placed = Placed(question.pod, question.home)
+        known = self._roles.get(question.profile, {})
+        names = list(dict.fromkeys((*question.filters, *question.scores)))
+        missing = [name for name in names if name not in known]
+        if missing:
+            return _parcel(Told(number, declined=f"this shard has no plugin {missing[0]}"))
+        judges = {name: Judge(known[name]) for name in names}
+        for name, judge in judges.items():
+            if judge.pre_filter(placed, self._fleet) is not None or judge.silent:
+                return _parcel(Told(number, declined=f"plugin {name} says less here than it does for the driver"))
+        found = self._ask([judges[one] for one in question.filters], [judges[one] for one in question.scores], placed)
+        if found is None:
+            return _parcel(Told(number, declined="points below 0"))
+        clocked = tuple(name for name, judge in judges.items() if judge.observed.now)
+        return Parcel(ENCODER.encode(Told(number, reasons=found[1], clocked=clocked)), found[0])
+
+    def _ask(
+        self, filters: Sequence[Judge], scores: Sequence[Judge], placed: Placed
+    ) -> tuple[Body, tuple[tuple[tuple[str, str, bool], ...], ...]] | None:
+        self._nodes.catch_up(self._fleet)
+        self._table.hear(self._nodes, filters, (), scores)
+        self._table.fill_all(placed)
+        n = self.held.n
+        return numbers_of(self._table.first[:n], self._table.total[:n], self.held.reasons)
+
+
+def _parcel(told: Told) -> Parcel:
+    return Parcel(ENCODER.encode(told), NOTHING)

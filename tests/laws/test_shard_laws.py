@@ -1,0 +1,149 @@
+"""However many shards there are and whatever becomes of them: the very decisions and records of one process."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.node import Node
+from dispatcher.scheduling.classes import kernels
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Placed, Plugin, Profile
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.scheduling.shards.held import HELD
+from tests.builders import node, pod, reading
+from tests.laws.local_shards import LocalShard, shards_of
+from tests.laws.oracle import numbered
+from tests.laws.test_placement_laws import TINY, real, scripts, tiny
+
+CLUSTERS = ("a", "b", "c")
+Plugins = Callable[[], list[Plugin]]
+
+
+class Fleet:
+    """One scheduler over a fleet, with `count` shards (0: none), fed the events of a script."""
+
+    def __init__(self, profile: Profile, begin: Callable[[], Plugins], count: int, **options: Any) -> None:
+        self.fleet = FleetState(now=1000.0)
+        plugins = begin()
+        self.shards = shards_of(self.fleet, profile, plugins, count, **options) if count else None
+        passes = self.shards.passes(profile.scheduler_name) if self.shards else None
+        self.scheduler = Scheduler(profile, plugins(), self.fleet, passes=passes)
+        self.results: list[Any] = []
+        self.placed: list[tuple[str, str]] = []
+        for name in CLUSTERS:
+            self.cluster(name, True)
+            self.node(name, node("n1").cpu("2").labels(zone="x" if name == "a" else "y").build())
+
+    def run(self, script: list[tuple[Any, ...]], *, batched: bool = True) -> bytes:
+        """All that was decided and why, and the columns at the end."""
+        for event in script:
+            if event[0] == "pods":
+                self.pods(*event[1:], batched=batched)
+            else:
+                getattr(self, event[0])(*event[1:])
+        lines = [json.dumps(result.record(), sort_keys=True) for result in self.results]
+        return "\n".join(lines).encode() + self.fleet.requested.tobytes() + self.fleet.recent.tobytes()
+
+    def cluster(self, name: str, ready: bool) -> None:
+        self.fleet.set_cluster(name, ready=ready, synced=True)
+
+    def node(self, cluster: str, built: Node) -> None:
+        self.fleet.put_node(cluster, built)
+
+    def gone(self, cluster: str, name: str) -> None:
+        self.fleet.remove_node(cluster, name)
+
+    def reading(self, cluster: str, name: str, cpu: float, age: float) -> None:
+        self.fleet.put_reading(cluster, reading(name, cpu=cpu, memory=cpu / 2, net=cpu / 3, age=age))
+
+    def later(self, seconds: float) -> None:
+        self.fleet.now = self.fleet.clock + seconds
+
+    def end(self, index: int) -> None:
+        if index < len(self.placed):
+            self.scheduler.forget(self.placed.pop(index))
+
+    def pods(self, placed: Placed, count: int, *, batched: bool) -> None:
+        pods = [numbered(placed, len(self.results) + index) for index in range(count)]
+        if batched:
+            many = self.scheduler.schedule_class(pods)
+        else:
+            many = [self.scheduler.schedule(one, pod_id) for pod_id, one in pods]
+        self.results += many
+        self.placed += [one.pod_id for one in many if isinstance(one, Decision)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
+@settings(max_examples=30, deadline=None)
+@given(script=scripts)
+def test_shards_change_no_decision_and_no_record(count: int, batched: bool, script: list[tuple[Any, ...]]) -> None:
+    alone = Fleet(DEFAULT_PROFILE, real, 0).run(script, batched=batched)
+    assert Fleet(DEFAULT_PROFILE, real, count).run(script, batched=batched) == alone
+
+
+@settings(max_examples=30, deadline=None)
+@given(script=scripts)
+def test_plugins_that_ask_for_more_than_shards_hold_decide_as_ever(script: list[tuple[Any, ...]]) -> None:
+    assert Fleet(TINY, tiny, 2).run(script) == Fleet(TINY, tiny, 0).run(script)
+
+
+@settings(max_examples=60, deadline=None)
+@given(script=scripts, seed=st.integers(0, 2**32))
+def test_shards_that_die_lose_orders_or_do_not_answer_change_nothing(script: list[tuple[Any, ...]], seed: int) -> None:
+    alone = Fleet(DEFAULT_PROFILE, real, 0).run(script)
+    assert Fleet(DEFAULT_PROFILE, real, 2, seed=seed, trouble=0.2).run(script) == alone
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    pytest.importorskip("numba")
+    assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=scripts)
+def test_shards_with_kernels_tell_what_numpy_tells(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    with_kernels = Fleet(DEFAULT_PROFILE, real, 2).run(script)
+    kernels.use_numpy()
+    assert Fleet(DEFAULT_PROFILE, real, 2).run(script) == with_kernels
+
+
+def probe(at: int) -> Placed:
+    """A pod of a class that was never seen."""
+    return pod(f"probe-{at}").cpu(f"{11 + at}m").placed("a")
+
+
+def held_equals_the_driver_s(fleet: FleetState, shards: Shards, links: list[LocalShard]) -> None:
+    """Each column of each shard, bit for bit, with none of the driver's rows left out."""
+    for name in HELD:
+        told = [getattr(link.shard.held, name) for link in links]
+        assert np.concatenate(told, axis=-1).tobytes() == getattr(fleet, name).tobytes(), name
+
+
+@pytest.mark.parametrize("trouble", [0.0, 0.3], ids=["all is well", "shards die"])
+@settings(max_examples=40, deadline=None)
+@given(script=scripts, seed=st.integers(0, 2**32))
+def test_what_shards_hold_equals_the_driver_s_columns(trouble: float, script: list[tuple[Any, ...]], seed: int) -> None:
+    one = Fleet(DEFAULT_PROFILE, real, 3, seed=seed, trouble=trouble)
+    one.run(script)
+    assert one.shards is not None
+    links: list[LocalShard] = one.shards.links  # type: ignore[assignment]
+    for link in links:
+        link.trouble = 0.0
+    for at in range(3):  # one that died says so, and is told all
+        one.scheduler.schedule(probe(at), ("a", f"probe-{at}"))
+    one.shards.follow()
+    assert not trouble or all(tally.answered for tally in one.shards.tallies)
+    held_equals_the_driver_s(one.fleet, one.shards, links)
