@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.runtime.clock import Clock
@@ -13,6 +14,7 @@ from dispatcher.runtime.metrics import Metrics
 from dispatcher.runtime.service import Service
 from dispatcher.runtime.settings import DispatcherConfig
 from dispatcher.runtime.settings.sections import JournalSection, TimingSection
+from dispatcher.runtime.shards.policy import name_of, policy_of
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -22,6 +24,15 @@ from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.reprofile import take_profiles
+from dispatcher.scheduling.shards.crew import ShardLink, Shards
+
+
+class ConfiguredShard(ShardLink, Protocol):
+    """A link to a shard that is told of profiles, too."""
+
+    def configure(self, policy: bytes) -> None:
+        """Answer by other profiles (see `policy_of`) from the next question on."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -33,10 +44,13 @@ class Dispatcher:
     take_policies: Callable[[DispatcherConfig], None]
 
 
-def assemble(links: Sequence[AgentLink], config: DispatcherConfig) -> Dispatcher:
+def assemble(
+    links: Sequence[AgentLink], config: DispatcherConfig, shard_links: Sequence[ConfiguredShard] = ()
+) -> Dispatcher:
     """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`."""
     clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(config.tenants)
-    profiles, sort = _policies(config, fleet, ledger)
+    shards = Shards(fleet, shard_links, policy=name_of(policy_of(config))) if shard_links else None
+    profiles, sort = _policies(config, fleet, ledger, shards)
     timing = config.timing
     queue = SchedulingQueue(
         sort,
@@ -54,16 +68,30 @@ def assemble(links: Sequence[AgentLink], config: DispatcherConfig) -> Dispatcher
         core, links, clock=clock, metrics=metrics, journal=_journal(config.journal), timing=_service_timing(timing)
     )
     metrics.watch(service)
+    if shards is not None:
+        service.shards = shards
+        metrics.watch_shards(shards)
 
     def take_policies(changed: DispatcherConfig) -> None:
-        take_profiles(core, *_policies(changed, fleet, ledger), clock())
+        take_profiles(core, *_policies(changed, fleet, ledger, shards), clock())
+        if shards is not None:
+            policy = policy_of(changed)
+            shards.take_policy(name_of(policy))
+            for link in shard_links:
+                link.configure(policy)
 
     return Dispatcher(service, CoreViews(core, ledger), take_policies)
 
 
-def _policies(config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger) -> tuple[Profiles, QueueSort]:
+def _policies(
+    config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger, shards: Shards | None
+) -> tuple[Profiles, QueueSort]:
     built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
-    return Profiles([Scheduler(profile, plugins, fleet) for profile, plugins in built]), shared_queue_sort(built)
+    schedulers = [
+        Scheduler(profile, plugins, fleet, passes=shards.passes(profile.scheduler_name) if shards else None)
+        for profile, plugins in built
+    ]
+    return Profiles(schedulers), shared_queue_sort(built)
 
 
 def _core_timing(timing: TimingSection) -> CoreTiming:

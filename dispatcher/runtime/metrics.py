@@ -14,7 +14,9 @@ from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
 from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.runtime.shards.metrics import ShardCollector
 from dispatcher.scheduling.events import Answered, Event, Unanswered
+from dispatcher.scheduling.shards.crew import Shards
 
 if TYPE_CHECKING:
     from dispatcher.runtime.service import Service
@@ -83,6 +85,10 @@ class Metrics:
     def watch(self, service: "Service") -> None:
         """Read the rest from this service at each scrape."""
         self.registry.register(_ServiceCollector(service))
+
+    def watch_shards(self, shards: Shards) -> None:
+        """And what becomes of questions to shards."""
+        self.registry.register(ShardCollector(shards))
 
     def render(self) -> bytes:
         """The exposition text."""

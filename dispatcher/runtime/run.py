@@ -20,6 +20,7 @@ from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
 from dispatcher.runtime.reload import Reloader
 from dispatcher.runtime.settings import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.runtime.settings.sections import HttpSection
+from dispatcher.runtime.shards.policy import policy_of
 from dispatcher.runtime.warm import collect_less_often, compile_when_large
 
 log = structlog.get_logger("run")
@@ -39,7 +40,7 @@ def run_dispatcher(file: Path, level: str | None) -> int:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup)
             links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
-            dispatcher = assemble(links, config)
+            dispatcher = assemble(links, config, ray.shards(config.scheduling.shards, policy_of(config)))
             reloader = Reloader(config, registry, dispatcher.take_policies)
             return asyncio.run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
     except (KeyboardInterrupt, SystemExit):
@@ -56,7 +57,8 @@ def read_config(file: Path | None) -> tuple[DispatcherConfig, Mapping[str, Plugi
 
 
 def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
-    options = RayOptions(config.ray.address, object_store_bytes=config.ray.object_store_mib * 1024 * 1024)
+    store = config.ray.object_store_mib * 1024 * 1024
+    options = RayOptions(config.ray.address, object_store_bytes=store, shards=config.scheduling.shards)
     with uninterrupted():
         ray = RayRuntime.start([cluster.name for cluster in config.clusters], options)
         cleanup.callback(ray.stop)

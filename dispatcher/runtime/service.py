@@ -22,6 +22,7 @@ from dispatcher.runtime.poller import Poller
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick, Trouble
+from dispatcher.scheduling.shards.crew import Shards
 
 log = structlog.get_logger("service")
 
@@ -80,6 +81,7 @@ class Service:
         name: str = "global-dispatcher",
     ) -> None:
         self.core, self.metrics, self.clock = core, metrics, clock
+        self.shards: Shards | None = None  # to be told between two rounds what has changed
         self.timing = timing or ServiceTiming()
         self._journal = journal
         self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
@@ -140,6 +142,7 @@ class Service:
             self._take_in()
             if self._tick_due():
                 self._tick()
+                self._tell_shards()
             self._work_left()
             await asyncio.sleep(0)
 
@@ -158,6 +161,14 @@ class Service:
             done = self._handle(event)
             if taken is not None and not taken.done():
                 taken.set_result(done)
+
+    def _tell_shards(self) -> None:
+        if self.shards is None:
+            return
+        try:
+            self.shards.follow()
+        except Exception:
+            log.exception("shards could not be told what has changed; decisions go on without them")
 
     def _tick_due(self) -> bool:
         return not self._inbox or self.clock() - self._tick_at >= self.timing.tick_s

@@ -20,7 +20,7 @@ class LocalShard:
 
     def __init__(self, plan: Callable[[], Plan], dice: random.Random | None = None, trouble: float = 0.0) -> None:
         self._plan, self._dice, self.trouble = plan, dice or random.Random(0), trouble
-        self.idle, self.life = True, 0
+        self.idle, self.life, self.state, self.seconds = True, 0, "up", 0.0
         self._told: Parcel | None = None
         self.restart()
 

@@ -15,7 +15,6 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.shards.crew import Shards
 from dispatcher.scheduling.shards.held import HELD
 from tests.builders import node, pod, reading
 from tests.laws.local_shards import LocalShard, shards_of
@@ -32,8 +31,9 @@ class Fleet:
     def __init__(self, profile: Profile, begin: Callable[[], Plugins], count: int, **options: Any) -> None:
         self.fleet = FleetState(now=1000.0)
         plugins = begin()
-        self.shards = shards_of(self.fleet, profile, plugins, count, **options) if count else None
-        passes = self.shards.passes(profile.scheduler_name) if self.shards else None
+        self.shards = shards_of(self.fleet, profile, plugins, count, **options)
+        self.links: list[LocalShard] = list(self.shards.links)  # type: ignore[arg-type]
+        passes = self.shards.passes(profile.scheduler_name) if count else None
         self.scheduler = Scheduler(profile, plugins(), self.fleet, passes=passes)
         self.results: list[Any] = []
         self.placed: list[tuple[str, str]] = []
@@ -89,6 +89,25 @@ def test_shards_change_no_decision_and_no_record(count: int, batched: bool, scri
     assert Fleet(DEFAULT_PROFILE, real, count).run(script, batched=batched) == alone
 
 
+def test_shards_answer_for_new_classes_and_for_classes_whose_clock_has_moved() -> None:
+    one = Fleet(DEFAULT_PROFILE, real, 2)
+    answered = []
+    for at, event in enumerate((("pods", probe(0), 1), ("pods", probe(1), 1), ("later", 5.0), ("pods", probe(1), 1))):
+        one.run([event])
+        answered.append([tally.answered for tally in one.shards.tallies])
+        assert all(not tally.missed for tally in one.shards.tallies), at
+    assert answered == [[1, 1], [2, 2], [2, 2], [3, 3]]
+
+
+def test_what_a_plugin_asks_in_vain_in_a_shard_is_asked_there_but_once() -> None:
+    one = Fleet(DEFAULT_PROFILE, real, 2)
+    for at in range(3):
+        one.run([("pods", pod("p").cpu(f"{100 + at}m").port(80).placed("a"), 1)])
+    assert [tally.declined for tally in one.shards.tallies] == [1, 1]
+    assert one.shards.declined == ["plugin NodePorts: NotHeldError: shards do not hold 'rows_with_ports'"]
+    assert all(isinstance(result, Decision) for result in one.results)
+
+
 @settings(max_examples=30, deadline=None)
 @given(script=scripts)
 def test_plugins_that_ask_for_more_than_shards_hold_decide_as_ever(script: list[tuple[Any, ...]]) -> None:
@@ -125,25 +144,22 @@ def probe(at: int) -> Placed:
     return pod(f"probe-{at}").cpu(f"{11 + at}m").placed("a")
 
 
-def held_equals_the_driver_s(fleet: FleetState, shards: Shards, links: list[LocalShard]) -> None:
-    """Each column of each shard, bit for bit, with none of the driver's rows left out."""
-    for name in HELD:
-        told = [getattr(link.shard.held, name) for link in links]
-        assert np.concatenate(told, axis=-1).tobytes() == getattr(fleet, name).tobytes(), name
-
-
 @pytest.mark.parametrize("trouble", [0.0, 0.3], ids=["all is well", "shards die"])
 @settings(max_examples=40, deadline=None)
 @given(script=scripts, seed=st.integers(0, 2**32))
 def test_what_shards_hold_equals_the_driver_s_columns(trouble: float, script: list[tuple[Any, ...]], seed: int) -> None:
     one = Fleet(DEFAULT_PROFILE, real, 3, seed=seed, trouble=trouble)
     one.run(script)
-    assert one.shards is not None
-    links: list[LocalShard] = one.shards.links  # type: ignore[assignment]
+    shards, links = one.shards, one.links
+    one.cluster("a", True)
+    for at in range(12):  # so many that any pod is worth a question
+        one.node("a", node(f"more-{at}").build())
     for link in links:
         link.trouble = 0.0
     for at in range(3):  # one that died says so, and is told all
         one.scheduler.schedule(probe(at), ("a", f"probe-{at}"))
-    one.shards.follow()
-    assert not trouble or all(tally.answered for tally in one.shards.tallies)
-    held_equals_the_driver_s(one.fleet, one.shards, links)
+    shards.follow()
+    assert all(tally.answered for tally in shards.tallies)
+    for name in HELD:
+        told = [getattr(link.shard.held, name) for link in links]
+        assert np.concatenate(told, axis=-1).tobytes() == getattr(one.fleet, name).tobytes(), name

@@ -19,6 +19,7 @@ from dispatcher.runtime.settings.sections import (
     JournalSection,
     LogSection,
     RaySection,
+    SchedulingSection,
     TimingSection,
 )
 from dispatcher.runtime.settings.tenants import read_tenants
@@ -43,6 +44,7 @@ class DispatcherConfig:
     ray: RaySection = field(default_factory=RaySection)
     http: HttpSection = field(default_factory=HttpSection)
     journal: JournalSection = field(default_factory=JournalSection)
+    scheduling: SchedulingSection = field(default_factory=SchedulingSection)
     timing: TimingSection = field(default_factory=TimingSection)
     log: LogSection = field(default_factory=LogSection)
     file: FilePath | None = None
@@ -84,6 +86,7 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
         ray=config.ray,
         http=config.http,
         journal=config.journal,
+        scheduling=config.scheduling,
         timing=timing,
         log=config.log,
         file=FilePath(path) if path is not None else None,

@@ -56,6 +56,12 @@ class JournalSection(Section):
     max_mib: Annotated[int, Field(ge=1, le=1_048_576, description="MiB before it is rotated once")] = 64
 
 
+class SchedulingSection(Section):
+    """How decisions are made, beside profiles."""
+
+    shards: Annotated[int, Field(ge=0, le=256, description="Ray actors that share the work of large fleets")] = 0
+
+
 class LogSection(Section):
     """Logging, to standard error."""
 
@@ -99,6 +105,7 @@ class ConfigFile(BaseSettings):
     ray: RaySection = RaySection()
     http: HttpSection = HttpSection()
     journal: JournalSection = JournalSection()
+    scheduling: SchedulingSection = SchedulingSection()
     timing: TimingSection = TimingSection()
     log: LogSection = LogSection()
 

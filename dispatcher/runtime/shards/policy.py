@@ -7,26 +7,26 @@ from pathlib import Path
 import msgspec
 
 from dispatcher.plugins.registry import PluginContext, PluginSpec, build
-from dispatcher.runtime.settings import ConfigError, plugin_registry
+from dispatcher.runtime.settings import ConfigError, DispatcherConfig, plugin_registry
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.points import Plan
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Profiles and plugin files. `marks`: hashes of what the files hold."""
+    """Profiles and plugin files. `modules`: plugin -> the module it is of; that of a file is named by what it holds."""
 
     profiles: tuple[Profile, ...]
-    plugin_files: tuple[str, ...] = ()
-    marks: tuple[bytes, ...] = ()
+    plugin_files: tuple[str, ...]
+    modules: dict[str, str]
 
 
-def policy_bytes(profiles: Sequence[Profile], policy_files: Sequence[Path]) -> bytes:
-    """As it is sent. Of the policy files those that are Python are plugins."""
-    plugins = [file.resolve() for file in policy_files if file.suffix == ".py"]
-    return msgspec.msgpack.encode(
-        Policy(tuple(profiles), tuple(map(str, plugins)), tuple(_mark(file) for file in plugins)), enc_hook=_plain
-    )
+def policy_of(config: DispatcherConfig) -> bytes:
+    """What shards have to know of a configuration. Of its policy files those that are Python are plugins."""
+    files = [str(file.absolute()) for file in config.policy_files if file.suffix == ".py"]
+    used = {use.name for profile in config.profiles for use in profile.plugins}
+    modules = {name: config.registry[name].plugin.__module__ for name in sorted(used)}
+    return msgspec.msgpack.encode(Policy(config.profiles, tuple(files), modules), enc_hook=_plain)
 
 
 def name_of(policy: bytes) -> str:
@@ -35,20 +35,16 @@ def name_of(policy: bytes) -> str:
 
 
 def plans_of(policy: bytes) -> list[Plan]:
-    """The plans of all profiles; plugins that cannot be had here are left out."""
+    """The plans of all profiles, without plugins that cannot be had here, or are others here: the driver asks those."""
     read = msgspec.msgpack.decode(policy, type=Policy)
-    registry = _registry([Path(file) for file in read.plugin_files])
+    found = _registry([Path(file) for file in read.plugin_files])
+    registry = {name: spec for name, spec in found.items() if spec.plugin.__module__ == read.modules.get(name)}
     return [_plan(profile, registry) for profile in read.profiles]
 
 
 def _plan(profile: Profile, registry: Mapping[str, PluginSpec]) -> Plan:
-    plugins = []
-    for use in profile.plugins:
-        try:
-            plugins += build(Profile(profile.scheduler_name, (use,)), PluginContext(), registry)
-        except ValueError:  # not installed here: the driver answers for it
-            continue
-    return Plan.of(profile, plugins)
+    known = Profile(profile.scheduler_name, tuple(use for use in profile.plugins if use.name in registry))
+    return Plan.of(known, build(known, PluginContext(), registry))
 
 
 def _registry(files: Sequence[Path]) -> Mapping[str, PluginSpec]:
@@ -59,13 +55,6 @@ def _registry(files: Sequence[Path]) -> Mapping[str, PluginSpec]:
         except ConfigError:  # not on this machine
             continue
     return registry
-
-
-def _mark(file: Path) -> bytes:
-    try:
-        return blake2b(file.read_bytes(), digest_size=16).digest()
-    except OSError:
-        return b""
 
 
 def _plain(value: object) -> object:

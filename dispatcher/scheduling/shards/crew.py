@@ -41,6 +41,16 @@ class ShardLink(Protocol):
         ...
 
     @property
+    def state(self) -> str:
+        """In a word: up, late, starting."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """That it has worked at questions since the start."""
+        ...
+
+    @property
     def idle(self) -> bool:
         """Whether all that was sent has been taken in."""
         ...
@@ -56,13 +66,26 @@ class ShardLink(Protocol):
 
 @dataclass
 class Tally:
-    """What became of the questions to one shard, and the bytes sent and got, since the start."""
+    """What became of the questions to one shard, and the bytes sent and got, since the start.
+
+    `missed`: with no answer that could be used, declined ones among them.
+    """
 
     answered: int = 0
     missed: int = 0
     declined: int = 0
     bytes_sent: int = 0
     bytes_got: int = 0
+
+
+@dataclass(frozen=True)
+class Status:
+    """How one shard is."""
+
+    rows: int
+    state: str
+    seconds: float
+    tally: Tally
 
 
 class Shards:
@@ -82,10 +105,9 @@ class Shards:
         self._policy = policy
         self._declined.clear()
 
-    @property
-    def rows(self) -> list[int]:
-        """How many rows each shard has."""
-        return [page.stop - page.start for page in self._books.pages]
+    def statuses(self) -> list[Status]:
+        """How each shard is."""
+        return [Status(page.stop - page.start, link.state, link.seconds, tally) for link, page, tally in self._each()]
 
     @property
     def declined(self) -> list[str]:
