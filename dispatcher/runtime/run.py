@@ -40,7 +40,8 @@ def run_dispatcher(file: Path, level: str | None) -> int:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup)
             links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
-            dispatcher = assemble(links, config, ray.shards(config.scheduling.shards, policy_of(config)))
+            shards = config.scheduling.shards
+            dispatcher = assemble(links, config, ray.shards(shards, policy_of(config)) if shards else ())
             reloader = Reloader(config, registry, dispatcher.take_policies)
             return asyncio.run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
     except (KeyboardInterrupt, SystemExit):

@@ -1,13 +1,13 @@
 """What shards must know of the configuration: the profiles, and where plugins of the operator's own are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
 from dispatcher.plugins.registry import PluginContext, PluginSpec, build
-from dispatcher.runtime.settings import ConfigError, DispatcherConfig, plugin_registry
+from dispatcher.runtime.settings import DispatcherConfig, Problem, plugin_registry
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.points import Plan
@@ -37,24 +37,20 @@ def name_of(policy: bytes) -> str:
 def plans_of(policy: bytes) -> list[Plan]:
     """The plans of all profiles, without plugins that cannot be had here, or are others here: the driver asks those."""
     read = msgspec.msgpack.decode(policy, type=Policy)
-    found = _registry([Path(file) for file in read.plugin_files])
+    unusable: list[Problem] = []  # not on this machine: said where the driver reads them
+    found = with_plugin_files([Path(file) for file in read.plugin_files], plugin_registry(), unusable)
     registry = {name: spec for name, spec in found.items() if spec.plugin.__module__ == read.modules.get(name)}
     return [_plan(profile, registry) for profile in read.profiles]
 
 
 def _plan(profile: Profile, registry: Mapping[str, PluginSpec]) -> Plan:
-    known = Profile(profile.scheduler_name, tuple(use for use in profile.plugins if use.name in registry))
-    return Plan.of(known, build(known, PluginContext(), registry))
-
-
-def _registry(files: Sequence[Path]) -> Mapping[str, PluginSpec]:
-    registry: Mapping[str, PluginSpec] = plugin_registry()
-    for file in files:
+    plugins = []
+    for use in profile.plugins:
         try:
-            registry = with_plugin_files([file], registry)
-        except ConfigError:  # not on this machine
+            plugins += build(Profile(profile.scheduler_name, (use,)), PluginContext(), registry)
+        except ValueError:  # not known here, or its arguments did not arrive as they were: the driver asks its own
             continue
-    return registry
+    return Plan.of(profile, plugins)
 
 
 def _plain(value: object) -> object:
