@@ -53,7 +53,7 @@ class SchedulerCore:
         timing = timing or CoreTiming()
         state = CoreState(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
         self.clusters, self.tracked, self.timing, self.counters = state.clusters, state.tracked, timing, state.counters
-        self.fleet, self.queue, self.profiles, self.log, self.outbox = fleet, queue, profiles, state.log, state.outbox
+        self.fleet, self.queue, self.log, self.outbox = fleet, queue, state.log, state.outbox
         self._state, self._deciding = state, Deciding(state)
         self.binding, self._evictions = self._deciding.binding, self._deciding.evictions
         self._due: set[PodId] = set()  # something about them changed: to be looked at
@@ -83,6 +83,16 @@ class SchedulerCore:
         self._look(now)
         effects, self._state.effects = self._state.effects, []
         return [*effects, *self.outbox.take()]
+
+    @property
+    def profiles(self) -> Profiles:
+        """Those that decide."""
+        return self._state.profiles
+
+    def use(self, profiles: Profiles) -> None:
+        """From now on these decide; they have taken over from the others."""
+        self._state.profiles = profiles
+        self._deciding.follow_profiles()
 
     @property
     def open(self) -> bool:

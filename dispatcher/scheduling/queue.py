@@ -87,6 +87,7 @@ class QueuedPod:
     note: str = ""
     state: _State = _State.POPPED
     ticket: int = 0
+    policies: int = 0  # under which it was sorted and classified
 
 
 _Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
@@ -120,6 +121,7 @@ class SchedulingQueue:
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, dict[PodId, QueuedPod]]] = {}
         self._tickets = itertools.count(1)
+        self._policies = 0
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
@@ -132,7 +134,8 @@ class SchedulingQueue:
         if known is not None and (known.placed == placed or known.state is _State.WAITING):
             return
         queued_at = known.queued_at if known else now
-        item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, self._order(pod_id, placed, queued_at))
+        order = self._order(pod_id, placed, queued_at)
+        item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies)
         if known is not None:
             item.attempts, item.ready_at = known.attempts, known.ready_at
             self.remove(pod_id)
@@ -231,8 +234,15 @@ class SchedulingQueue:
 
     def _return(self, item: QueuedPod, state: _State) -> None:
         self.remove(item.pod_id)
+        if item.policies != self._policies:
+            self._renew(item)
         self._pods[item.pod_id] = item
         self._move(item, state)
+
+    def _renew(self, item: QueuedPod) -> None:
+        """Sort and classify a pod that is in no heap by the policies of today."""
+        item.order = self._order(item.pod_id, item.placed, item.queued_at)
+        item.class_key, item.policies = self._classify(item.placed), self._policies
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
@@ -266,11 +276,11 @@ class SchedulingQueue:
         """Other policies hold from now on: all that waits for a decision is sorted, classified and tried anew."""
         self._sort, self._classify = sort, classify
         self._gates = gates or self._gates
+        self._policies += 1
         for item in list(self._pods.values()):
             if item.state is not _State.WAITING:
                 self.remove(item.pod_id)
-                item.order = self._order(item.pod_id, item.placed, item.queued_at)
-                item.class_key = classify(item.placed)
+                self._renew(item)
                 self._pods[item.pod_id] = item
                 self._ready(item, now)
 

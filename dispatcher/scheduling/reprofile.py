@@ -1,4 +1,4 @@
-"""Other profiles while the core runs: what is placed stays, its bookings move over, what waits is tried anew."""
+"""Other profiles while the core runs: what is placed stays, books and promises move over, what waits is tried anew."""
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -9,5 +9,5 @@ def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now:
     """From now on `profiles` decide, over the same fleet; `sort` is the QueueSort that they share."""
     core.fleet.now = now
     profiles.take_over(core.profiles)
-    core.profiles = profiles
-    core.queue.take_policies(sort, profiles.classify, now)
+    core.use(profiles)
+    core.queue.take_policies(sort, profiles.classify, now, gates=profiles)

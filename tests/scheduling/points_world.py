@@ -22,10 +22,17 @@ from dispatcher.scheduling.framework import (
     Profile,
 )
 from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.reprofile import take_profiles
 from dispatcher.scheduling.views import explain
 from tests.scheduling.tiny_plugins import ByPriority, Fit, Ready
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
+
+
+def profiles_of(state: FleetState, plugins: Sequence[Plugin]) -> Profiles:
+    chosen = (Ready(), Fit(), *plugins)
+    profile = Profile(SCHEDULER_NAME, tuple(PluginUse(one.name) for one in chosen))
+    return Profiles([Scheduler(profile, chosen, state)])
 
 
 class World:
@@ -33,14 +40,16 @@ class World:
 
     def __init__(self, *plugins: Plugin) -> None:
         state = FleetState()
-        chosen = (Ready(), Fit(), *plugins)
-        profile = Profile(SCHEDULER_NAME, tuple(PluginUse(one.name) for one in chosen))
-        profiles = Profiles([Scheduler(profile, chosen, state)])
+        profiles = profiles_of(state, plugins)
         queue = SchedulingQueue(ByPriority(), profiles.classify, gates=profiles)
         self.core = SchedulerCore(("east",), state, queue, profiles, boot_epoch=1)
         self.now, self.revision = 0.0, 0
         self.told: list[Effect] = []
         self.report(nodes=(NODE,))
+
+    def take(self, *plugins: Plugin) -> None:
+        """From now on these beside Ready and Fit."""
+        take_profiles(self.core, profiles_of(self.core.fleet, plugins), ByPriority(), self.now)
 
     def _feed(self, event: Any) -> Sequence[Effect]:
         effects = self.core.handle(event, self.now)

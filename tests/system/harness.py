@@ -4,12 +4,13 @@ The clusters are embedded ones started here, or whatever else keeps to `Fleet`: 
 """
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,7 +87,8 @@ class Embedded(EmbeddedFleet):
 class System:
     """Clusters and a dispatcher; a context manager that leaves no process behind.
 
-    `readings`: whether the nodes have kubelets that tell their load (KWOK's do not).
+    `readings`: whether the nodes have kubelets that tell their load (KWOK's do not). `env`: more environment for the
+    dispatcher.
     """
 
     def __init__(
@@ -96,8 +98,10 @@ class System:
         config: dict[str, Any] | None = None,
         *,
         readings: bool = True,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
+        self._env = {**os.environ, **(env or {})}
         self.fleet = Embedded.start(clusters, directory / "fleet") if isinstance(clusters, list) else clusters
         self.apis = {name: ClusterApi(self.fleet.kubeconfig, name) for name in self.fleet.contexts}
         self.port = _free_port()
@@ -110,7 +114,7 @@ class System:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(self._config)]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=self._env)
 
     @property
     def home(self) -> ClusterApi:

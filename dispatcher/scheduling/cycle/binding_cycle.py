@@ -58,10 +58,18 @@ class BindingCycle:
         self._held: dict[PodId, _Held] = {}
         self._verdicts: list[tuple[PodId, str, Why | None]] = []  # what plugins said while somebody was decided
         self._told: dict[PodId, Decision] = {}  # whose PostBind plugins want to be told
-        for scheduler in state.profiles:
+
+    def follow_profiles(self) -> None:
+        """Pods that wait for plugins which are gone go on; PreBind plugins are asked from the first one on again."""
+        for scheduler in self._state.profiles:
             scheduler.on_wait = self._enter
             for plugin in scheduler.plan.permits:
                 plugin.attach(self)
+        for held in self._held.values():
+            there = {plugin.name for plugin in self._scheduler(held.decision).plan.permits}
+            held.waits = {plugin: until for plugin, until in held.waits.items() if plugin in there}
+            if not held.handed:
+                held.at, held.until = 0, float("inf")
 
     def holds(self, pod_id: PodId) -> bool:
         """Whether the pod has a place, and waits for leave to be bound to it."""

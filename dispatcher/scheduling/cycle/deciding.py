@@ -17,7 +17,12 @@ class Deciding:
         self._state = state
         self.binding = BindingCycle(state, self._launch)
         self.evictions = Evictions(state, self.binding)
-        for scheduler in state.profiles:
+        self.follow_profiles()
+
+    def follow_profiles(self) -> None:
+        """The profiles of the core are others: what they ask of the core, they ask here."""
+        self.binding.follow_profiles()
+        for scheduler in self._state.profiles:
             scheduler.post_filters.may_evict = self.evictions.may_evict
 
     def decide(self, budget: int, now: float) -> None:

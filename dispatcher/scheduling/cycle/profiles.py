@@ -89,7 +89,10 @@ class Profiles:
         (self._holding(pod_id) or self.of(placed)).restore(pod_id, placed, cluster, node)
 
     def take_over(self, old: "Profiles") -> None:
-        """Book all that other profiles have booked, in the order in which they did."""
+        """Book all that other profiles have booked, in the order in which they did; keep what was promised."""
+        self.nominations = old.nominations
+        for one in self:
+            one.share(self.nominations)
         books = [(pod_id, *book) for one in old for pod_id, book in one.give_books().items()]
         for pod_id, placed, row in books:
             self.of(placed).take_book(pod_id, placed, row)
