@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long one example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 ROOT = Path(__file__).parent
 PURE = tuple(ROOT / room for room in ("model", "scheduling", "plugins", "laws"))
