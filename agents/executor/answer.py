@@ -9,7 +9,8 @@ from dispatcher.model.messages import Intent, Outcome
 
 TRIES = 3  # writes whose result is unknown are tried this often; then the dispatcher asks again
 LOOKS = 2  # and reads: a server that hangs must not hold a pod for minutes
-POSTPONED = frozenset((401, 408, 429))  # nothing was done: credentials to renew, too slow, too busy; ask again
+TOO_BUSY = 429
+POSTPONED = frozenset((401, 408, TOO_BUSY))  # nothing was done: credentials to renew, too slow, too busy; ask again
 CONFLICT = 409
 NOT_FOUND = 404
 INVALID = 422

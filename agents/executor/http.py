@@ -5,8 +5,9 @@ The shell drives many of them at once; a test drives one by hand.
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+import msgspec
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -15,19 +16,17 @@ JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One call to the API server. `path` starts with /api or /apis; `body` is encoded JSON."""
 
     method: str
     path: str
     body: bytes = b""
     content_type: str = JSON
-    params: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, gc=False):
     """The answer. `status` 0 means that none came (timeout, reset): the effect is unknown, `body` says why."""
 
     status: int

@@ -1,12 +1,26 @@
-"""Bytes of one HTTP/1.1 answer -> status, headers and body, however the bytes are cut into pieces.
+"""Bytes of HTTP/1.1 answers -> status and body, however the bytes are cut into pieces.
 
 What is not plainly an answer is an error, never a guess: its connection is not used again.
 """
 
-from dataclasses import dataclass
+import re
+from typing import NamedTuple
 
 MAX_HEAD = 64 * 1024
 _NO_BODY = (204, 304)
+
+
+def _any_case(name: str) -> str:
+    return "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else letter for letter in name)
+
+
+_SPECIAL = "|".join(map(_any_case, ("content-length", "transfer-encoding", "connection", "retry-after")))
+_OTHERS = rf"(?:(?!(?:{_SPECIAL}):)[!#-'*+.0-9A-Za-z^_`|~-]++:[^\r\n]*+\r\n)*+"
+# Nearly every answer: one length, and nothing else that would have a say in how it is read.
+_USUAL = re.compile(
+    rf"HTTP/1\.1 (\d{{3}})(?: [^\r\n]*+)?\r\n{_OTHERS}"
+    rf"{_any_case('content-length')}:[ \t]*+(\d{{1,15}})[ \t]*+\r\n{_OTHERS}\r\n".encode()
+)
 
 
 class AnswerError(ValueError):
@@ -17,21 +31,24 @@ class BodyTooLargeError(ValueError):
     """An answer above the bound; reading it on could exhaust the memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`keep`: whether the connection can be used for another request. Header names are in lower case."""
+class Answer(NamedTuple):
+    """`keep`: whether the connection can be used for another request. `retry_after`: the header of that name."""
 
     status: int
-    headers: dict[bytes, bytes]
     body: bytes
     keep: bool
+    retry_after: bytes = b""
 
 
 class AnswerReader:
-    """Reads one answer after another; `feed` returns the answer that a piece completes."""
+    """Reads one answer after another; `feed` returns the answer that a piece completes.
+
+    `more`: answers that are awaited after the next one, so that bytes behind it belong to them; b"" brings them out.
+    """
 
     def __init__(self, max_body: int) -> None:
         self.max_body = max_body
+        self.more = 0
         self._buffer = bytearray()
         self._head: tuple[int, dict[bytes, bytes]] | None = None
         self._length = -1  # of the body as told, -1: not told
@@ -45,6 +62,8 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> Answer | None:
         """Take a piece; AnswerError or BodyTooLargeError when it cannot be."""
+        if self._head is None and not self._buffer and (usual := self._whole(data)) is not None:
+            return usual
         self._buffer += data
         while self._head is None:
             if not self._read_head():
@@ -57,6 +76,21 @@ class AnswerReader:
         if len(self._buffer) < self._length:
             return None
         return self._done(bytes(self._buffer[: self._length]), self._length)
+
+    def _whole(self, data: bytes) -> Answer | None:
+        """An answer that is one piece and plain; None where it has to be looked at closely."""
+        match = _USUAL.match(data)
+        if match is None:
+            return None
+        status, start = int(match[1]), match.end()
+        end = start + int(match[2])
+        if status < 200 or status in _NO_BODY or end - start > self.max_body or end > len(data):
+            return None
+        if end < len(data):
+            if not self.more:
+                return None
+            self._buffer += data[end:]
+        return Answer(status, data[start:end], keep=True)
 
     def end(self) -> Answer | None:
         """The connection has ended: that completes a body of untold length, and cuts off all else."""
@@ -125,11 +159,12 @@ class AnswerReader:
         status, headers = self._head
         told = self._chunked or self._length >= 0
         # Bytes that nobody asked for: what follows could be taken for the next answer.
-        keep = told and headers.get(b"connection", b"").lower() != b"close" and len(self._buffer) == used
-        self._buffer.clear()
+        unasked = len(self._buffer) > used and not self.more
+        keep = told and headers.get(b"connection", b"").lower() != b"close" and not unasked
+        del self._buffer[: used if self.more else None]
         self._parts.clear()
         self._head, self._length, self._chunked = None, -1, False
-        return Answer(status, headers, body, keep)
+        return Answer(status, body, keep, headers.get(b"retry-after", b""))
 
     def _bound(self, size: int) -> None:
         if size > self.max_body:

@@ -5,15 +5,16 @@ came. The credentials are loaded anew when the server no longer accepts them or 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import aiohttp
 
 from agents.executor.http import Request, Response
-from agents.kube.answers import BodyTooLargeError
-from agents.kube.session import USER_AGENT, Access, AccessError, ApiSession
+from agents.kube.answers import Answer, BodyTooLargeError
+from agents.kube.exchange import Exchanges
+from agents.kube.session import Access, AccessError, ApiSession
 
 MAX_BODY = 256 * 1024 * 1024
 MAX_RETRIES_429 = 3
@@ -79,38 +80,56 @@ class KubeClient:
             await asyncio.sleep(min(response.retry_after_s or 1.0, MAX_RETRY_AFTER_S) * random.uniform(1.0, 1.3))
         return response
 
+    async def send_all(self, requests: Sequence[Request]) -> list[Response]:
+        """Short writes that nobody waits for, such as events: all over one connection, done one after the other.
+
+        None is tried again.
+        """
+        try:
+            session = await self.session()
+            if session.exchanges is None:
+                return await asyncio.gather(*map(self.send, requests))
+            authorization = await session.authorization()
+            raw = [session.rendering.render(request, authorization) for request in requests]
+            answers, problem = await session.exchanges.series(raw, MAX_BODY, self._patience.request_s)
+        except FAILURES as error:
+            answers, problem = [], error
+        if isinstance(problem, OSError | AccessError):
+            await self._unreachable()
+        elif answers:
+            await self._answered(answers[-1].status)
+        unknown = [_no_answer(request, problem) for request in requests[len(answers) :] if problem is not None]
+        return [*map(_response, answers), *unknown]
+
     async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
         """A write is short and one of many, and goes the cheap way; what is read may be long."""
         try:
-            short = None if request.method == "GET" else await self._exchange(request, timeout_s, max_body)
-            if short is not None:
-                return short
+            if request.method != "GET" and not request.params:
+                session = self._session or await self.session()
+                if session.exchanges is not None:
+                    return await self._exchange(session, session.exchanges, request, (max_body, timeout_s))
             limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s)
             async with self._call(request, limits) as answer:
                 body = await _bounded(answer, max_body)
                 return Response(answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))
         except FAILURES as error:
-            return Response(0, f"{request.method} {request.path}: {describe(error)}".encode())
+            return _no_answer(request, error)
 
-    async def _exchange(self, request: Request, timeout_s: float, max_body: int) -> Response | None:
-        """The cheap way; None where there is none."""
+    async def _exchange(
+        self, session: ApiSession, exchanges: Exchanges, request: Request, limits: tuple[int, float]
+    ) -> Response:
+        """The cheap way."""
         try:
-            session = await self.session()
-            if session.exchanges is None or request.params:
-                return None
-            headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
-            if request.body:
-                headers["Content-Type"] = request.content_type
-            headers |= await session.authorization()
-            async with asyncio.timeout(timeout_s):
-                answer = await session.exchanges.call(request.method, request.path, headers, request.body, max_body)
+            raw = session.rendering.render(request, await session.authorization())
+            answer = await exchanges.call(raw, *limits)
         except (OSError, AccessError):
             await self._unreachable()
             raise
-        await self._answered(answer.status)
-        return Response(
-            answer.status, answer.body, _retry_after(answer.headers.get(b"retry-after", b"").decode("latin-1"))
-        )
+        if answer.status == 401:
+            await self._answered(401)
+        else:
+            self.last_answer, self._unreachable_since = time.monotonic(), None
+        return _response(answer)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence_s: float) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -128,7 +147,8 @@ class KubeClient:
             headers["Content-Type"] = request.content_type
         try:
             session = await self.session()
-            headers |= await session.authorization()
+            if authorization := await session.authorization():
+                headers["Authorization"] = authorization
             async with session.http.request(
                 request.method,
                 session.host + request.path,
@@ -175,6 +195,14 @@ def describe(error: BaseException) -> str:
     """An error in words that are never empty and never long."""
     kind = "timeout" if isinstance(error, asyncio.TimeoutError) else type(error).__name__
     return f"{kind}: {error}"[:300] if str(error) else kind
+
+
+def _no_answer(request: Request, error: BaseException) -> Response:
+    return Response(0, f"{request.method} {request.path}: {describe(error)}".encode())
+
+
+def _response(answer: Answer) -> Response:
+    return Response(answer.status, answer.body, _retry_after(answer.retry_after.decode("latin-1")))
 
 
 async def _bounded(answer: aiohttp.ClientResponse, max_body: int) -> bytes:

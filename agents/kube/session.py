@@ -6,17 +6,20 @@ files that rotate); the requests are plain aiohttp. Proxies of the environment a
 
 import os
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 from agents.kube.exchange import Exchanges
+from agents.kube.rendering import USER_AGENT, Rendering
 
-USER_AGENT = "global-dispatcher-agent"
 MAX_CONNECTIONS = 64
+FRESH_S = 1.0  # how long a token is used before it is asked for again
 
 
 class AccessError(RuntimeError):
@@ -38,7 +41,7 @@ class Access:
 
 
 class ApiSession:
-    """Connections, the server's address, and a fresh authorization header for each request.
+    """Connections, the server's address, and an authorization header that is never older than a second.
 
     `exchanges` are for short calls; None behind a proxy, which only `http` knows to speak to.
     """
@@ -55,8 +58,11 @@ class ApiSession:
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        direct = Exchanges(self.host, context, self.server_hostname, connect_s)
+        url = urlsplit(self.host)
+        direct = Exchanges(url, context, self.server_hostname, connect_s)
         self.exchanges: Exchanges | None = None if self.proxy else direct
+        self.rendering = Rendering(url)
+        self._token, self._token_at = "", -float("inf")
 
     @classmethod
     async def open(cls, access: Access, connect_s: float = 3.0) -> "ApiSession":
@@ -68,14 +74,20 @@ class ApiSession:
         except Exception as error:  # whatever the loaders raise, it means no access
             raise AccessError(f"cannot use {access.describe()}: {type(error).__name__}: {error}") from error
 
-    async def authorization(self) -> dict[str, str]:
-        """The header that proves who we are, empty with client certificates; AccessError if the token hook fails."""
+    async def authorization(self) -> str:
+        """The header that proves who we are, '' with client certificates; AccessError if the token hook fails."""
+        now = time.monotonic()
+        if now - self._token_at > FRESH_S:
+            self._token, self._token_at = await self._authorization(), now
+        return self._token
+
+    async def _authorization(self) -> str:
         try:
             settings = await self._configuration.auth_settings()
         except Exception as error:  # the hook reads files or runs a program
             raise AccessError(f"cannot refresh the token: {type(error).__name__}: {error}") from error
         token = settings.get("BearerToken")
-        return {"Authorization": str(token["value"])} if token else {}
+        return str(token["value"]) if token else ""
 
     def kubelet_tls(self, ca_file: str, insecure: bool) -> ssl.SSLContext:
         """The context for kubelets: the cluster's CA unless another is given, and the same client certificate."""

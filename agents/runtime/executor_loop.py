@@ -6,7 +6,7 @@ anybody else's.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from agents.executor import events
-from agents.executor.answer import outcome
+from agents.executor.answer import TOO_BUSY, outcome
 from agents.executor.http import Procedure, Request, Response
 from agents.executor.local import Local, Moment, PodReader
 from agents.executor.peers import PEER_TTL_S, PeerTable
@@ -43,20 +43,24 @@ _MAX_STRANDED = 64  # in one tick; the rest waits for the next
 
 
 class ApiClient(Protocol):
-    """The one thing that is needed of a client: `send` never raises for what the server or the network does."""
+    """What is needed of a client. It never raises for what the server or the network does."""
 
     async def send(self, request: Request) -> Response:
         """One call; status 0 when no answer came."""
 
+    async def send_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Calls that the server does one after the other, cheaper than each for itself; an answer for each."""
+
 
 class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`concurrency`: procedures at once. `event_concurrency`: events written at once, one while binds wait for
-    their turn. `tick_s`: seconds between two
-    looks at the local duties. `peer_ttl_s`: how long proxy nodes are kept fresh while the dispatcher is silent.
+    """`concurrency`: procedures at once. `event_concurrency`: series of events written at once, one while binds wait
+    for their turn. `event_series`: events in a series. `tick_s`: seconds between two looks at the local duties.
+    `peer_ttl_s`: how long proxy nodes are kept fresh while the dispatcher is silent.
     """
 
     concurrency: int = 16
     event_concurrency: int = 4
+    event_series: int = 16
     tick_s: float = 1.0
     peer_ttl_s: float = PEER_TTL_S
     policy: ExecutorPolicy = ExecutorPolicy()
@@ -241,11 +245,22 @@ class ExecutorLoop:
         waiting = self._local.events
         while waiting and not self._stopping.is_set():
             # What an event costs the server, a bind would have to wait for.
-            most = 1 if self._room.locked() else self._settings.event_concurrency
-            some = [waiting.popleft() for _ in range(min(len(waiting), most))]
-            answers = await asyncio.gather(*map(self._client.send, some))
-            if any(answer.unknown for answer in answers):
+            at_once = 1 if self._room.locked() else self._settings.event_concurrency
+            series = [some for _ in range(at_once) if (some := self._next_events())]
+            answers = await asyncio.gather(*map(self._client.send_all, series))
+            left = [
+                event
+                for events, said in zip(series, answers, strict=True)
+                for event, answer in zip(events, said, strict=True)
+                if answer.status == TOO_BUSY
+            ]
+            waiting.extendleft(reversed(left))
+            if left or any(answer.unknown for said in answers for answer in said):
                 return  # the server is in trouble: events are the last that it needs now
+
+    def _next_events(self) -> list[Request]:
+        waiting = self._local.events
+        return [waiting.popleft() for _ in range(min(len(waiting), self._settings.event_series))]
 
 
 def _outcome_of(intent: AnyIntent, task: asyncio.Task[Outcome]) -> Outcome:

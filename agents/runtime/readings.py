@@ -70,7 +70,8 @@ class Readings:
 
     async def _authorization(self) -> dict[str, str]:
         session = await self._client.session()
-        return await session.authorization()
+        authorization = await session.authorization()
+        return {"Authorization": authorization} if authorization else {}
 
     async def _ask_all(self) -> dict[str, Sample]:
         answer = await self._client.send(Request("GET", PATH), max_body=MAX_METRICS)

@@ -1,7 +1,7 @@
 """The loop that drives procedures: many pods at once, one pod one at a time, and no fault spreads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,6 +37,7 @@ class SlowApi:
         self.under_way = self.most = 0
         self.asked, self.answered = asyncio.Event(), asyncio.Event()
         self.requests: list[Request] = []
+        self.busy = 0  # events that are still to be answered with 429
 
     async def send(self, request: Request) -> Response:
         self.requests.append(request)
@@ -45,9 +46,16 @@ class SlowApi:
         self.asked.set()
         await self.gate.wait()
         self.under_way -= 1
-        response = self.world.api.answer(request)
+        if self.busy and "/events" in request.path:
+            self.busy -= 1
+            response = Response(429)
+        else:
+            response = self.world.api.answer(request)
         self.answered.set()
         return response
+
+    async def send_all(self, requests: Sequence[Request]) -> list[Response]:
+        return [await self.send(request) for request in requests]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for an answer after which the condition holds."""
@@ -230,6 +238,18 @@ async def test_while_binds_wait_for_their_turn_events_are_written_one_at_a_time(
         it.api.gate.set()
         await it.api.until(lambda: sum("/events" in request.path for request in it.api.requests) >= 4)
         await binding
+        await it.loop.stop()
+        await running
+
+
+async def test_events_that_a_busy_server_turns_away_are_written_later() -> None:
+    async with stage() as it:
+        it.api.busy = 3
+        for number in range(4):
+            it.loop.warn_foreign(PodRef("default", f"web-{number}", "u"), "default-scheduler")
+        running = asyncio.create_task(it.loop.run())
+        objects = it.world.api.objects
+        await it.api.until(lambda: sum("/events/" in path for path in objects) == 4)
         await it.loop.stop()
         await running
 

@@ -38,6 +38,23 @@ def test_an_answer_is_read_whole(raw: bytes, status: int, body: bytes) -> None:
     assert (answer.status, answer.body, answer.keep) == (status, body, True)
 
 
+@given(samples=st.lists(st.sampled_from(sorted(SAMPLES)), min_size=1), cuts=st.lists(st.integers(1, 400), max_size=8))
+def test_answers_that_follow_each_other_are_read_one_by_one(samples: list[str], cuts: list[int]) -> None:
+    raw = b"".join(SAMPLES[sample][0] for sample in samples)
+    marks = [0, *sorted({cut for cut in cuts if cut < len(raw)}), len(raw)]
+    reader, found = AnswerReader(1000), list[Answer]()
+    reader.more = len(samples) - 1
+    for piece in (raw[a:b] for a, b in pairwise(marks)):
+        answer = reader.feed(piece)
+        while answer is not None and reader.more:
+            found.append(answer)
+            reader.more -= 1
+            answer = reader.feed(b"")
+        found.extend(() if answer is None else (answer,))
+    assert found == [read(SAMPLES[sample][0]) for sample in samples]
+    assert not reader.begun
+
+
 @given(sample=st.sampled_from(sorted(SAMPLES)), cuts=st.lists(st.integers(1, 120), max_size=8))
 def test_pieces_make_the_same_answer_as_the_whole(sample: str, cuts: list[int]) -> None:
     raw = SAMPLES[sample][0]
@@ -53,6 +70,19 @@ def test_a_cut_off_answer_is_none_and_its_end_an_error(sample: str, data: st.Dat
     if reader.begun:
         with pytest.raises(AnswerError):
             reader.end()
+
+
+LENGTHS = ("Content-Length: 5", "content-length:5", "CONTENT-LENGTH:\t5 ", "Content-length: 05")
+BESIDE = ("Date: x", "X-Content-Length: 7", "Connection: keep-alive", "Retry-After: 3", "ETag:", "content-type: a: b")
+
+
+@given(
+    length=st.sampled_from(LENGTHS), before=st.lists(st.sampled_from(BESIDE)), after=st.lists(st.sampled_from(BESIDE))
+)
+def test_an_answer_in_one_piece_is_read_as_one_in_many(length: str, before: list[str], after: list[str]) -> None:
+    lines = "\r\n".join(("HTTP/1.1 200 OK", *before, length, *after))
+    raw = lines.encode() + b"\r\n\r\nhello"
+    assert read(raw) == read(*(raw[at : at + 1] for at in range(len(raw))))
 
 
 def test_one_reader_reads_one_answer_after_another() -> None:
@@ -75,7 +105,7 @@ def test_the_end_of_the_connection_ends_a_body_of_untold_length() -> None:
     reader = AnswerReader(1000)
     assert reader.feed(b"HTTP/1.1 200 OK\r\n\r\nhel") is None
     assert reader.feed(b"lo") is None
-    assert reader.end() == Answer(200, {}, b"hello", keep=False)
+    assert reader.end() == Answer(200, b"hello", keep=False)
 
 
 BROKEN = {

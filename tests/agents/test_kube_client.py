@@ -10,6 +10,7 @@ from agents.kube.session import Access, ApiSession
 from tests.agents.kube_fake import fake_api
 
 VERSION = Request("GET", "/version")
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 SHORT = Patience(connect_s=1.0, request_s=0.2, reload_s=0.0)
 
 
@@ -98,10 +99,34 @@ async def test_a_body_above_the_bound_is_not_read_on(tmp_path: Path) -> None:
     assert b"larger than" in answer.body
 
 
+async def test_a_series_of_writes_brings_an_answer_for_each(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)))
+        events = [Request("POST", EVENTS, b'{"number":%d}' % number) for number in range(5)]
+        answers = await client.send_all(events)
+        await client.close()
+    assert [answer.status for answer in answers] == [201] * 5
+    assert [posted["number"] for posted in api.posted] == [0, 1, 2, 3, 4]
+
+
+async def test_a_series_that_nobody_answers_is_status_0_each(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), SHORT)
+        events = [Request("POST", EVENTS, b"{}") for _ in range(3)]
+        api.frozen.clear()
+        silent = await client.send_all(events)
+        api.frozen.set()
+        await api.stop()
+        gone = await client.send_all(events)
+        await client.close()
+    assert [answer.status for answer in (*silent, *gone)] == [0] * 6
+    assert all(b"timeout" in answer.body for answer in silent)
+
+
 async def test_a_session_opened_again_with_the_same_credentials_trusts_the_same(tmp_path: Path) -> None:
     async with fake_api() as api:
         first, second = [await ApiSession.open(Access(api.kubeconfig(tmp_path))) for _ in range(2)]
         assert first.trust == second.trust
-        assert await first.authorization() == {"Authorization": "Bearer secret"}
+        assert await first.authorization() == "Bearer secret"
         for session in (first, second):
             await session.close()

@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
+from agents.executor.http import Request
 from agents.kube.answers import Answer
 from agents.kube.exchange import Exchanges
+from agents.kube.rendering import USER_AGENT, Rendering
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+POST = b"POST /api HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\nbody"
 
 
 class Server:
@@ -44,7 +48,7 @@ async def serving(*answers: bytes | None) -> AsyncIterator[tuple[Server, Exchang
     server = Server(*answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
-    exchanges = Exchanges(f"http://127.0.0.1:{server.port}/prefix/", None, None, 2.0)
+    exchanges = Exchanges(urlsplit(f"http://127.0.0.1:{server.port}"), None, None, 2.0)
     try:
         yield server, exchanges
     finally:
@@ -53,17 +57,15 @@ async def serving(*answers: bytes | None) -> AsyncIterator[tuple[Server, Exchang
         await listening.wait_closed()
 
 
-async def post(exchanges: Exchanges, path: str = "/api", **headers: str) -> Answer:
-    async with asyncio.timeout(5):
-        return await exchanges.call("POST", path, headers, b"body", 1000)
+async def post(exchanges: Exchanges, timeout_s: float = 5.0) -> Answer:
+    return await exchanges.call(POST, 1000, timeout_s)
 
 
 async def test_a_request_goes_out_whole() -> None:
     async with serving() as (server, exchanges):
-        answer = await post(exchanges, Accept="application/json")
+        answer = await post(exchanges)
     assert (answer.status, answer.body) == (200, b"ok")
-    lines = f"Host: 127.0.0.1:{server.port}\r\nAccept: application/json\r\nContent-Length: 4\r\n\r\nbody"
-    assert server.requests == [f"POST /prefix/api HTTP/1.1\r\n{lines}".encode()]
+    assert server.requests == [POST]
 
 
 async def test_calls_one_after_the_other_share_a_connection() -> None:
@@ -92,8 +94,7 @@ UNANSWERED = {
 async def test_a_call_without_answer_is_an_error_and_the_next_one_well(answer: bytes | None) -> None:
     async with serving(answer) as (server, exchanges):
         with pytest.raises((OSError, ValueError)):
-            async with asyncio.timeout(0.2):
-                await post(exchanges)
+            await post(exchanges, 0.2)
         assert (await post(exchanges)).body == b"ok"
         assert server.connections == 2
 
@@ -101,8 +102,7 @@ async def test_a_call_without_answer_is_an_error_and_the_next_one_well(answer: b
 async def test_an_answer_that_comes_after_its_call_was_given_up_is_nobodys() -> None:
     async with serving(b"") as (server, exchanges):
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await exchanges.call("POST", "/slow", {}, b"", 1000)
+            await post(exchanges, 0.1)
         assert (await post(exchanges)).body == b"ok"
         assert server.connections == 2
 
@@ -139,13 +139,63 @@ async def test_nobody_listening_is_an_error() -> None:
         await post(exchanges)
 
 
+async def test_a_series_has_one_connection_and_its_answers_in_turn() -> None:
+    said = [b"HTTP/1.1 20%d OK\r\nContent-Length: 0\r\n\r\n" % number for number in range(3)]
+    async with serving(*said) as (server, exchanges):
+        answers, problem = await exchanges.series([POST] * 3, 1000, 5.0)
+        await post(exchanges)
+    assert ([answer.status for answer in answers], problem) == ([200, 201, 202], None)
+    assert (server.requests, server.connections) == ([POST] * 4, 1)
+
+
+CUT = {
+    "the connection ends": (None, ConnectionError),
+    "silence": (b"", TimeoutError),
+    "no HTTP": (b"nonsense\r\n\r\n", ValueError),
+    "the server will close": (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", ConnectionError),
+}
+
+
+@pytest.mark.parametrize(("answer", "error"), CUT.values(), ids=CUT.keys())
+async def test_a_series_that_is_cut_off_tells_what_was_answered(answer: bytes | None, error: type[Exception]) -> None:
+    async with serving(OK, answer) as (server, exchanges):
+        answers, problem = await exchanges.series([POST] * 4, 1000, 0.2)
+        assert {one.status for one in answers} == {200}
+        assert len(answers) < 4
+        assert isinstance(problem, error)
+        assert (await post(exchanges)).body == b"ok"
+        assert server.connections == 2
+
+
+async def test_an_answer_too_many_ends_the_connection_of_a_series() -> None:
+    async with serving(OK, OK + OK) as (server, exchanges):
+        answers, _ = await exchanges.series([POST] * 2, 1000, 5.0)
+        await post(exchanges)
+    assert (len(answers), server.connections) == (2, 2)
+
+
+def test_a_request_is_rendered_with_what_the_session_adds() -> None:
+    rendering = Rendering(urlsplit("https://user@here:6443/prefix/"))
+    lines = f"Host: here:6443\r\nAccept: application/json\r\nUser-Agent: {USER_AGENT}\r\n"
+    ending = "Authorization: Bearer x\r\nContent-Length: "
+    body = f"POST /prefix/api HTTP/1.1\r\n{lines}Content-Type: application/json\r\n{ending}4\r\n\r\nbody"
+    assert rendering.render(Request("POST", "/api", b"body"), "Bearer x") == body.encode()
+    bare = f"DELETE /prefix/api HTTP/1.1\r\n{lines}{ending}0\r\n\r\n"
+    assert rendering.render(Request("DELETE", "/api"), "Bearer x") == bare.encode()
+
+
+def test_a_request_carries_the_token_of_its_own_time() -> None:
+    rendering = Rendering(urlsplit("https://here"))
+    tokens = ["Bearer a", "Bearer b", "", "Bearer a"]
+    sent = [rendering.render(Request("POST", "/api", b"{}"), token).decode() for token in tokens]
+    assert [text.partition("Authorization: ")[2].partition("\r\n")[0] for text in sent] == tokens
+
+
 @pytest.mark.parametrize(
     ("path", "token"),
     [("/a b", ""), ("/a\r\nX: y", ""), ("/ä", ""), ("/a", "x\r\nHost: evil")],
     ids=["a space", "a line break", "not ASCII", "a line break in a header"],
 )
-async def test_what_would_break_a_request_is_not_sent(path: str, token: str) -> None:
-    async with serving() as (server, exchanges):
-        with pytest.raises(ValueError, match="not to be sent"):
-            await post(exchanges, path, Authorization=token)
-    assert not server.requests
+def test_what_would_break_a_request_is_not_sent(path: str, token: str) -> None:
+    with pytest.raises(ValueError, match="not to be sent"):
+        Rendering(urlsplit("https://here")).render(Request("POST", path), token)
