@@ -1,6 +1,7 @@
 """`python -m benchmarks [run|list|history WORD|table]`; see docs/benchmarks.md.
 
-run: measure what is chosen, print it beside baselines and anchors, append it to benchmarks/results.jsonl.
+run: measure what is chosen, print it beside baselines and anchors, append it to benchmarks/results.jsonl, and put the
+tables of docs/benchmarks.md in line with it.
 list: the benchmarks and the minutes that each takes. history WORD: figures whose name holds WORD, over time.
 table: the tables of docs/benchmarks.md out of the results file; with --write they are put there.
 """
@@ -33,7 +34,7 @@ def main() -> int:
     parser.add_argument("word", nargs="?", default="", help="for history: a part of a figure's name")
     parser.add_argument("--only", default="", help="run the benchmarks whose name holds this word")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not kept")
-    parser.add_argument("--no-keep", action="store_true", help="do not append to the results file")
+    parser.add_argument("--no-keep", action="store_true", help="neither in the results file nor in the page")
     parser.add_argument("--write", action="store_true", help="for table: write it into docs/benchmarks.md")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
@@ -58,6 +59,8 @@ def _run(options: argparse.Namespace) -> int:
         if not options.quick and not options.no_keep:
             append(found, machine)  # at once: what was measured stays, whatever comes after
         rows += found
+    if not options.quick and not options.no_keep:
+        _write_page()
     _show(rows, machine, options.output)
     return 0 if rows else 1
 
@@ -87,12 +90,16 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _table(options: argparse.Namespace) -> int:
-    text = document.tables(read())
     if options.write:
-        document.PAGE.write_text(document.put(document.PAGE.read_text(), text))
+        _write_page()
     else:
-        print(text)
+        print(document.tables(read()))
     return 0
+
+
+def _write_page() -> None:
+    document.PAGE.write_text(document.put(document.PAGE.read_text(), document.tables(read())))
+    _say(f"wrote {document.PAGE}")
 
 
 def _console() -> Console:

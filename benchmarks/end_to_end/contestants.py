@@ -1,10 +1,12 @@
 """The two schedulers as processes: kube-scheduler, and the dispatcher with its agent, each as it comes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,6 +17,7 @@ from benchmarks.end_to_end.processes import family
 US, THEM = "global-dispatcher", "kube-scheduler"
 # The user that the agent is; what it may do is granted by RBAC.
 AGENT = "bench-agent"
+_STOP_S = 30.0
 
 
 class Contestant(Protocol):
@@ -88,7 +91,14 @@ class Dispatcher:
         """SIGTERM: it ends what it has started."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
+        below = self.pids()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            for pid in below:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait()
 
 
 def grant(plane: ControlPlane) -> None:
