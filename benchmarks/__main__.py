@@ -15,12 +15,12 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from benchmarks import document
-from benchmarks.history import show_history
-from benchmarks.machine import Machine, this_machine
-from benchmarks.results import append, read
-from benchmarks.rows import Row
-from benchmarks.table import heading, show
+from benchmarks.report import document
+from benchmarks.report.history import show_history
+from benchmarks.report.machine import Machine, this_machine
+from benchmarks.report.results import append, read
+from benchmarks.report.rows import Row
+from benchmarks.report.table import heading, show
 
 _WIDTH = 200  # where there is no terminal that knows better
 

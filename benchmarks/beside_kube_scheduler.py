@@ -24,7 +24,7 @@ from agents.controlplane.plane import ControlPlane, control_planes
 from benchmarks.end_to_end.audit_tail import Tail
 from benchmarks.end_to_end.contestants import THEM, US, Contestant, Dispatcher, KubeScheduler, grant
 from benchmarks.end_to_end.processes import cpu_seconds
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 
 PAIRS = 3
 PODS = 3000

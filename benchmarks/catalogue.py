@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf
 from benchmarks.end_to_end import cases as end_to_end
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 
 _OWN = (*decisions.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
 _SECONDS = {

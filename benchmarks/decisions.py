@@ -9,7 +9,7 @@ from time import perf_counter
 
 from benchmarks.fleets import different_pods, fleet_of, placed, same_pods, scheduler_of
 from benchmarks.naive import naive_rate
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.framework import Placed
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 from dispatcher.model.labels import NodeSelectorTerm, Requirement
 from dispatcher.model.names import GPU_MILLI, SCHEDULER_NAME
 from dispatcher.model.node import Node

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import structlog
 
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 
 PAGE = 500
 PLAIN = "json.loads of the same pages, nothing kept"

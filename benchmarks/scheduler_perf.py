@@ -18,7 +18,7 @@ from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
 from benchmarks.plain_loop import plain_rate
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 from benchmarks.workloads.cases import CASES as WORKLOADS
 from benchmarks.workloads.cases import Case, Pods
 from benchmarks.workloads.volumes import csi_node, volume_objects

@@ -14,7 +14,7 @@ from agents.controlplane.plane import ControlPlane
 from benchmarks.end_to_end.contestants import THEM, US, Contestant, Dispatcher, KubeScheduler
 from benchmarks.end_to_end.race import Run, race
 from benchmarks.end_to_end.seeded_plane import seeded
-from benchmarks.rows import Row
+from benchmarks.report.rows import Row
 from benchmarks.workloads.cases import Case, case
 
 LIMIT_S = 120.0

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from benchmarks.machine import Machine
-from benchmarks.results import Result
-from benchmarks.rows import Row
+from benchmarks.report.machine import Machine
+from benchmarks.report.results import Result
+from benchmarks.report.rows import Row
 
 QUIET = Machine("2026-01-01T00:00:00Z", "abc", 2, "CPU", 0.3, "3.11.7", "python -m benchmarks")
 LOADED = replace(QUIET, date="2026-02-01T00:00:00Z", commit="def", load=4.0)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import document
-from benchmarks.anchors import ANCHORS
 from benchmarks.catalogue import ALL
-from benchmarks.document import GOALS, PAGE, put, tables
 from benchmarks.end_to_end.contestants import THEM
-from benchmarks.results import Result, read
+from benchmarks.report import document
+from benchmarks.report.anchors import ANCHORS
+from benchmarks.report.document import GOALS, PAGE, put, tables
+from benchmarks.report.results import Result, read
 from benchmarks.workloads.cases import CASES
 from tests.benchmarks.results import LOADED, QUIET, RATE, result
 

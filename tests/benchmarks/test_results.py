@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmarks.history import show_history
-from benchmarks.machine import Machine, this_machine
-from benchmarks.results import RESULTS, Result, append, latest, read
+from benchmarks.report.history import show_history
+from benchmarks.report.machine import Machine, this_machine
+from benchmarks.report.results import RESULTS, Result, append, latest, read
 from tests.benchmarks.results import LOADED, QUIET, RATE, TIME, result
 
 

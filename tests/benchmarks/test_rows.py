@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.numbers import amount, short, times
-from benchmarks.rows import Row
+from benchmarks.report.numbers import amount, short, times
+from benchmarks.report.rows import Row
 from tests.benchmarks.results import RATE, TIME
 
 

@@ -6,11 +6,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from benchmarks.anchors import ANCHORS, SOURCES
 from benchmarks.catalogue import ALL, chosen, minutes
-from benchmarks.machine import Machine
-from benchmarks.rows import Row
-from benchmarks.table import heading, show
+from benchmarks.report.anchors import ANCHORS, SOURCES
+from benchmarks.report.machine import Machine
+from benchmarks.report.rows import Row
+from benchmarks.report.table import heading, show
 from benchmarks.workloads.cases import CASES
 from tests.benchmarks.results import LOADED, QUIET, RATE, TIME
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.machine import Machine
-from benchmarks.rows import Row
+from benchmarks.report.machine import Machine
+from benchmarks.report.rows import Row
 
-RESULTS = Path(__file__).with_name("results.jsonl")
+RESULTS = Path(__file__).parents[1] / "results.jsonl"
 Key = tuple[str, int, str]
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import fragmentation, listing
-from benchmarks.anchors import ANCHORS
 from benchmarks.end_to_end.contestants import THEM
-from benchmarks.numbers import amount, short, times
-from benchmarks.results import Key, Result, latest
-from benchmarks.table import heading
+from benchmarks.report.anchors import ANCHORS
+from benchmarks.report.numbers import amount, short, times
+from benchmarks.report.results import Key, Result, latest
+from benchmarks.report.table import heading
 from benchmarks.workloads.cases import CASES
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: python -m benchmarks table --write -->", "<!-- end of figures -->"
 _ALL = f"{THEM}, all nodes scored"
 

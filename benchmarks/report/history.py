@@ -6,8 +6,8 @@ from itertools import groupby
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.numbers import amount, short, times
-from benchmarks.results import Key, Result
+from benchmarks.report.numbers import amount, short, times
+from benchmarks.report.results import Key, Result
 
 _HEADINGS = ("DATE", "COMMIT", "PODS", "OURS", "TARGET", "BASELINE", "x", "LOAD", "CORES", "CPU")
 

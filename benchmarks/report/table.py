@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.anchors import ANCHORS, SOURCES
-from benchmarks.machine import Machine
-from benchmarks.numbers import amount, short, times
-from benchmarks.rows import Row
+from benchmarks.report.anchors import ANCHORS, SOURCES
+from benchmarks.report.machine import Machine
+from benchmarks.report.numbers import amount, short, times
+from benchmarks.report.rows import Row
 
 # Rows whose names begin so stand together, and their names lose it; in the order in which they are shown.
 SECTIONS = {
@@ -105,7 +105,7 @@ def _anchors(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
         source = SOURCES[key]
         yield source.who, f"{source.counts} ({source.where})"
     if not all(anchor.alike for anchor in used):
-        yield "*", "ours counts decisions of the core alone, the anchor something else: a ratio would mean nothing"
+        yield "*", "the anchor counts something else than ours does: a ratio would mean nothing"
 
 
 def _list(console: Console, title: str, lines: Iterable[tuple[str, str]]) -> None:
