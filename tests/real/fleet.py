@@ -1,7 +1,7 @@
 """Three real control planes as one fleet. Agents get in by their own service account, with the chart's rights alone."""
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,15 @@ Action = tuple[str, str, str]
 
 
 class RealFleet:
-    """Planes that somebody else starts and stops; keeps to tests.system.harness.Fleet."""
+    """Planes that somebody else starts and stops; keeps to tests.system.harness.Fleet.
 
-    def __init__(self, planes: Mapping[str, ControlPlane], directory: Path) -> None:
-        self.planes = dict(planes)
+    `evicting`: those whose policy lets pods of other schedulers be evicted.
+    """
+
+    def __init__(
+        self, planes: Mapping[str, ControlPlane], directory: Path, evicting: Collection[str] = CLUSTERS
+    ) -> None:
+        self.planes, self._evicting = dict(planes), evicting
         self.kubeconfig = directory / "admin.kubeconfig"
         self.allowed: set[Action] = set()
         admins = [kubeconfig.read(plane.kubeconfig) for plane in self.planes.values()]
@@ -61,7 +66,7 @@ class RealFleet:
                 "name": name,
                 "context": name,
                 "kubeconfig": str(plane.kubeconfig_for("agent", NAMESPACE)),
-                "agent": _AGENT,
+                "agent": {**_AGENT, "executor": {"evict_foreign": name in self._evicting}},
             }
             for name, plane in self.planes.items()
         ]
@@ -90,7 +95,8 @@ class RealFleet:
     def grant(self, helm: Helm) -> None:
         """On every plane: the service account, its roles and the admission policies, as the agent's chart has them."""
         for name, plane in self.planes.items():
-            objects = helm.template("agent", {"cluster": name})
+            config = {"executor": {"evict_foreign": name in self._evicting}}
+            objects = helm.template("agent", {"cluster": name, "config": config})
             kinds = (*_RIGHTS, *(f"{kind}{part}" for kind in _POLICIES for part in ("", "Binding")))
             plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
             plane.apply(*(one for one in objects if one["kind"] in kinds))
@@ -100,14 +106,18 @@ class RealFleet:
 
 
 def start(
-    control_plane: ControlPlanes, helm: Helm, directory: Path, options: Callable[[str], Mapping[str, Any]] | None = None
+    control_plane: ControlPlanes,
+    helm: Helm,
+    directory: Path,
+    options: Callable[[str], Mapping[str, Any]] | None = None,
+    evicting: Collection[str] = CLUSTERS,
 ) -> RealFleet:
-    """Three planes at once; `options` are further fields of a plane's PlaneSpec."""
+    """Three planes at once; `options` are further fields of a plane's PlaneSpec, `evicting` as in RealFleet."""
     if selected_minor() not in MUTATING:
         pytest.skip(f"Kubernetes {selected_minor()} has no MutatingAdmissionPolicy, by which these pods ask for us")
     more = options or (lambda _: {})
     specs = [PlaneSpec(name, **{"nodes": NODES, "minor": selected_minor(), **more(name)}) for name in CLUSTERS]
-    fleet = RealFleet({plane.name: plane for plane in control_plane.together(*specs)}, directory)
+    fleet = RealFleet({plane.name: plane for plane in control_plane.together(*specs)}, directory, evicting)
     fleet.grant(helm)
     return fleet
 

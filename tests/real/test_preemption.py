@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from agents.controlplane.plane import ControlPlane
 from dispatcher.model.names import CLUSTERS, STAY
-from tests.charts.rendering import Helm
+from tests.charts.rendering import NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.audit import ours
 from tests.real.fleet import RealFleet, start
@@ -21,9 +22,11 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 @pytest.fixture(scope="module")
 def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
     """Small planes, which are soon full."""
-    started = start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": NODES})
-    for name, value in (("low", 10), ("high", 1000)):
-        started.home.admin.create(CLASSES, {"metadata": {"name": name}, "value": value})
+    folder = tmp_path_factory.mktemp("fleet")
+    started = start(control_plane, helm, folder, lambda _: {"nodes": NODES}, evicting=(HOME,))
+    for plane in started.planes.values():
+        for name, value in (("low", 10), ("high", 1000)):
+            plane.admin.create(CLASSES, {"metadata": {"name": name}, "value": value})
     return started
 
 
@@ -63,6 +66,84 @@ def test_the_important_run_and_the_others_wait(
     for name in ("low", "high"):
         system.home.delete(f"{DEPLOYMENTS}/{name}", propagationPolicy="Background")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 120, lambda: system.log)
+
+
+def alone(name: str, priority: str, **spec: Any) -> dict[str, Any]:
+    """A pod that stays in its cluster and takes half a node."""
+    main = {"name": "main", "image": "none", "resources": {"requests": {"cpu": str(CPUS // 2)}}}
+    metadata = {"name": name, "annotations": {STAY: "true"}}
+    return {"metadata": metadata, "spec": {"containers": [main], "priorityClassName": priority, **spec}}
+
+
+def fill(plane: ControlPlane, **foreign: Any) -> None:
+    """Every node full of pods of another scheduler."""
+    for node in range(NODES):
+        for half in "ab":
+            name = f"{plane.name}-{node:04}"
+            pod = alone(f"theirs-{node}{half}", "low", schedulerName="theirs", nodeName=name, **foreign)
+            plane.admin.create(PODS, pod)
+
+
+def pod_of(plane: ControlPlane, name: str) -> dict[str, Any]:
+    return next((one for one in plane.admin.get(PODS)["items"] if one["metadata"]["name"] == name), {})
+
+
+def told(plane: ControlPlane, name: str) -> str:
+    conditions = pod_of(plane, name)["status"].get("conditions", ())
+    return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled"), "")
+
+
+def empty(fleet: RealFleet) -> None:
+    for plane in fleet.planes.values():
+        for pod in plane.admin.get(PODS)["items"]:
+            plane.admin.http.delete(f"{PODS}/{pod['metadata']['name']}", params={"gracePeriodSeconds": "0"})
+    eventually(lambda: not any(plane.admin.get(PODS)["items"] for plane in fleet.planes.values()), 60)
+
+
+@pytest.mark.parametrize("cluster", ["north", HOME], ids=["where it may not", "where it may"])
+def test_pods_of_other_schedulers_are_evicted_where_the_policy_lets_them(
+    system: System, fleet: RealFleet, cluster: str
+) -> None:
+    plane = fleet.planes[cluster]
+    fill(plane)
+    eventually(lambda: all(one["status"]["phase"] == "Running" for one in plane.admin.get(PODS)["items"]), 30)
+    plane.admin.create(PODS, alone("high", "high", schedulerName="global-dispatcher"))
+    if cluster == HOME:
+        eventually(lambda: pod_of(plane, "high")["status"]["phase"] == "Running", 60, lambda: system.log)
+        assert (
+            len([one for one in plane.admin.get(PODS)["items"] if one["metadata"]["name"] != "high"]) == 2 * NODES - 1
+        )
+    else:
+        message = eventually(lambda: told(plane, "high"), 30, lambda: system.log)
+        assert "Insufficient cpu" in message
+        assert "No preemption victims found for incoming pod" in message
+        assert len(plane.admin.get(PODS)["items"]) == 2 * NODES + 1
+    empty(fleet)
+
+
+MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
+VICTIM = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(("cluster", "may"), [(HOME, True), ("north", False)], ids=["evicting", "not evicting"])
+def test_the_guard_lets_the_account_evict_pods_of_others_where_the_policy_does_and_nothing_else(
+    fleet: RealFleet, cluster: str, may: bool
+) -> None:
+    plane = fleet.planes[cluster]
+    plane.admin.create(PODS, alone("theirs", "low", schedulerName="theirs"))
+    api = plane.api_for("agent", NAMESPACE)
+
+    def patch(part: str, body: dict[str, Any]) -> int:
+        return api.http.patch(f"{PODS}/theirs{part}", json=body, headers=MERGE).status_code
+
+    odd = {"type": "DisruptionTarget", "status": "True", "reason": "Whim"}
+    assert patch("", {"metadata": {"labels": {"a": "b"}}}) == 422
+    assert patch("/status", {"status": {"phase": "Failed"}}) == 422
+    assert patch("/status", {"status": {"conditions": [odd]}}) == 422
+    assert patch("/status", {"status": {"conditions": [VICTIM]}}) == (200 if may else 422)
+    assert api.http.delete(f"{PODS}/theirs").status_code == (200 if may else 422)
+    api.close()
+    empty(fleet)
 
 
 @pytest.mark.usefixtures("system")
