@@ -25,7 +25,7 @@ def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp("fleet")
     started = start(control_plane, helm, folder, lambda _: {"nodes": NODES}, evicting=(HOME,))
     for plane in started.planes.values():
-        for name, value in (("low", 10), ("high", 1000)):
+        for name, value in (("low", 10), ("middle", 500), ("high", 1000)):
             plane.admin.create(CLASSES, {"metadata": {"name": name}, "value": value})
     return started
 
@@ -75,12 +75,13 @@ def alone(name: str, priority: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"containers": [main], "priorityClassName": priority, **spec}}
 
 
-def fill(plane: ControlPlane, **foreign: Any) -> None:
-    """Every node full of pods of another scheduler."""
+def fill(plane: ControlPlane, *finalizers: str) -> None:
+    """Every node full of pods of another scheduler, which leave when their finalizers are taken away."""
     for node in range(NODES):
         for half in "ab":
             name = f"{plane.name}-{node:04}"
-            pod = alone(f"theirs-{node}{half}", "low", schedulerName="theirs", nodeName=name, **foreign)
+            pod = alone(f"theirs-{node}{half}", "low", schedulerName="theirs", nodeName=name)
+            pod["metadata"]["finalizers"] = list(finalizers)
             plane.admin.create(PODS, pod)
 
 
@@ -96,6 +97,7 @@ def told(plane: ControlPlane, name: str) -> str:
 def empty(fleet: RealFleet) -> None:
     for plane in fleet.planes.values():
         for pod in plane.admin.get(PODS)["items"]:
+            plane.admin.patch(f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
             plane.admin.http.delete(f"{PODS}/{pod['metadata']['name']}", params={"gracePeriodSeconds": "0"})
     eventually(lambda: not any(plane.admin.get(PODS)["items"] for plane in fleet.planes.values()), 60)
 
@@ -110,14 +112,41 @@ def test_pods_of_other_schedulers_are_evicted_where_the_policy_lets_them(
     plane.admin.create(PODS, alone("high", "high", schedulerName="global-dispatcher"))
     if cluster == HOME:
         eventually(lambda: pod_of(plane, "high")["status"]["phase"] == "Running", 60, lambda: system.log)
-        assert (
-            len([one for one in plane.admin.get(PODS)["items"] if one["metadata"]["name"] != "high"]) == 2 * NODES - 1
-        )
+        assert len(plane.admin.get(PODS)["items"]) == 2 * NODES, "one is gone, one is new"
     else:
         message = eventually(lambda: told(plane, "high"), 30, lambda: system.log)
         assert "Insufficient cpu" in message
         assert "No preemption victims found for incoming pod" in message
         assert len(plane.admin.get(PODS)["items"]) == 2 * NODES + 1
+    empty(fleet)
+
+
+def nominated(plane: ControlPlane, name: str) -> str:
+    return str(pod_of(plane, name)["status"].get("nominatedNodeName", ""))
+
+
+def going(plane: ControlPlane) -> list[str]:
+    return [pod["metadata"]["name"] for pod in plane.admin.get(PODS)["items"] if "deletionTimestamp" in pod["metadata"]]
+
+
+def test_a_promise_outlives_the_dispatcher_that_made_it(system: System, fleet: RealFleet) -> None:
+    plane = fleet.home
+    fill(plane, "example.com/slow")
+    plane.admin.create(PODS, alone("high", "high", schedulerName="global-dispatcher"))
+    node = eventually(lambda: nominated(plane, "high"), 60, lambda: system.log)
+    (victim,) = eventually(lambda: going(plane), 30, lambda: system.log)
+    system.kill_dispatcher()
+    system.wait_ready()
+    plane.admin.create(PODS, alone("middle", "middle", schedulerName="global-dispatcher"))
+    eventually(lambda: "victims" in told(plane, "middle") or len(going(plane)) > 1, 30, lambda: system.log)
+    assert nominated(plane, "high") == node
+    first = going(plane)
+    assert victim in first
+    assert len(first) <= 2, "one for each of them"
+    for name in first:
+        plane.admin.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
+    eventually(lambda: pod_of(plane, "high")["status"]["phase"] == "Running", 60, lambda: system.log)
+    assert pod_of(plane, "high")["spec"]["nodeName"] == node
     empty(fleet)
 
 
