@@ -68,5 +68,7 @@ def _about_uid(response: Response) -> bool:
 
 def cut(text: str, limit: int) -> str:
     """`text` in at most `limit` bytes of UTF-8."""
+    if len(text) * 4 <= limit:
+        return text
     raw = text.encode("utf-8", "replace")
     return text if len(raw) <= limit else raw[: limit - 3].decode("utf-8", "ignore") + "..."

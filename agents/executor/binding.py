@@ -82,17 +82,33 @@ def judge(look: Look, ref: PodRef, node: str) -> Answer | None:
     return Answer(STALE, f"pod {ref.namespace}/{ref.name} is being deleted") if look.pod.terminating else None
 
 
+class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    name: str
+    namespace: str
+    uid: str
+    annotations: dict[str, str]
+    resource_version: str = ""
+
+
+class _Target(msgspec.Struct, gc=False, rename="camel"):
+    name: str
+    api_version: str = "v1"
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, gc=False, rename="camel"):
+    """core/v1 Binding."""
+
+    metadata: _Meta
+    target: _Target
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
 def _request(ref: PodRef, node: str, annotations: Mapping[str, str], version: str) -> Request:
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {
-            "name": ref.name,
-            "namespace": ref.namespace,
-            "uid": ref.uid,
-            "annotations": dict(annotations),
-            **({"resourceVersion": version} if version else {}),
-        },
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    }
-    return Request("POST", pods.path(ref.namespace, ref.name, "binding"), msgspec.json.encode(binding))
+    meta = _Meta(ref.name, ref.namespace, ref.uid, dict(annotations), version)
+    body = _ENCODE(_Binding(meta, _Target(node)))
+    return Request("POST", pods.path(ref.namespace, ref.name, "binding"), body)

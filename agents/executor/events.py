@@ -4,6 +4,7 @@ They are put into `Local.events` and written by the shell when it has time: an e
 """
 
 import hashlib
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -19,6 +20,36 @@ NORMAL, WARNING = "Normal", "Warning"
 MAX_NOTE = 1024  # bytes, a limit of the API
 _MAX_NAME = 253
 _MAX_INSTANCE = 128
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class _Named(msgspec.Struct, gc=False):
+    name: str
+    namespace: str
+
+
+class _Regarding(msgspec.Struct, gc=False, rename="camel"):
+    namespace: str
+    name: str
+    uid: str
+    api_version: str = "v1"
+    kind: str = "Pod"
+
+
+class _Event(msgspec.Struct, gc=False, rename="camel", kw_only=True):
+    """events.k8s.io/v1 Event."""
+
+    api_version: str = "events.k8s.io/v1"
+    kind: str = "Event"
+    metadata: _Named
+    event_time: str
+    reporting_controller: str = names.SCHEDULER_NAME
+    reporting_instance: str
+    action: str
+    reason: str
+    regarding: _Regarding
+    note: str
+    type: str
 
 
 def scheduled(local: Local, ref: PodRef, where: str, now: Moment) -> None:
@@ -52,28 +83,23 @@ def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) ->
     _put(local, ref, (WARNING, "OtherScheduler", "Scheduling"), note, now)
 
 
+@lru_cache(maxsize=1024)
+def _path(namespace: str) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
+
+
 def _put(local: Local, ref: PodRef, kind: tuple[str, str, str], note: str, now: Moment) -> None:
     type_, reason, action = kind
     time = rfc3339_micro(now.wall)
     digest = hashlib.sha256(f"{ref.uid}/{reason}/{time}/{note}".encode("utf-8", "replace")).hexdigest()[:16]
-    event = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": f"{ref.name[: _MAX_NAME - 17]}.{digest}", "namespace": ref.namespace},
-        "eventTime": time,
-        "reportingController": names.SCHEDULER_NAME,
-        "reportingInstance": f"{names.SCHEDULER_NAME}-{local.cluster}"[:_MAX_INSTANCE],
-        "action": action,
-        "reason": reason,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": ref.namespace,
-            "name": ref.name,
-            "uid": ref.uid,
-        },
-        "note": cut(note, MAX_NOTE),
-        "type": type_,
-    }
-    path = f"/apis/events.k8s.io/v1/namespaces/{quote(ref.namespace, safe='')}/events"
-    local.events.append(Request("POST", path, msgspec.json.encode(event)))
+    event = _Event(
+        metadata=_Named(f"{ref.name[: _MAX_NAME - 17]}.{digest}", ref.namespace),
+        event_time=time,
+        reporting_instance=f"{names.SCHEDULER_NAME}-{local.cluster}"[:_MAX_INSTANCE],
+        action=action,
+        reason=reason,
+        regarding=_Regarding(ref.namespace, ref.name, ref.uid),
+        note=cut(note, MAX_NOTE),
+        type=type_,
+    )
+    local.events.append(Request("POST", _path(ref.namespace), _ENCODE(event)))

@@ -4,7 +4,8 @@ Without it two binds within one watch delay would both see the same free room.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from agents.executor.view import ClusterView
 from dispatcher.model.pod import HostPort
@@ -12,8 +13,7 @@ from dispatcher.model.pod import HostPort
 HOLD_S = 120.0  # longer than any bind with its retries; then the view is believed
 
 
-@dataclass(frozen=True, slots=True)
-class Booking:
+class Booking(msgspec.Struct, frozen=True, gc=False):
     """Room on `node` for one pod. `uid` is empty for a delegate that is about to be created. `until` is monotonic."""
 
     namespace: str

@@ -1,6 +1,7 @@
 """Pods at the API server: their paths, and the truth about one, read afresh."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -106,6 +107,7 @@ class Look:
 _TRUTH = msgspec.json.Decoder(Truth)
 
 
+@lru_cache(maxsize=1024)
 def collection(namespace: str) -> str:
     """Path of the pods of a namespace."""
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"

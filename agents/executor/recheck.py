@@ -23,7 +23,10 @@ def refusal(pod: Pod, node_name: str, local: Local, now: Moment) -> str:
         return f'node "{node_name}" is not known in cluster "{local.cluster}"'
     if node.proxy_for:
         return f'node "{node_name}" is the proxy of cluster "{node.proxy_for}" and runs nothing itself'
-    reason = next(filter(None, (check(pod, node) for check in _CHECKS)), "") or _full(pod, node_name, local, now)
+    for check in _CHECKS:
+        if reason := check(pod, node):
+            return f'node "{node_name}": {reason}'
+    reason = _full(pod, node_name, local, now)
     return f'node "{node_name}": {reason}' if reason else ""
 
 
@@ -60,7 +63,7 @@ def _tolerates(pod: Pod, taint: Taint) -> bool:
 def _full(pod: Pod, node: str, local: Local, now: Moment) -> str:
     """Room and ports left after the binds under way that the view does not show yet."""
     free = dict(local.view.free(node))
-    ports = list(local.view.ports_on(node))
+    ports = list(local.view.ports_on(node)) if pod.ports else []
     for booking in local.ledger.held(node, local.view, now.mono):
         if (booking.namespace, booking.name) == (pod.namespace, pod.name):
             continue

@@ -10,4 +10,5 @@ def rfc3339(wall: float) -> str:
 
 def rfc3339_micro(wall: float) -> str:
     """metav1.MicroTime: microseconds, UTC."""
-    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # strftime takes six times as long, and each event has one of these.
+    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

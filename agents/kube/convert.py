@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.kube import effective, marks, rules, wire
+from agents.kube import marks, wire
 from agents.kube.selectors import labels_size
+from agents.kube.specs import read_spec
 from agents.observer.seen import Misplaced, PodSeen
 from dispatcher.model import names
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
@@ -21,11 +22,10 @@ MAX_PROBLEMS = 8
 MAX_STATUS_BYTES = 512 * 1024
 MAX_POOL = 65536
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
-_POOL: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
+_POOL: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
 _ONES: dict[bytes, Any] = {}
 _NEVER = "Never"
 _NO_STATUS = wire.PodStatus()
-V = TypeVar("V", str, int)
 T = TypeVar("T")
 
 
@@ -70,28 +70,27 @@ def _judge(pod: wire.PodObject) -> PodSeen:
 def _foreign(pod: wire.PodObject, status: wire.PodStatus) -> Pod:
     """A pod that others placed: what it takes of its node, and what it means to pods beside it."""
     meta, spec = pod.metadata, pod.spec
-    ignored: list[str] = []
-    labels = _labels(meta, ignored)
-    needs = effective.read_needs(spec, ignored)
-    ties = rules.ties(pod, labels)
+    labels = _labels(meta, [])
+    said = read_spec(pod, labels)
+    ties = said.placement.ties
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
         labels=_shared(labels),
-        requests=_shared(effective.effective_request(needs)),
+        requests=said.requests,
         priority=spec.priority or 0,
         node=spec.node_name,
         phase=_PHASES.get(status.phase, PENDING),
         terminating=meta.deletion_timestamp is not None,
-        ports=effective.host_ports(spec, ignored),
+        ports=said.ports,
         owner=_owner(meta),
         pod_affinity=_one_of(ties.pod_affinity),
         pod_anti_affinity=_one_of(ties.pod_anti_affinity),
         volumes=ties.volumes,
         preempts=spec.preemption_policy != _NEVER,
         started=_seconds(status.start_time),
-        expected=_one_of(effective.expected_request(needs)),
+        expected=said.expected,
     )
 
 
@@ -101,9 +100,11 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
     labels = _labels(meta, problems)
     own = marks.own_annotations(meta.annotations or {}, problems)
     status = _status(pod.status, problems)
-    placement = rules.placement(pod, labels, problems)
+    said = read_spec(pod, labels)
+    placement = said.placement
+    problems.extend(said.placement_problems)
     spread = (*placement.spread, *marks.spread_of(own, problems))
-    needs = effective.read_needs(spec, problems)
+    problems.extend(said.needs_problems)
     # A delegate's epoch is its source's; it is never itself claimed.
     claim = None if delegate else marks.claim_of(own, problems)
     source = marks.source_of(own, problems) if delegate else None
@@ -113,7 +114,7 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         name=meta.name,
         labels=_shared(labels),
         annotations=own,
-        requests=_shared(effective.effective_request(needs)),
+        requests=said.requests,
         priority=spec.priority or 0,
         scheduler_name=spec.scheduler_name,
         node=spec.node_name,
@@ -131,37 +132,26 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         claim=claim,
         source=source,
         owner=_owner(meta),
-        images=_images(spec),
-        volume_images=tuple(
-            one.image.reference for one in spec.volumes or () if one.image is not None and one.image.reference
-        )[: rules.MAX_CONTAINERS],
+        images=said.images,
+        volume_images=said.volume_images,
         problems=tuple(line[:300] for line in problems[:MAX_PROBLEMS]),
         status=bytes(pod.status) if delegate and len(bytes(pod.status)) <= MAX_STATUS_BYTES else b"",
         has_finalizer=names.FINALIZER in (meta.finalizers or ()),
         pod_affinity=_one_of(placement.ties.pod_affinity),
         pod_anti_affinity=_one_of(placement.ties.pod_anti_affinity),
         volumes=placement.ties.volumes,
-        resource_claims=_names(spec.resource_claims),
-        gates=_names(spec.scheduling_gates),
+        resource_claims=said.resource_claims,
+        gates=said.gates,
         preempts=spec.preemption_policy != _NEVER,
         nominated_node=status.nominated_node_name or "",
         started=_seconds(status.start_time),
-        expected=_one_of(effective.expected_request(needs)),
+        expected=said.expected,
     )
 
 
 def _owner(meta: wire.Meta) -> str:
     owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
     return f"{owner.kind}/{owner.name}/{owner.uid}" if owner is not None else ""
-
-
-def _names(items: list[wire.Named] | None) -> tuple[str, ...]:
-    return tuple(one.name for one in (items or ())[: rules.MAX_RULES])
-
-
-def _images(spec: wire.PodSpec) -> tuple[str, ...]:
-    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
-    return tuple(container.image for container in containers[: rules.MAX_CONTAINERS])
 
 
 def _labels(meta: wire.Meta, problems: list[str]) -> dict[str, str]:
@@ -211,8 +201,8 @@ def _seconds(timestamp: str | None) -> float:
         return 0.0
 
 
-def _shared(items: dict[str, V]) -> dict[str, V]:
-    """One dict for all equal ones: replicas have the same labels and requests. Records are never changed."""
+def _shared(items: dict[str, str]) -> dict[str, str]:
+    """One dict for all equal ones: replicas have the same labels. Records are never changed."""
     if len(_POOL) > MAX_POOL:
         _POOL.clear()
     return _POOL.setdefault(frozenset(items.items()), items)

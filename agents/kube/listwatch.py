@@ -230,7 +230,8 @@ class ListWatch:
             raise ListError(f"{status.code} {status.message}"[:300], expired=True)
         self.fails = 0
         if event.type == "BOOKMARK":
-            self._advance(wire.read_bookmark(event.object).metadata.resource_version)
+            version = wire.read_bookmark(event.object).metadata.resource_version
+            self._advance(version, version_of(version))
             return
         seen = self._read(event.object)
         if seen is None:
@@ -239,12 +240,13 @@ class ListWatch:
             self._sink.forget(self.kind, seen.key)
         else:
             self._sink.apply(seen)
-        self._advance(str(seen.version) if seen.version else "")
+        if seen.version:
+            self._advance(str(seen.version), seen.version)
 
-    def _advance(self, version: str) -> None:
-        if version and version_of(version) >= version_of(self._version):
+    def _advance(self, version: str, number: int) -> None:
+        if version and number >= version_of(self._version):
             self._version = version
-            self._highest = max(self._highest, version_of(version))
+            self._highest = max(self._highest, number)
 
 
 def _refusal(answer: Response) -> ListError:

@@ -66,11 +66,6 @@ def placement(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) 
     )
 
 
-def ties(pod: wire.PodObject, labels: dict[str, str]) -> Ties:
-    """What a pod that is not ours to place still means to others; none where it is too much to read."""
-    return _NO_TIES if _too_much(pod.spec) else _ties(pod, labels, [])
-
-
 def _ties(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) -> Ties:
     meta, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
     if affinity is None:

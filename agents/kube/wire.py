@@ -15,7 +15,7 @@ Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class Wire(msgspec.Struct, gc=False, rename="camel"):
+class Wire(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
     """Base of the wire types; by itself an object of which only its being there matters."""
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
@@ -49,8 +51,7 @@ class Misplaced:
     scheduler_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodSeen:
+class PodSeen(msgspec.Struct, frozen=True, gc=False):
     """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node."""
 
     uid: str
