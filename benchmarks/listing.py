@@ -25,11 +25,13 @@ def list_and_decode(share: int) -> list[Row]:
     ours, theirs = context.Pipe()
     server = context.Process(target=_serve, args=(theirs, pods), daemon=True)
     server.start()
+    theirs.close()  # so that its end is noticed here
     port = ours.recv()
     try:
         result, child = context.Pipe()
         client = context.Process(target=_measure, args=(child, port, pods), daemon=True)
         client.start()
+        child.close()
         seconds, plain_s, mib = result.recv()
         client.join()
     finally:

@@ -75,12 +75,13 @@ def _said(run: Run) -> str:
 
 def _rows(case: Case, us: Run, them: Run) -> list[Row]:
     made = f"made at {us.wanted / us.made_s:.0f}/s, for kube-scheduler at {them.wanted / them.made_s:.0f}/s"
-    counts = f"first pod made to last bound; {made}; attempts {us.attempts}, its {them.attempts}{_left(us, them)}"
+    rate = f"first pod made to last bound; {made}{_left(us, them)}"
+    cpu, attempts = "CPU of all its processes a bound pod", "its own count of attempts, by pods bound"
     nodes, pods = case.nodes.count, case.measured.total
-    cpu = "CPU of all its processes a bound pod"
     return [
-        Row(f"bound_{case.name}", nodes, pods, us.rate, "pods/s", None, them.rate, counts, THEM),
+        Row(f"bound_{case.name}", nodes, pods, us.rate, "pods/s", None, them.rate, rate, THEM),
         Row(f"bound_cpu_{case.name}", nodes, pods, us.cpu_ms, "ms", None, them.cpu_ms, cpu, THEM),
+        Row(f"bound_tries_{case.name}", nodes, pods, us.tries, "tries", None, them.tries, attempts, THEM),
     ]
 
 

@@ -57,6 +57,11 @@ class Run:
         """CPU milliseconds a bound pod."""
         return 1000 * self.cpu_s / max(1, self.bound)
 
+    @property
+    def tries(self) -> float:
+        """Attempts a bound pod, those for pods of the churn included."""
+        return self.attempts / max(1, self.bound)
+
 
 def race(plane: ControlPlane, case: Case, contestant: Contestant, limit_s: float) -> Run:
     """Start, warm up, measure, stop. What is not bound after `limit_s` is left."""

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import fragmentation, listing
+from benchmarks.end_to_end.cases import NAMES
 from benchmarks.end_to_end.contestants import THEM
 from benchmarks.report.anchors import ANCHORS
 from benchmarks.report.numbers import amount, short, times
 from benchmarks.report.results import Key, Result, latest
 from benchmarks.report.table import heading
-from benchmarks.workloads.cases import CASES
+from benchmarks.workloads.cases import CASES, Case, case
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- figures: python -m benchmarks table --write -->", "<!-- end of figures -->"
+_KINDS = "bound", "bound_cpu", "bound_tries"
 _ALL = f"{THEM}, all nodes scored"
 
 
@@ -95,7 +97,7 @@ GOALS = (
 def tables(results: Sequence[Result]) -> str:
     """All tables in Markdown, out of the latest figure of each kind that a quiet machine gave."""
     found = latest(results)
-    parts = [_machines(found.values()), _goals(found), _cases(found)]
+    parts = [_machines(found.values()), _goals(found), _cases(found), _end_to_end(found)]
     return "\n\n".join(parts)
 
 
@@ -132,20 +134,26 @@ def _figure(one: Result | None) -> str:
 
 
 def _cases(found: Mapping[Key, Result]) -> str:
-    head = (
-        "case", "nodes", "pods", "ours: decisions/s", "plain loop: decisions/s", "ours: bound/s",
-        "kube-scheduler: bound/s", "ours: CPU ms a pod", "kube-scheduler: CPU ms a pod", "CI floor: bound/s",
-    )  # fmt: skip
-    return _markdown(head, (_case(case.name, case.nodes.count, case.measured.total, found) for case in CASES))
+    head = ("the core alone", "nodes", "pods", "decisions/s", "plain loop: decisions/s", "CI floor: pods bound/s")
+    return _markdown(head, (_core(case.name, case.nodes.count, case.measured.total, found) for case in CASES))
 
 
-def _case(name: str, nodes: int, pods: int, found: Mapping[Key, Result]) -> tuple[str, ...]:
-    core = found.get((f"perf_{name}", nodes, ""))
-    cells = [name, short(nodes), short(pods), *_pair(core)]
-    for kind in ("bound", "bound_cpu"):
-        cells += _pair(found.get((f"{kind}_{name}", nodes, THEM)))
+def _core(name: str, nodes: int, pods: int, found: Mapping[Key, Result]) -> tuple[str, ...]:
     floor = ANCHORS.get(f"perf_{name}")
-    return (*cells, amount(floor.value) if floor else "-")
+    pair = _pair(found.get((f"perf_{name}", nodes, "")))
+    return (name, short(nodes), short(pods), *pair, amount(floor.value) if floor else "-")
+
+
+def _end_to_end(found: Mapping[Key, Result]) -> str:
+    """Ours / kube-scheduler's of each kind."""
+    head = ("end to end, ours / kube-scheduler", "nodes", "pods", "pods bound/s", "CPU ms a pod", "attempts a pod")
+    return _markdown(head, (_race(case(name), found) for name in NAMES))
+
+
+def _race(case: Case, found: Mapping[Key, Result]) -> tuple[str, ...]:
+    figures = [found.get((f"{kind}_{case.name}", case.nodes.count, THEM)) for kind in _KINDS]
+    pods = short(figures[0].row.pods) if figures[0] else "-"
+    return (case.name, short(case.nodes.count), pods, *(" / ".join(_pair(one)) for one in figures))
 
 
 def _pair(one: Result | None) -> tuple[str, str]:

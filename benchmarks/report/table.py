@@ -16,6 +16,7 @@ SECTIONS = {
     "perf_": "scheduler_perf, the core alone: decisions",
     "bound_": "scheduler_perf, end to end: pods bound",
     "bound_cpu_": "scheduler_perf, end to end: CPU of all processes of the scheduler a bound pod",
+    "bound_tries_": "scheduler_perf, end to end: attempts a bound pod",
 }
 _WIDE = 190  # columns from which what is counted stands in the row
 _COLUMNS = {"NODES": 5, "PODS": 5, "OURS": 9, "TARGET": 10, "BASELINE": 8, "x": 4, "ANCHOR": 6, "x ": 4}  # least widths
