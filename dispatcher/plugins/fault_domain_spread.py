@@ -33,6 +33,7 @@ from dispatcher.scheduling.framework import (
     Rows,
 )
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, one_of
+from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
     LabelMasks,
@@ -106,7 +107,7 @@ class FaultDomainSpread(DomainPlugin):
         strict = bool(pod.spread) or not self._system
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
-        weights = tuple(float(np.log(np.count_nonzero(area.present) + 2.0)) for area in soft)
+        weights = tuple(_weight(int(np.count_nonzero(area.present))) for area in soft)
         return _Ground(pod, _counted(hard, pod, fleet), _counted(soft, pod, fleet), weights, strict)
 
     def _areas(
@@ -139,7 +140,7 @@ class FaultDomainSpread(DomainPlugin):
             whole = np.logical_and.reduce([codes >= 0 for codes in found])
             found = [codes[whole] for codes in found]
         sizes = (_size(one.area, codes) for one, codes in zip(ground.soft, found, strict=True))
-        return replace(ground, weights=tuple(float(np.log(size + 2.0)) for size in sizes))
+        return replace(ground, weights=tuple(map(_weight, sizes)))
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -163,6 +164,33 @@ class FaultDomainSpread(DomainPlugin):
             answers -= 0.0 if parts else _HEARD
             parts.append(Part(rule.area.domain, answers))
         return parts
+
+    def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> CountRules:
+        """The same as rules."""
+        ground, code = cast(_Ground, state), fleet.reasons.code
+        caps = [
+            rule.cap(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
+            for rule in ground.hard
+        ]
+        elsewhere = _LACKS_KEY if ground.strict else 0.0
+        gains = [
+            Gain(rule.tally, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere) for rule in ground.soft
+        ]
+        return CountRules(
+            caps,
+            gains=gains,
+            base=-_HEARD,
+            sized=True,
+            whole=ground.strict,
+            void=_LACKS_KEY / 2,
+            scale=Scale.COST,
+        )
+
+    def after(self, state: object, rows: Rows) -> object:
+        """Count pods that came since."""
+        ground = cast(_Ground, state)
+        hard, soft = (tuple(one.after(rows) for one in spreads) for spreads in (ground.hard, ground.soft))
+        return replace(ground, hard=hard, soft=soft)
 
     def normalize(self, raw: Floats) -> Floats:
         """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""
@@ -191,6 +219,10 @@ def _open_rows(placed: Placed, fleet: Fleet) -> Bools:
 
 def _counted(areas: Sequence[Area], pod: Pod, fleet: Fleet) -> tuple[Spread, ...]:
     return tuple(Spread.of(area, pod, fleet) for area in areas)
+
+
+def _weight(size: int) -> float:
+    return float(LN.up_to(size)[size])
 
 
 def _size(area: Area, codes: np.ndarray[Any, np.dtype[np.int32]]) -> int:

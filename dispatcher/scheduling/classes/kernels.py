@@ -47,10 +47,15 @@ def kernel(takes: str) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a function a kernel (see `Kernel`)."""
 
     def made(function: Callable[..., Any]) -> Kernel:
-        _COMPILED.append(Kernel(function, takes))
-        return _COMPILED[-1]
+        return entered(Kernel(function, takes))
 
     return made
+
+
+def entered(one: Kernel) -> Kernel:
+    """A kernel, from now on one of those that `compile_all` makes."""
+    _COMPILED.append(one)
+    return one
 
 
 def compile_all() -> bool:

@@ -334,6 +334,10 @@ class FleetState(NodeTable):
         """[domains of its key] what the holders of a term add up to."""
         return self._seen(self._terms.count(term))
 
+    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+        """Number of each standing term of a pod -> what it adds to its count; None if one is not known yet."""
+        return self._terms.brought_by(placed)
+
     def _seen(self, count: DomainCount) -> Ints:
         self.observed.counts[id(count)] = count
         return count.window(self._domain_size(count.key))

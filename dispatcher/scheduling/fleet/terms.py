@@ -105,6 +105,16 @@ class TermCounts:
             self._spread_out.pop(oldest.term.number, None)
             self._index.drop(oldest, oldest.pods)
 
+    def brought_by(self, placed: Placed) -> dict[int, int] | None:
+        """Number of each term of a pod -> what it adds where it goes; None if one of them is not known yet."""
+        rules, brought = self._book.rules_of(placed.pod), dict[int, int]()
+        for kind, rule in rules.counted() if rules else ():
+            held = self._held.get((kind, rule.key, rule.pods.name))
+            if held is None:
+                return None
+            brought[held.term.number] = brought.get(held.term.number, 0) + rule.weight
+        return brought
+
     def about(self, placed: Placed) -> tuple[StandingTerm, ...]:
         """The terms that match a pod, by number."""
         if not self._held:

@@ -24,6 +24,7 @@ from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
 if TYPE_CHECKING:
     from dispatcher.scheduling.framework.lifecycle import CycleState, WaitingRoom
+    from dispatcher.scheduling.framework.tallies import CountRules
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -158,6 +159,10 @@ class Fleet(Protocol):
 
     def count_of(self, term: StandingTerm) -> Ints:
         """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
+        ...
+
+    def brings(self, placed: "Placed") -> Mapping[int, int] | None:
+        """Number of a standing term -> what a pod adds to its count; None if nobody holds one of the pod's terms yet."""
         ...
 
     def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
@@ -322,6 +327,17 @@ class DomainPlugin(Filter, Score):
         `rows` are feasible, or in the same domains (by all parts) as one that is; no feasible row is in other ones. The
         parts made of the answer must be about the same arrays of domains as those made of `state`.
         """
+        return state
+
+    def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> "CountRules | None":
+        """The parts once more, as rules that hold on when pods of the class come (`tallies`); None: ask again instead.
+
+        A policy that tells them and has `explain` has `after` as well; of the fleet its `explain` asks for names alone.
+        """
+        return None
+
+    def after(self, state: object, rows: Rows) -> object:
+        """`state` once a pod of the class has come to each of `rows`, some of which may be there more than once."""
         return state
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:

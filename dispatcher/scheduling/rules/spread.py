@@ -5,6 +5,7 @@ All counts are of matching pods of the namespace in the whole fleet, running and
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dispatcher.model.topology import HOST_LEVEL
 from dispatcher.scheduling.framework import Bools, Fleet, Ints, SmallInts
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import selector_key
+from dispatcher.scheduling.framework.tallies import Cap, Tally
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
@@ -34,10 +36,30 @@ class Area:
     counted: RowList | None
     own: int
 
-    def counts(self, pod: Pod, fleet: Fleet) -> Ints:
-        """[domains] matching pods; an empty selector matches no pod that is placed (as in kube-scheduler)."""
+    @cached_property
+    def enough(self) -> bool:
+        """Whether there are `min_domains` eligible domains."""
+        return int(np.count_nonzero(self.present)) >= max(self.constraint.min_domains, 1)
+
+    @property
+    def vain(self) -> bool:
+        """An empty selector matches no pod that is placed (as in kube-scheduler)."""
         selector = self.constraint.selector
-        if selector is not None and not selector.match_labels and not selector.match_expressions:
+        return selector is not None and not selector.match_labels and not selector.match_expressions
+
+    @cached_property
+    def counting(self) -> Bools | None:
+        """[n] the rows whose pods count; None for all that have a domain."""
+        if self.counted is None:
+            return None
+        mask = np.zeros(len(self.domain), dtype=np.bool_)
+        mask[self.counted] = True
+        return mask
+
+    def counts(self, pod: Pod, fleet: Fleet) -> Ints:
+        """[domains] matching pods."""
+        selector = self.constraint.selector
+        if self.vain:
             return np.zeros(len(self.present), dtype=np.int64)
         if self.counted is None:
             return fleet.count_matching(pod, selector, self.level)
@@ -61,10 +83,33 @@ class Spread:
     @classmethod
     def of(cls, area: Area, pod: Pod, fleet: Fleet) -> "Spread":
         """Count anew."""
-        counts = area.counts(pod, fleet)
-        found = counts[area.present]
-        enough = len(found) >= max(area.constraint.min_domains, 1)
-        return cls(area, counts, int(found.min()) if enough else 0)
+        return cls._of(area, area.counts(pod, fleet))
+
+    @classmethod
+    def _of(cls, area: Area, counts: Ints) -> "Spread":
+        return cls(area, counts, int(counts[area.present].min()) if area.enough else 0)
+
+    def after(self, rows: RowList) -> "Spread":
+        """The same once pods of the class have come to `rows`."""
+        area, came = self.area, self.tally.more
+        if area.counting is not None and came:
+            rows = rows[area.counting[rows]]
+        domains = area.domain[rows]
+        more = np.bincount(domains[domains >= 0], minlength=len(self.counts))
+        return self._of(area, self.counts + came * more)
+
+    @property
+    def tally(self) -> Tally:
+        """The counts, and what one more pod of the class adds."""
+        area = self.area
+        more = 0 if area.vain else area.own
+        return Tally(area.domain, self.counts, more, by_host=area.level == HOST_LEVEL, counted=area.counting)
+
+    def cap(self, code: int, elsewhere: int) -> Cap:
+        """Refuses, with `code`, domains that are full; with `elsewhere` rows without a domain."""
+        area = self.area
+        most = area.constraint.max_skew - area.own
+        return Cap(self.tally, most, code, elsewhere, present=area.present if area.enough else None)
 
     @property
     def most(self) -> int:
