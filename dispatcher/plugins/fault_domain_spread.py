@@ -32,6 +32,8 @@ from dispatcher.scheduling.framework import (
     Placed,
     Rows,
 )
+from dispatcher.scheduling.framework.lifecycle import RowList
+from dispatcher.scheduling.framework.plugin import Story
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, one_of
 from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale
 from dispatcher.scheduling.rules.eligibility import (
@@ -172,6 +174,8 @@ class FaultDomainSpread(DomainPlugin):
             rule.cap(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
             for rule in ground.hard
         ]
+        if not ground.soft:
+            return CountRules(caps)
         elsewhere = _LACKS_KEY if ground.strict else 0.0
         gains = [
             Gain(rule.tally, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere) for rule in ground.soft
@@ -185,12 +189,6 @@ class FaultDomainSpread(DomainPlugin):
             void=_LACKS_KEY / 2,
             scale=Scale.COST,
         )
-
-    def after(self, state: object, rows: Rows) -> object:
-        """Count pods that came since."""
-        ground = cast(_Ground, state)
-        hard, soft = (tuple(one.after(rows) for one in spreads) for spreads in (ground.hard, ground.soft))
-        return replace(ground, hard=hard, soft=soft)
 
     def normalize(self, raw: Floats) -> Floats:
         """100 for the emptiest domains, down to 100 * least / largest cost; 0 where a key is missing."""
@@ -206,6 +204,12 @@ class FaultDomainSpread(DomainPlugin):
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = cast(_Ground, state)
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
+
+    def explain_batch(self, state: object, rows: RowList, fleet: Fleet) -> Story:
+        """The same of each pod of a batch."""
+        ground = cast(_Ground, state)
+        stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
+        return lambda at: {level: story.record(at) for level, story in stories.items()}
 
 
 def _open_rows(placed: Placed, fleet: Fleet) -> Bools:

@@ -15,7 +15,7 @@ import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -119,6 +119,10 @@ class Account:
     facts: RowFacts
     runner_up: tuple[str, str, float] | None
 
+    def notes(self) -> dict[str, Any]:
+        """What plugins that look further than the row have to say only now; nothing, for they were asked at once."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -188,6 +192,10 @@ class LateAccount(msgspec.Struct, gc=False, eq=False, frozen=True):
         bid, batch = self.second, self.batch
         return None if bid is NO_BID else (*batch.places[bid[2]], batch.points[self.other] - bid[0])
 
+    def notes(self) -> dict[str, Any]:
+        """See `Account`."""
+        return {}
+
     def _values(self, bid: Bid, group: int) -> tuple[list[float], list[float]]:
         values, at = bid[3], bid[4]
         raw: list[float] = values[:, at].tolist()
@@ -195,6 +203,26 @@ class LateAccount(msgspec.Struct, gc=False, eq=False, frozen=True):
         for at, raw_of, normal_of in self.batch.common:
             raw[at], normal[at] = raw_of.item(group), normal_of.item(group)
         return raw, normal
+
+
+class Told(Protocol):
+    """Why a decision was taken (see `Account`), at once or put together when asked for."""
+
+    @property
+    def ground(self) -> Ground: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def fleet(self) -> FleetState: ...
+    @property
+    def later(self) -> Notes: ...
+    @property
+    def scores(self) -> Scores: ...
+    @property
+    def facts(self) -> RowFacts: ...
+    @property
+    def runner_up(self) -> tuple[str, str, float] | None: ...
+    def notes(self) -> dict[str, Any]: ...
 
 
 class Decision(msgspec.Struct, gc=False, eq=False):
@@ -211,7 +239,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     node: str
     row: int
     score: float
-    account: Account | LateAccount
+    account: Told
     extras: dict[str, Any] = msgspec.field(default_factory=dict)
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     cycle: CycleState | None = None
@@ -252,7 +280,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
             "feasible": account.ground.feasible,
             "evaluated": account.ground.evaluated,
             "readings": dict(zip(_SIGNALS, (_reading(one, account.time) for one in facts.readings), strict=True)),
-            "extras": {**self.extras, **self._later_extras(facts)},
+            "extras": {**self.extras, **account.notes(), **self._later_extras(facts)},
         }
 
     def _later_extras(self, facts: RowFacts) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _UNKNOWN = -1
 
 
 class Cells(NamedTuple):
-    """[cells]; the first two [tallies, cells]."""
+    """[cells]; the first two [cells, tallies]."""
 
     slot: Any  # int64: where in `Counts.counts` the count of the cell's domain is, -1 without a domain
     step: Any  # int64: what one more pod in the cell adds to it
@@ -63,7 +63,7 @@ class Rules(NamedTuple):
     judge: Any  # int64
     low: Any  # int64: the least count when the batch began
     rise: Any  # int64: how far it has risen since; -1: it does not matter
-    present: Any  # uint16 [rules, cells]: 1 if the cell's domain is one of the histogram's
+    present: Any  # uint16 [cells, rules]: 1 if the cell's domain is one of the histogram's
 
 
 class Judges(NamedTuple):
@@ -82,8 +82,8 @@ class Judges(NamedTuple):
     offset: Any  # float64 [gains]
     elsewhere: Any  # float64 [gains]
     ln: Any  # float64 [most domains + 1]
-    raw: Any  # float64 [judges, cells]
-    normal: Any  # float64 [judges, cells]
+    raw: Any  # float64 [cells, judges]
+    normal: Any  # float64 [cells, judges]
 
 
 class Bids(NamedTuple):
@@ -104,6 +104,7 @@ class Trace(NamedTuple):
 
     bid: Any  # int64 [pods, 2]
     cell: Any  # int64 [pods, 2]
+    depth: Any  # int64 [pods, 2]: pods of this batch that its row had taken
     score: Any  # float64 [pods, 2]
     raw: Any  # float64 [pods, 2, judges]
     normal: Any  # float64 [pods, 2, judges]
@@ -151,7 +152,7 @@ def refuse(cells, counts, rules, judges):  # type: ignore[no-untyped-def]
 
 def verdict(cells, counts, rules, judges, rule, cell):  # type: ignore[no-untyped-def]
     """Why one rule refuses one cell, 0 if it does not."""
-    slot = cells.slot[rules.tally[rule], cell]
+    slot = cells.slot[cell, rules.tally[rule]]
     if slot < 0:
         return rules.elsewhere[rule]
     count = counts.counts[slot]
@@ -177,17 +178,17 @@ def mark_open(cells):  # type: ignore[no-untyped-def]
 def score(cells, counts, judges):  # type: ignore[no-untyped-def]
     """Raw scores of the open cells."""
     for judge in range(len(judges.base)):
-        judges.raw[judge, :] = judges.base[judge]
+        judges.raw[:, judge] = judges.base[judge]
     for gain in range(len(judges.gain_judge)):
         judge, tally, factor = judges.gain_judge[gain], judges.gain_tally[gain], judges.factor[gain]
         if judges.sized[judge]:
             factor *= judges.ln[size_of(cells, counts, judges, gain)]
         for cell in range(len(cells.open)):
-            slot = cells.slot[tally, cell]
+            slot = cells.slot[cell, tally]
             if slot < 0:
-                judges.raw[judge, cell] += judges.elsewhere[gain]
+                judges.raw[cell, judge] += judges.elsewhere[gain]
             else:
-                judges.raw[judge, cell] += factor * counts.counts[slot] + judges.offset[gain]
+                judges.raw[cell, judge] += factor * counts.counts[slot] + judges.offset[gain]
 
 
 def size_of(cells, counts, judges, gain):  # type: ignore[no-untyped-def]
@@ -198,7 +199,7 @@ def size_of(cells, counts, judges, gain):  # type: ignore[no-untyped-def]
     for cell in range(len(cells.open)):
         if not cells.open[cell] or (judges.sized[judge] == 2 and not is_whole(cells, judges, judge, cell)):
             continue
-        slot = cells.slot[tally, cell]
+        slot = cells.slot[cell, tally]
         if judges.gain_by_host[gain]:
             size += cells.members[cell]
         elif slot < 0:
@@ -212,7 +213,7 @@ def size_of(cells, counts, judges, gain):  # type: ignore[no-untyped-def]
 def is_whole(cells, judges, judge, cell):  # type: ignore[no-untyped-def]
     """Whether a cell has the domains of all gains of a judge."""
     for gain in range(len(judges.gain_judge)):
-        if judges.gain_judge[gain] == judge and cells.slot[judges.gain_tally[gain], cell] < 0:
+        if judges.gain_judge[gain] == judge and cells.slot[cell, judges.gain_tally[gain]] < 0:
             return False
     return True
 
@@ -227,15 +228,15 @@ def normalize(cells, judges):  # type: ignore[no-untyped-def]
         elif judges.scale[judge] == _RANGE:
             by_range(cells, judges, judge)
         else:
-            judges.normal[judge, :] = judges.raw[judge, :]
+            judges.normal[:, judge] = judges.raw[:, judge]
         for cell in range(len(cells.open)):
             if cells.open[cell]:
-                cells.points[cell] += np.rint(judges.normal[judge, cell] * weight) / GRID
+                cells.points[cell] += np.rint(judges.normal[cell, judge] * weight) / GRID
 
 
 def by_range(cells, judges, judge):  # type: ignore[no-untyped-def]
     """Scale.RANGE over the open cells."""
-    raw = judges.raw[judge]
+    raw = judges.raw[:, judge]
     least, most = np.inf, -np.inf
     for cell in range(len(cells.open)):
         if cells.open[cell]:
@@ -243,12 +244,12 @@ def by_range(cells, judges, judge):  # type: ignore[no-untyped-def]
     for cell in range(len(cells.open)):
         if cells.open[cell]:
             share = (raw[cell] - least) / (most - least) if most > least else 0.0
-            judges.normal[judge, cell] = np.floor(MAX_SCORE * share)
+            judges.normal[cell, judge] = np.floor(MAX_SCORE * share)
 
 
 def by_cost(cells, judges, judge):  # type: ignore[no-untyped-def]
     """Scale.COST over the open cells."""
-    raw, normal = judges.raw[judge], judges.normal[judge]
+    raw, normal = judges.raw[:, judge], judges.normal[:, judge]
     largest, least = 0.0, np.inf
     for cell in range(len(cells.open)):
         if cells.open[cell] and raw[cell] > judges.void[judge]:
@@ -281,7 +282,7 @@ def pick(cells, judges, bids, trace, at):  # type: ignore[no-untyped-def]
             second, of_second = bid, of_first
     note(cells, judges, bids, trace, at, 0, first, of_first)
     note(cells, judges, bids, trace, at, 1, second, of_second)
-    trace.codes[at, :] = cells.codes
+    trace.codes[at, : len(cells.codes)] = cells.codes
 
 
 def beats(cells, bids, one, of_one, other, of_other):  # type: ignore[no-untyped-def]
@@ -298,10 +299,11 @@ def note(cells, judges, bids, trace, at, place, bid, cell):  # type: ignore[no-u
     """Write one of the two down."""
     trace.bid[at, place], trace.cell[at, place] = bid, cell
     if bid >= 0:
+        trace.depth[at, place] = bids.taken[bid]
         trace.score[at, place] = bids.points[bid] + cells.points[cell]
         for judge in range(len(judges.base)):
-            trace.raw[at, place, judge] = judges.raw[judge, cell]
-            trace.normal[at, place, judge] = judges.normal[judge, cell]
+            trace.raw[at, place, judge] = judges.raw[cell, judge]
+            trace.normal[at, place, judge] = judges.normal[cell, judge]
 
 
 def lacks(cells, bids, trace, at):  # type: ignore[no-untyped-def]
@@ -335,16 +337,16 @@ def count(cells, counts, rules, judges, cell):  # type: ignore[no-untyped-def]
     """One more pod in a cell."""
     for rule in range(len(rules.tally)):
         tally = rules.tally[rule]
-        slot, step = cells.slot[tally, cell], cells.step[tally, cell]
+        slot, step = cells.slot[cell, tally], cells.step[cell, tally]
         if slot < 0 or step == 0:
             continue
         if rules.kind[rule] == NEED:
             judges.first[rules.judge[rule]] = 0
-        elif rules.rise[rule] >= 0 and rules.present[rule, cell]:
+        elif rules.rise[rule] >= 0 and rules.present[cell, rule]:
             rise(counts, rules, rule, counts.counts[slot], step)
     for tally in range(len(counts.moves)):
-        if counts.moves[tally] and cells.slot[tally, cell] >= 0:
-            counts.counts[cells.slot[tally, cell]] += cells.step[tally, cell]
+        if counts.moves[tally] and cells.slot[cell, tally] >= 0:
+            counts.counts[cells.slot[cell, tally]] += cells.step[cell, tally]
 
 
 def rise(counts, rules, rule, before, step):  # type: ignore[no-untyped-def]
@@ -411,10 +413,17 @@ class _Merge(Kernel):
 
     def __init__(self) -> None:
         super().__init__(merge, "")
+        self._made: Any = None
 
     def compile(self) -> None:
         """Make `fast`, or load it from disk; ImportError without Numba."""
         import numba
+
+        self._made = self._made or self._compiled(numba)
+        self.fast = self._made
+
+    def _compiled(self, numba: Any) -> Any:
+        """The loop, compiled."""
 
         def compiled(function: Callable[..., Any]) -> Any:
             own = FunctionType(function.__code__, known, function.__name__)
@@ -426,7 +435,7 @@ class _Merge(Kernel):
             known[step.__name__] = compiled(step)
         known["merge"] = fast = compiled(merge)
         fast.compile(tuple(numba.typeof(one) for one in blank()))
-        self.fast = fast
+        return fast
 
 
 def blank() -> tuple[Any, ...]:
@@ -441,7 +450,7 @@ def blank() -> tuple[Any, ...]:
         Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
         Judges(whole, real, real, whole, whole, real, whole, whole, whole, real, real, real, real, broad, broad),
         Bids(real, whole, whole, whole, whole, whole, real, whole),
-        Trace(wide, wide, broad, deep, deep, marks, whole),
+        Trace(wide, wide, wide, broad, deep, deep, marks, whole),
         whole,
     )
 

@@ -22,6 +22,7 @@ import numpy as np
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.classes.groups import Bonus, GroupTable
 from dispatcher.scheduling.classes.judges import Judge
+from dispatcher.scheduling.classes.partitions import Partitions
 from dispatcher.scheduling.classes.peaks import Peak
 from dispatcher.scheduling.classes.rows import Passes, RowTable
 from dispatcher.scheduling.classes.shared_answers import SharedColumn
@@ -146,7 +147,9 @@ class PodClass:
                 self.groups = GroupTable(self.fleet, self.rows, self.bonus)
         if self.groups is None:
             if self._wide is not None:
-                self._wide.ask(placed)
+                self._wide.due(placed)
+                if any(one.role.reach is not Reach.PARTS for one in self._far):
+                    self._wide.ask()  # what they look at in doing so is part of what their answers rest on
         elif rows is None or moved is None:
             self.groups.begin()
         else:
@@ -173,6 +176,21 @@ class PodClass:
         self.at_once = tuple(
             [(plugin, state) for plugin, state, depends in told if plugin and depends not in _ROW_ALONE]
         )
+
+    @property
+    def far(self) -> Sequence[Judge]:
+        """Those with something to say that look further than one row."""
+        return self._far
+
+    @property
+    def normalizing(self) -> Sequence[SharedColumn]:
+        """Shared columns whose scores mean something only beside those of other rows."""
+        return self._part.normalizing
+
+    @property
+    def partitions(self) -> Partitions:
+        """Rows by fault domains, kept for all classes."""
+        return self._shared.partitions
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

@@ -30,9 +30,17 @@ class WideTable:
         self._totals: Floats = np.zeros(0)  # of these
         self._raw: dict[int, Floats] = {}
         self._normal: dict[int, Floats] = {}
+        self._due: Placed | None = None
 
-    def ask(self, placed: Placed) -> None:
-        """Ask everybody about every row that is left; `placed` is any pod of the class."""
+    def due(self, placed: Placed) -> None:
+        """Everybody has to be asked anew before the next answer; `placed` is any pod of the class."""
+        self._due = placed
+
+    def ask(self) -> None:
+        """Ask everybody about every row that is left, if that is due."""
+        placed, self._due = self._due, None
+        if placed is None:
+            return
         fleet, table = self._fleet, self._table
         candidates = table.feasible_rows()
         codes = np.zeros(len(candidates), dtype=np.uint16)
@@ -80,6 +88,7 @@ class WideTable:
 
     def best(self) -> tuple[Peak, Peak | None] | None:
         """The best row and the runner-up; None if nothing is feasible."""
+        self.ask()
         first = self._peak()
         if first is None:
             return None
@@ -91,6 +100,7 @@ class WideTable:
 
     def at(self, row: int) -> Peak | None:
         """A row with its score, None if it is not feasible."""
+        self.ask()
         at = int(np.searchsorted(self._rows, row))
         found = at < len(self._rows) and int(self._rows[at]) == row
         return Peak(row, float(self._totals[at])) if found else None
@@ -101,10 +111,12 @@ class WideTable:
 
     def refused(self) -> dict[tuple[int, int], int]:
         """(reason code, cluster index) -> rows that only these filters refuse."""
+        self.ask()
         return count_codes(self._first, self._fleet, self._candidates)
 
     def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
         """(raw, normalised) score_at -> per row, of feasible rows."""
+        self.ask()
         at = np.searchsorted(self._rows, np.fromiter(rows, dtype=np.intp))
         raw = {score: values[at].tolist() for score, values in self._raw.items()}
         return raw, {score: values[at].tolist() for score, values in self._normal.items()}

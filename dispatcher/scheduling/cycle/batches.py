@@ -9,6 +9,7 @@ from typing import Protocol
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.classes.forecast import Forecast, can_forecast
+from dispatcher.scheduling.classes.merge import Merge, merge_of
 from dispatcher.scheduling.classes.pod_class import PodClass
 from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.cycle.booking import Booking
@@ -29,7 +30,7 @@ class _DecideOne(Protocol):
         pod_id: PodId,
         placed: Placed,
         pods: PodClass,
-        rows: Forecast,
+        rows: Forecast | Merge,
         later: list[int] | None = None,
     ) -> Result | None:
         """Decide one pod out of a forecast, and book it, or note its row for `later`."""
@@ -57,14 +58,15 @@ class Batches:
             self._classes.drop(now)  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not pods.rows.feasible
-        if hopeless or pods.refusal is not None or pods.groups is None or not can_forecast(pods, items):
+        if hopeless or pods.refusal is not None:
             return []
         items, whole, key = self._alike(items), key, now
-        if self._may_defer(pods, items):
-            forecast = Forecast(pods, pods.groups, first, len(items), deferred=True)
+        deferred, forecast = self._forecast(pods, items)
+        if forecast is None:
+            return []
+        if deferred:
             found = self._at_once(items, forecast) if forecast.runs and self._plain(pods, items) else []
             return found or self._deferred(key, items, pods, forecast)
-        forecast = Forecast(pods, pods.groups, first, len(items))
         results: list[Result] = []
         for pod_id, placed in items:
             if forecast.void or (results and not self._is_of(whole, key, placed)):
@@ -74,6 +76,14 @@ class Batches:
                 break
             results.append(result)
         return results
+
+    def _forecast(self, pods: PodClass, items: Sequence[_Item]) -> tuple[bool, Forecast | Merge | None]:
+        """Whether the fleet may hear of the pods at the end, and what knows their places."""
+        merge = merge_of(pods, items)
+        deferred = self._may_defer(pods, items, counted=merge is not None)
+        if merge is not None or pods.groups is None or not can_forecast(pods, items):
+            return deferred, merge
+        return deferred, Forecast(pods, pods.groups, items[0][1], len(items), deferred=deferred)
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
@@ -96,12 +106,13 @@ class Batches:
             return [items[0]]
         return items
 
-    def _may_defer(self, pods: PodClass, items: Sequence[_Item]) -> bool:
-        """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once."""
-        if pods.at_once or pods.bonus is None or pods.bonus.judges:
+    def _may_defer(self, pods: PodClass, items: Sequence[_Item], *, counted: bool) -> bool:
+        """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
+
+        `counted`: what these pods add to counts is known to those who look at counts.
+        """
+        if not counted and (pods.at_once or pods.far or any(judge.versions for judge in pods.judges)):
             return False
-        if any(judge.versions for judge in pods.judges):
-            return False  # somebody counts pods
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
         if not all(self._books.quiet(one, pods.answer_of) for one in (*self._books.late, *looking)):
             return False
@@ -123,13 +134,13 @@ class Batches:
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def _at_once(self, items: Sequence[_Item], forecast: Forecast) -> list[Result]:
+    def _at_once(self, items: Sequence[_Item], forecast: Forecast | Merge) -> list[Result]:
         decisions = forecast.run(items)
         if decisions:
             self._books.book_all(items[: len(decisions)], [one.row for one in decisions])
         return list(decisions)
 
-    def _deferred(self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast) -> list[Result]:
+    def _deferred(self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast | Merge) -> list[Result]:
         """Decide out of a forecast; the fleet hears of all pods at the end."""
         results: list[Result] = []
         booked: list[int] = []

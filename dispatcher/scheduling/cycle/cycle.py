@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.classes.forecast import Forecast
+from dispatcher.scheduling.classes.merge import Merge
 from dispatcher.scheduling.classes.pod_class import PodClass
 from dispatcher.scheduling.classes.rows import Passes
 from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
-from dispatcher.scheduling.explain import Decision, Ground, Unschedulable, no_place, refusal_message
+from dispatcher.scheduling.explain import Decision, Ground, Notes, Unschedulable, no_place, refusal_message
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.fleet.occupants import PodId
@@ -112,7 +113,7 @@ class Scheduler(Booking):
         pod_id: PodId,
         placed: Placed,
         pods: PodClass,
-        rows: PodClass | Forecast,
+        rows: PodClass | Forecast | Merge,
         later: list[int] | None = None,
     ) -> Result | None:
         """Decide one pod out of `rows`; None: a forecast knows no place, so PostFilter has to look at the fleet."""
@@ -127,7 +128,7 @@ class Scheduler(Booking):
             return self._fault(pod_id, placed, error)
 
     def _attempt(
-        self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast, later: list[int] | None
+        self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast | Merge, later: list[int] | None
     ) -> Result | None:
         states: dict[str, object] = {}
         refused = self._pre_filter(placed, states)
@@ -143,7 +144,7 @@ class Scheduler(Booking):
             if self.plan.post_filters and rows is not pods:
                 return None
             return self._helped(self._no_place(pod_id, placed, rows.ground()), pods)
-        self._explain(decision, pods, states)
+        self._explain(decision, () if isinstance(rows, Merge) else pods.at_once, states)
         refusal = self.book(decision, later)
         if refusal is not None:
             return self._refused(pod_id, placed, refusal.why)
@@ -169,8 +170,8 @@ class Scheduler(Booking):
                 return state.why
         return None
 
-    def _explain(self, decision: Decision, pods: PodClass, states: dict[str, object]) -> None:
-        notes = [*pods.at_once, *((one, states[one.name]) for one in self.plan.noting_gates)]
+    def _explain(self, decision: Decision, at_once: Notes, states: dict[str, object]) -> None:
+        notes = [*at_once, *((one, states[one.name]) for one in self.plan.noting_gates)]
         for plugin, state in notes:
             if isinstance(state, Skip):
                 continue

@@ -8,7 +8,7 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 """
 
 import enum
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -33,6 +33,8 @@ Codes = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
+
+Story = Callable[[int], Mapping[str, Any]]  # number of a pod in a batch -> plain JSON values about its decision
 
 K = TypeVar("K")
 
@@ -332,13 +334,16 @@ class DomainPlugin(Filter, Score):
     def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> "CountRules | None":
         """The parts once more, as rules that hold on when pods of the class come (`tallies`); None: ask again instead.
 
-        A policy that tells them and has `explain` has `after` as well; of the fleet its `explain` asks for names alone.
+        A policy that tells them and has `explain` has `explain_batch` as well.
         """
         return None
 
-    def after(self, state: object, rows: Rows) -> object:
-        """`state` once a pod of the class has come to each of `rows`, some of which may be there more than once."""
-        return state
+    def explain_batch(self, state: object, rows: NDArray[np.intp], fleet: Fleet) -> "Story":
+        """What `explain` would say of each pod of a batch that go to `rows` one after the other.
+
+        It is asked before the first of them is placed, and its answer long after: it may not look at the fleet any more.
+        """
+        raise TypeError(f"plugin {self.name} explains no batches")
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """[len(rows)] the first part that refuses."""

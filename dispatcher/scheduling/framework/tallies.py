@@ -25,7 +25,7 @@ class Scale(enum.IntEnum):
 class Tally:
     """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains] as things stand.
 
-    `more`: what one more pod of the class adds in the domain of its row, if that row is `counted` [n] (None: all are).
+    `more`: what one more pod of the class adds in the domain of its row, if `counted` [n] is 1 for it (None: everywhere).
     `by_host`: every row is a domain of its own, and its code is the row.
     """
 
@@ -33,7 +33,7 @@ class Tally:
     counts: Ints
     more: int
     by_host: bool
-    counted: Bools | None = None
+    counted: SmallInts | None = None
 
 
 @dataclass(frozen=True, eq=False)

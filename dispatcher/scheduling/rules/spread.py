@@ -3,7 +3,7 @@
 All counts are of matching pods of the namespace in the whole fleet, running and assumed, each once. Unit: pods.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,12 +48,12 @@ class Area:
         return selector is not None and not selector.match_labels and not selector.match_expressions
 
     @cached_property
-    def counting(self) -> Bools | None:
-        """[n] the rows whose pods count; None for all that have a domain."""
+    def counting(self) -> SmallInts | None:
+        """[n] 1 for rows whose pods count, else 0; None if all that have a domain do."""
         if self.counted is None:
             return None
-        mask = np.zeros(len(self.domain), dtype=np.bool_)
-        mask[self.counted] = True
+        mask = np.zeros(len(self.domain), dtype=np.int32)
+        mask[self.counted] = 1
         return mask
 
     def counts(self, pod: Pod, fleet: Fleet) -> Ints:
@@ -83,20 +83,8 @@ class Spread:
     @classmethod
     def of(cls, area: Area, pod: Pod, fleet: Fleet) -> "Spread":
         """Count anew."""
-        return cls._of(area, area.counts(pod, fleet))
-
-    @classmethod
-    def _of(cls, area: Area, counts: Ints) -> "Spread":
+        counts = area.counts(pod, fleet)
         return cls(area, counts, int(counts[area.present].min()) if area.enough else 0)
-
-    def after(self, rows: RowList) -> "Spread":
-        """The same once pods of the class have come to `rows`."""
-        area, came = self.area, self.tally.more
-        if area.counting is not None and came:
-            rows = rows[area.counting[rows]]
-        domains = area.domain[rows]
-        more = np.bincount(domains[domains >= 0], minlength=len(self.counts))
-        return self._of(area, self.counts + came * more)
 
     @property
     def tally(self) -> Tally:
@@ -118,22 +106,73 @@ class Spread:
 
     def record(self, fleet: Fleet, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
-        at, eligible = int(self.area.domain[row]), np.flatnonzero(self.area.present)
-        return {
-            "domain": self._name(at, fleet) if at >= 0 else None,
-            "max_skew": self.area.constraint.max_skew,
-            "hard": self.area.constraint.hard,
-            "min": self.least,
-            "skew": int(self.counts[at]) - self.least if at >= 0 else None,
-            "counts": {self._name(code, fleet): int(self.counts[code]) for code in eligible[:_SHOWN_DOMAINS].tolist()},
-            "domains": len(eligible),
-        }
+        return self.story(np.asarray([row]), fleet).record(0)
+
+    def story(self, rows: RowList, fleet: Fleet) -> "SpreadStory":
+        """The records of pods of the class that go to `rows`, one after the other."""
+        area = self.area
+        chosen, eligible = area.domain[rows], np.flatnonzero(area.present)
+        met = np.unique(chosen[chosen >= 0])
+        others = area.present.copy()
+        others[met] = False
+        codes = [*met.tolist(), *eligible[:_SHOWN_DOMAINS].tolist()]
+        return SpreadStory(
+            area.constraint,
+            chosen.tolist(),
+            [self.tally.more] * len(rows) if area.counting is None else (area.counting[rows] * self.tally.more).tolist(),
+            {code: int(self.counts[code]) for code in codes},
+            {code: self._name(code, fleet) for code in codes},
+            eligible[:_SHOWN_DOMAINS].tolist(),
+            len(eligible),
+            [code for code in met.tolist() if area.present[code]],
+            int(self.counts[others].min()) if others.any() else None,
+            enough=area.enough,
+        )
 
     def _name(self, code: int, fleet: Fleet) -> str:
         # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
         if self.area.level == HOST_LEVEL:
             return "/".join(fleet.name_of(code))
         return fleet.domain_values(self.area.level)[code]
+
+
+@dataclass(frozen=True)
+class SpreadStory:
+    """What a constraint had to say of each pod of a batch; it holds no more than that takes, for it is kept long.
+
+    `chosen`, `adds`: by pod, the domain it went to (-1 unknown) and what it adds there. `counts`, `names`: of these
+    domains and of the `shown` ones before the first pod. `met`: the eligible ones among the chosen; `least_else`: the
+    least count of the other eligible ones, None without any.
+    """
+
+    constraint: SpreadConstraint
+    chosen: Sequence[int]
+    adds: Sequence[int]
+    counts: Mapping[int, int]
+    names: Mapping[int, str]
+    shown: Sequence[int]
+    domains: int
+    met: Sequence[int]
+    least_else: int | None
+    enough: bool
+
+    def record(self, at: int) -> dict[str, Any]:
+        """What there was to say when pod number `at` was decided."""
+        counts = dict(self.counts)
+        for code, more in zip(self.chosen[:at], self.adds[:at], strict=True):
+            if code >= 0:
+                counts[code] += more
+        found = [counts[code] for code in self.met] + ([] if self.least_else is None else [self.least_else])
+        least, here = min(found) if self.enough else 0, self.chosen[at]
+        return {
+            "domain": self.names[here] if here >= 0 else None,
+            "max_skew": self.constraint.max_skew,
+            "hard": self.constraint.hard,
+            "min": least,
+            "skew": counts[here] - least if here >= 0 else None,
+            "counts": {self.names[code]: counts[code] for code in self.shown},
+            "domains": self.domains,
+        }
 
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: Fleet, eligible: Bools) -> Area:

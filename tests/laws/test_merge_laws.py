@@ -1,0 +1,122 @@
+"""Batches that count pods by fault domain, decided by the compiled merge, decide what one by one decides."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.node import PREFER_NO_SCHEDULE
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.classes import kernels
+from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import PodBuilder, node, pod, selector
+from tests.laws.pairs import CLUSTERS, Pair
+
+clusters, names = st.sampled_from(CLUSTERS), st.sampled_from(tuple(f"n{at}" for at in range(8)))
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Any, ...]:
+    built = node(draw(names)).cpu(draw(st.sampled_from(("500m", "1", "4")))).pods(draw(st.sampled_from((2, 110))))
+    for key in ("zone", "rack"):
+        value = draw(st.sampled_from(("", "x", "y", "z")))
+        built = built.labels(**{key: value}) if value else built
+    tainted = draw(st.integers(0, 3)) == 0
+    return ("node", draw(clusters), (built.taint("odd", "x", PREFER_NO_SCHEDULE) if tainted else built).build())
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Placed:
+    """Pods of a few apps that repel, attract and spread in every way that counts pods."""
+    one: PodBuilder = pod("p").labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "300m"))))
+    for _ in range(draw(st.sampled_from((0, 1, 1, 2)))):
+        key, hard = draw(st.sampled_from(("zone", "host", "host", "cluster", "rack"))), draw(st.booleans())
+        select = draw(st.sampled_from((None, selector(app="u"), selector())))
+        one = one.spread(key, draw(st.sampled_from((1, 2, 5))), hard=hard, selector=select)
+    for _ in range(draw(st.sampled_from((0, 1, 1, 2)))):
+        tie = draw(st.sampled_from((one.near, one.away)))
+        key, weight = draw(st.sampled_from(("zone", "host", "host", "rack"))), draw(st.sampled_from((0, 1, 29)))
+        one = tie(key, draw(st.sampled_from((selector(app="u"), selector(app="v"), selector()))), weight=weight)
+    if draw(st.integers(0, 3)) == 0:
+        one = one.requires("zone", "In", "x", "y")
+    return one.placed(draw(clusters))
+
+
+events = st.one_of(
+    nodes(),
+    st.tuples(st.just("gone"), clusters, names),
+    st.tuples(st.just("reading"), clusters, names, st.floats(0, 1), st.floats(0, 90)),
+    *[st.tuples(st.just("pods"), pods(), st.integers(3, 20))] * 4,
+    st.tuples(st.just("end"), st.integers(0, 30)),
+)
+scripts = st.lists(events, min_size=2, max_size=12)
+
+
+class Alone(Pair):
+    """The product without the oracle."""
+
+    def decide(self, items: Sequence[tuple[tuple[str, str], Placed]]) -> None:
+        one_by_one = [self.scheduler.schedule(one, pod_id) for pod_id, one in items] if not self.batched else None
+        self.results += one_by_one or self.scheduler.schedule_class(items)
+
+    def end(self, index: int) -> None:
+        known = [one.pod_id for one in self.fleet.occupants()]
+        if index < len(known):
+            self.scheduler.forget(known[index])
+
+
+def begin(kind: type[Pair], *, batched: bool) -> Pair:
+    pair = kind(DEFAULT_PROFILE, real, batched=batched)
+    for at, cluster in enumerate(CLUSTERS):
+        for number in range(3):
+            pair.node(cluster, node(f"n{number}").cpu("2").labels(zone="xyz"[(at + number) % 3], rack="xy"[at % 2]).build())
+    return pair
+
+
+def real() -> Any:
+    def plugins() -> list[Plugin]:
+        return build(DEFAULT_PROFILE, PluginContext())
+
+    return plugins
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    pytest.importorskip("numba")
+    assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
+
+
+lawful = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=scripts)
+def test_a_merged_batch_decides_what_the_oracle_decides(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    pair = begin(Pair, batched=True)
+    for event in script:
+        pair.apply(event)
+
+
+def records(script: list[tuple[Any, ...]], *, batched: bool) -> list[str]:
+    pair = begin(Alone, batched=batched)
+    for event in script:
+        pair.apply(event)
+    return [json.dumps(result.record(), sort_keys=True) for result in pair.results]
+
+
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=scripts)
+def test_a_merged_batch_records_what_one_by_one_records(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    merged = records(script, batched=True)
+    kernels.use_numpy()
+    assert records(script, batched=False) == merged
