@@ -33,9 +33,8 @@ from dispatcher.scheduling.framework import (
     Rows,
 )
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.plugin import Story
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, one_of
-from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale
+from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale, Story
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
     LabelMasks,
@@ -177,9 +176,7 @@ class FaultDomainSpread(DomainPlugin):
         if not ground.soft:
             return CountRules(caps)
         elsewhere = _LACKS_KEY if ground.strict else 0.0
-        gains = [
-            Gain(rule.tally, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere) for rule in ground.soft
-        ]
+        gains = [Gain(rule.tally, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere) for rule in ground.soft]
         return CountRules(
             caps,
             gains=gains,

@@ -152,7 +152,7 @@ class InterPodAffinity(DomainPlugin):
         return cast(_State, state).scores
 
     def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> CountRules | None:
-        """The same as rules; None as long as nobody holds one of the pod's terms, for then the next pod meets a new one."""
+        """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one."""
         known, brought = cast(_State, state), fleet.brings(placed)
         if brought is None:
             return None

@@ -15,7 +15,7 @@ import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -28,6 +28,9 @@ from dispatcher.scheduling.fleet.row import FactSheet, OneRow, RowFacts
 from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.framework.lifecycle import CycleState, Victim
 from dispatcher.scheduling.framework.points import ExplainingPlugin
+
+if TYPE_CHECKING:
+    from dispatcher.scheduling.classes.merge_account import MergeAccount
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Notes = tuple[tuple[ExplainingPlugin, object], ...]
@@ -205,26 +208,6 @@ class LateAccount(msgspec.Struct, gc=False, eq=False, frozen=True):
         return raw, normal
 
 
-class Told(Protocol):
-    """Why a decision was taken (see `Account`), at once or put together when asked for."""
-
-    @property
-    def ground(self) -> Ground: ...
-    @property
-    def time(self) -> float: ...
-    @property
-    def fleet(self) -> FleetState: ...
-    @property
-    def later(self) -> Notes: ...
-    @property
-    def scores(self) -> Scores: ...
-    @property
-    def facts(self) -> RowFacts: ...
-    @property
-    def runner_up(self) -> tuple[str, str, float] | None: ...
-    def notes(self) -> dict[str, Any]: ...
-
-
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `account`: why there.
 
@@ -239,7 +222,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     node: str
     row: int
     score: float
-    account: Told
+    account: "Account | LateAccount | MergeAccount"
     extras: dict[str, Any] = msgspec.field(default_factory=dict)
     waits: dict[str, float] = msgspec.field(default_factory=dict)
     cycle: CycleState | None = None

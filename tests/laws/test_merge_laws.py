@@ -73,7 +73,9 @@ def begin(kind: type[Pair], *, batched: bool) -> Pair:
     pair = kind(DEFAULT_PROFILE, real, batched=batched)
     for at, cluster in enumerate(CLUSTERS):
         for number in range(3):
-            pair.node(cluster, node(f"n{number}").cpu("2").labels(zone="xyz"[(at + number) % 3], rack="xy"[at % 2]).build())
+            pair.node(
+                cluster, node(f"n{number}").cpu("2").labels(zone="xyz"[(at + number) % 3], rack="xy"[at % 2]).build()
+            )
     return pair
 
 

@@ -1,6 +1,6 @@
 """Rows sorted into cells: alike in the fault domains that count rules look at, and in the counts on the host itself.
 
-Made afresh for each batch, out of the class's rows and the counts as they stand (see `merge_kernel`, which works on it).
+Made afresh for each batch, out of the class's rows and the counts as they stand, for `merge_kernel` to work on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.scheduling.classes.judges import Judge
-from dispatcher.scheduling.classes.merge_kernel import CAP, NEED, Cells, Counts, Judges, Rules
+from dispatcher.scheduling.classes.merge_tables import CAP, NEED, Cells, Counts, Judges, Rules
 from dispatcher.scheduling.classes.partitions import Partition
 from dispatcher.scheduling.classes.pod_class import PodClass
 from dispatcher.scheduling.fleet.columns import RowList
@@ -163,12 +163,12 @@ def _sorted(
     ids = np.zeros(width, dtype=np.int64)
     ids[present] = np.arange(len(present))
     names = []
-    for one in present.tolist():
-        values = []
+    for name in present.tolist():
+        rest, values = name, []
         for low, more in zip(reversed(lows), reversed(widths), strict=True):
-            one, value = divmod(one, more)
+            rest, value = divmod(rest, more)
             values.append(value + low)
-        names.append((one, *reversed(values)))
+        names.append((rest, *reversed(values)))
     return ids[combined], names
 
 

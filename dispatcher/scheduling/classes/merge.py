@@ -13,15 +13,8 @@ from dispatcher.scheduling.classes.cells import Layout, Told, layout_of
 from dispatcher.scheduling.classes.forecast import best_rows
 from dispatcher.scheduling.classes.judges import finite, weighted
 from dispatcher.scheduling.classes.merge_account import Merged
-from dispatcher.scheduling.classes.merge_kernel import (
-    AT,
-    MERGE,
-    NO_BID,
-    NO_CELL,
-    OTHERS_OPEN,
-    Bids,
-    Trace,
-)
+from dispatcher.scheduling.classes.merge_kernel import MERGE
+from dispatcher.scheduling.classes.merge_tables import AT, NO_BID, NO_CELL, OTHERS_OPEN, Bids, Trace
 from dispatcher.scheduling.classes.pod_class import PodClass
 from dispatcher.scheduling.explain import Decision, Ground
 from dispatcher.scheduling.fleet.columns import RowList

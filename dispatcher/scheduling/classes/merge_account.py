@@ -1,4 +1,4 @@
-"""Why the pods of a merged batch went where they went: put together out of what the merge wrote down, when asked for."""
+"""Why the pods of a merged batch went where they went: put together from what the merge wrote down."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -9,15 +9,16 @@ import msgspec
 import numpy as np
 
 from dispatcher.scheduling.classes.cells import Layout, Told
-from dispatcher.scheduling.classes.merge_kernel import Bids, Trace
+from dispatcher.scheduling.classes.merge_tables import Bids, Trace
 from dispatcher.scheduling.classes.pod_class import PodClass, merged
 from dispatcher.scheduling.explain import Decision, Ground, Notes, Scores
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
 from dispatcher.scheduling.framework import Floats, Ints, Placed
-from dispatcher.scheduling.framework.plugin import Story
 from dispatcher.scheduling.framework.points import guarded
+from dispatcher.scheduling.framework.tallies import Story
+
 
 class Merged:
     """What the decisions of a batch have in common. `epochs`: (pods decided before, normal scores by cell of the
@@ -45,7 +46,7 @@ class Merged:
         self._stories: list[tuple[str, Story]] = []
 
     def settle(self, decided: int, told: Told) -> None:
-        """The merge has ended: what its decisions need at once, and what cannot be told any more once pods are placed."""
+        """The merge has ended: what its decisions need at once, and what cannot be told once pods are placed."""
         trace = self._trace
         self._chosen = self._bids.row[trace.bid[:decided]]  # [pods, 2]; what stands where there is none means nothing
         self._has_rival = (trace.bid[:decided, 1] >= 0).tolist()

@@ -10,109 +10,39 @@ rules). There is no NumPy form of the merge: without a compiler, plugins are ask
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dispatcher.scheduling.classes.judges import GRID
 from dispatcher.scheduling.classes.kernels import Kernel, entered
+from dispatcher.scheduling.classes.merge_tables import (
+    AT,
+    DONE,
+    NEED,
+    NO_BID,
+    NO_CELL,
+    NO_PLACE,
+    OTHERS_OPEN,
+    TOO_FEW,
+    VARIED,
+    WANTED,
+    Bids,
+    Cells,
+    Counts,
+    Judges,
+    Rules,
+    Trace,
+    blank,
+)
 from dispatcher.scheduling.framework import MAX_SCORE
 from dispatcher.scheduling.framework.tallies import Scale
 
-# Why the merge stops.
-DONE, NO_PLACE, NO_BID, NO_CELL, OTHERS_OPEN, TOO_FEW = range(6)
-AT, WANTED, VARIED = range(3)  # entries of `progress`: pods decided, pods to decide, whether open cells matter to others
-CAP, NEED = range(2)
 _RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
 _UNKNOWN = -1
 
 
-class Cells(NamedTuple):
-    """[cells]; the first two [cells, tallies]."""
-
-    slot: Any  # int64: where in `Counts.counts` the count of the cell's domain is, -1 without a domain
-    step: Any  # int64: what one more pod in the cell adds to it
-    members: Any  # int64: rows that no other filter refuses
-    root: Any  # int64: the best bid, -1 without
-    fresh: Any  # int64: bids of rows that have not taken a pod of the batch
-    complete: Any  # uint16: 1 if there is a bid of each row that this batch could come to
-    after: Any  # int64: the cell of a row that has taken one more pod, -1 unknown
-    shared: Any  # float64: points that rest on which cells are open alone
-    codes: Any  # uint16: why it is refused
-    open: Any  # uint16: 1 if it takes pods
-    points: Any  # float64: what it adds to the points of its rows
-
-
-class Counts(NamedTuple):
-    """Pods counted; the histograms are of the counts of those domains whose least count matters."""
-
-    counts: Any  # int64 [slots]
-    moves: Any  # uint16 [tallies]: 0 if a pod more means another slot, and not another count
-    histogram: Any  # int64 [rules, width]; entry 0 is that of `Rules.low`, the last of all above
-    stamps: Any  # int64 [slots]: scratch
-
-
-class Rules(NamedTuple):
-    """[rules] that refuse, in order."""
-
-    tally: Any  # int64
-    kind: Any  # int64: CAP or NEED
-    most: Any  # int64
-    code: Any  # uint16
-    elsewhere: Any  # uint16
-    judge: Any  # int64
-    low: Any  # int64: the least count when the batch began
-    rise: Any  # int64: how far it has risen since; -1: it does not matter
-    present: Any  # uint16 [cells, rules]: 1 if the cell's domain is one of the histogram's
-
-
-class Judges(NamedTuple):
-    """[judges] that score or refuse by counts; [gains] the terms of their scores."""
-
-    first: Any  # int64: 1 as long as no Need refuses
-    base: Any  # float64
-    void: Any  # float64
-    scale: Any  # int64: a Scale
-    sized: Any  # int64: 0, 1: factors are times `ln` of the number of domains, 2: of rows that have all domains
-    weight: Any  # float64: the profile's
-    gain_judge: Any  # int64 [gains]
-    gain_tally: Any  # int64 [gains]
-    gain_by_host: Any  # int64 [gains]
-    factor: Any  # float64 [gains]
-    offset: Any  # float64 [gains]
-    elsewhere: Any  # float64 [gains]
-    ln: Any  # float64 [most domains + 1]
-    raw: Any  # float64 [cells, judges]
-    normal: Any  # float64 [cells, judges]
-
-
-class Bids(NamedTuple):
-    """[bids] what rows offer for the next pod; a row has one."""
-
-    points: Any  # float64
-    rank: Any  # int64
-    row: Any  # int64
-    left: Any  # int64: children in the heap
-    right: Any  # int64
-    taken: Any  # int64: pods of this batch
-    next_points: Any  # float64: after one more pod
-    next_code: Any  # int64: why there can be no more, 0 if there can, -1 unknown
-
-
-class Trace(NamedTuple):
-    """[pods] what was decided; of the chosen bid and the next best one (-1 without)."""
-
-    bid: Any  # int64 [pods, 2]
-    cell: Any  # int64 [pods, 2]
-    depth: Any  # int64 [pods, 2]: pods of this batch that its row had taken
-    score: Any  # float64 [pods, 2]
-    raw: Any  # float64 [pods, 2, judges]
-    normal: Any  # float64 [pods, 2, judges]
-    codes: Any  # uint16 [pods, cells] why each cell was refused
-    full: Any  # int64 [pods] why the row takes no more pods after this one, 0 if it may
-
-
-def merge(cells, counts, rules, judges, bids, trace, progress):  # type: ignore[no-untyped-def]
+def merge(cells: Cells, counts: Counts, rules: Rules, judges: Judges, bids: Bids, trace: Trace, progress: Any) -> int:
     """Decide pods until all are, or something is missing (see the constants)."""
     while progress[AT] < progress[WANTED]:
         at = progress[AT]
@@ -137,7 +67,7 @@ def merge(cells, counts, rules, judges, bids, trace, progress):  # type: ignore[
     return DONE
 
 
-def refuse(cells, counts, rules, judges):  # type: ignore[no-untyped-def]
+def refuse(cells: Cells, counts: Counts, rules: Rules, judges: Judges) -> None:
     """The first rule that refuses each cell."""
     for cell in range(len(cells.members)):
         cells.codes[cell] = 0
@@ -150,7 +80,7 @@ def refuse(cells, counts, rules, judges):  # type: ignore[no-untyped-def]
                 break
 
 
-def verdict(cells, counts, rules, judges, rule, cell):  # type: ignore[no-untyped-def]
+def verdict(cells: Cells, counts: Counts, rules: Rules, judges: Judges, rule: int, cell: int) -> Any:
     """Why one rule refuses one cell, 0 if it does not."""
     slot = cells.slot[cell, rules.tally[rule]]
     if slot < 0:
@@ -164,7 +94,7 @@ def verdict(cells, counts, rules, judges, rule, cell):  # type: ignore[no-untype
     return rules.code[rule] if count > most else np.uint16(0)
 
 
-def mark_open(cells):  # type: ignore[no-untyped-def]
+def mark_open(cells: Cells) -> tuple[bool, bool]:
     """(Whether any cell takes pods, whether others do than before.)"""
     found = others = False
     for cell in range(len(cells.members)):
@@ -175,7 +105,7 @@ def mark_open(cells):  # type: ignore[no-untyped-def]
     return found, others
 
 
-def score(cells, counts, judges):  # type: ignore[no-untyped-def]
+def score(cells: Cells, counts: Counts, judges: Judges) -> None:
     """Raw scores of the open cells."""
     for judge in range(len(judges.base)):
         judges.raw[:, judge] = judges.base[judge]
@@ -191,7 +121,7 @@ def score(cells, counts, judges):  # type: ignore[no-untyped-def]
                 judges.raw[cell, judge] += factor * counts.counts[slot] + judges.offset[gain]
 
 
-def size_of(cells, counts, judges, gain):  # type: ignore[no-untyped-def]
+def size_of(cells: Cells, counts: Counts, judges: Judges, gain: int) -> int:
     """How many domains of a tally have rows that take pods; rows without one are one more."""
     judge, tally = judges.gain_judge[gain], judges.gain_tally[gain]
     size, without = 0, 0
@@ -210,7 +140,7 @@ def size_of(cells, counts, judges, gain):  # type: ignore[no-untyped-def]
     return size + without
 
 
-def is_whole(cells, judges, judge, cell):  # type: ignore[no-untyped-def]
+def is_whole(cells: Cells, judges: Judges, judge: int, cell: int) -> bool:
     """Whether a cell has the domains of all gains of a judge."""
     for gain in range(len(judges.gain_judge)):
         if judges.gain_judge[gain] == judge and cells.slot[cell, judges.gain_tally[gain]] < 0:
@@ -218,7 +148,7 @@ def is_whole(cells, judges, judge, cell):  # type: ignore[no-untyped-def]
     return True
 
 
-def normalize(cells, judges):  # type: ignore[no-untyped-def]
+def normalize(cells: Cells, judges: Judges) -> None:
     """Points of the open cells."""
     cells.points[:] = cells.shared
     for judge in range(len(judges.base)):
@@ -234,7 +164,7 @@ def normalize(cells, judges):  # type: ignore[no-untyped-def]
                 cells.points[cell] += np.rint(judges.normal[cell, judge] * weight) / GRID
 
 
-def by_range(cells, judges, judge):  # type: ignore[no-untyped-def]
+def by_range(cells: Cells, judges: Judges, judge: int) -> None:
     """Scale.RANGE over the open cells."""
     raw = judges.raw[:, judge]
     least, most = np.inf, -np.inf
@@ -247,7 +177,7 @@ def by_range(cells, judges, judge):  # type: ignore[no-untyped-def]
             judges.normal[cell, judge] = np.floor(MAX_SCORE * share)
 
 
-def by_cost(cells, judges, judge):  # type: ignore[no-untyped-def]
+def by_cost(cells: Cells, judges: Judges, judge: int) -> None:
     """Scale.COST over the open cells."""
     raw, normal = judges.raw[:, judge], judges.normal[:, judge]
     largest, least = 0.0, np.inf
@@ -264,7 +194,7 @@ def by_cost(cells, judges, judge):  # type: ignore[no-untyped-def]
             normal[cell] = np.floor(MAX_SCORE * (largest + least - cost) / largest) if largest > 0.0 else MAX_SCORE
 
 
-def pick(cells, judges, bids, trace, at):  # type: ignore[no-untyped-def]
+def pick(cells: Cells, judges: Judges, bids: Bids, trace: Trace, at: int) -> None:
     """Write down the best bid and the next best, with their cells and scores."""
     first = second = _UNKNOWN
     of_first = of_second = _UNKNOWN
@@ -280,12 +210,14 @@ def pick(cells, judges, bids, trace, at):  # type: ignore[no-untyped-def]
     for bid in (bids.left[first], bids.right[first]):
         if bid >= 0 and (second < 0 or beats(cells, bids, bid, of_first, second, of_second)):
             second, of_second = bid, of_first
-    note(cells, judges, bids, trace, at, 0, first, of_first)
-    note(cells, judges, bids, trace, at, 1, second, of_second)
+    trace.bid[at, 0], trace.cell[at, 0] = first, of_first
+    trace.bid[at, 1], trace.cell[at, 1] = second, of_second
+    note(cells, judges, bids, trace, at, 0)
+    note(cells, judges, bids, trace, at, 1)
     trace.codes[at, : len(cells.codes)] = cells.codes
 
 
-def beats(cells, bids, one, of_one, other, of_other):  # type: ignore[no-untyped-def]
+def beats(cells: Cells, bids: Bids, one: int, of_one: int, other: int, of_other: int) -> Any:
     """Whether a bid is better than another one, each with the points of its cell."""
     more = bids.points[one] + cells.points[of_one] - (bids.points[other] + cells.points[of_other])
     if more != 0.0:
@@ -295,9 +227,9 @@ def beats(cells, bids, one, of_one, other, of_other):  # type: ignore[no-untyped
     return bids.row[one] < bids.row[other]
 
 
-def note(cells, judges, bids, trace, at, place, bid, cell):  # type: ignore[no-untyped-def]
-    """Write one of the two down."""
-    trace.bid[at, place], trace.cell[at, place] = bid, cell
+def note(cells: Cells, judges: Judges, bids: Bids, trace: Trace, at: int, place: int) -> None:
+    """Write down what goes with one of the two."""
+    bid, cell = trace.bid[at, place], trace.cell[at, place]
     if bid >= 0:
         trace.depth[at, place] = bids.taken[bid]
         trace.score[at, place] = bids.points[bid] + cells.points[cell]
@@ -306,7 +238,7 @@ def note(cells, judges, bids, trace, at, place, bid, cell):  # type: ignore[no-u
             trace.normal[at, place, judge] = judges.normal[cell, judge]
 
 
-def lacks(cells, bids, trace, at):  # type: ignore[no-untyped-def]
+def lacks(cells: Cells, bids: Bids, trace: Trace, at: int) -> int:
     """What has to be known before the pod is booked, 0 if all is."""
     bid = trace.bid[at, 0]
     if bids.next_code[bid] < 0:
@@ -314,7 +246,7 @@ def lacks(cells, bids, trace, at):  # type: ignore[no-untyped-def]
     return NO_CELL if bids.next_code[bid] == 0 and cells.after[trace.cell[at, 0]] < 0 else 0
 
 
-def book(cells, counts, rules, judges, bids, trace, at):  # type: ignore[no-untyped-def]
+def book(cells: Cells, counts: Counts, rules: Rules, judges: Judges, bids: Bids, trace: Trace, at: int) -> int:
     """The best row has taken the pod; TOO_FEW if the next cannot be told."""
     bid, cell = trace.bid[at, 0], trace.cell[at, 0]
     cells.root[cell] = join(bids, bids.left[bid], bids.right[bid])
@@ -333,7 +265,7 @@ def book(cells, counts, rules, judges, bids, trace, at):  # type: ignore[no-unty
     return 0 if cells.complete[cell] or cells.fresh[cell] >= 2 else TOO_FEW
 
 
-def count(cells, counts, rules, judges, cell):  # type: ignore[no-untyped-def]
+def count(cells: Cells, counts: Counts, rules: Rules, judges: Judges, cell: int) -> None:
     """One more pod in a cell."""
     for rule in range(len(rules.tally)):
         tally = rules.tally[rule]
@@ -349,7 +281,7 @@ def count(cells, counts, rules, judges, cell):  # type: ignore[no-untyped-def]
             counts.counts[cells.slot[cell, tally]] += cells.step[cell, tally]
 
 
-def rise(counts, rules, rule, before, step):  # type: ignore[no-untyped-def]
+def rise(counts: Counts, rules: Rules, rule: int, before: int, step: int) -> None:
     """A domain whose least count matters has `step` pods more than `before`."""
     histogram = counts.histogram[rule]
     last = len(histogram) - 1
@@ -359,7 +291,7 @@ def rise(counts, rules, rule, before, step):  # type: ignore[no-untyped-def]
         rules.rise[rule] += 1
 
 
-def join(bids, one, other):  # type: ignore[no-untyped-def]
+def join(bids: Bids, one: int, other: int) -> int:
     """The root of two skew heaps made one."""
     if one < 0 or other < 0:
         return max(one, other)
@@ -377,7 +309,7 @@ def join(bids, one, other):  # type: ignore[no-untyped-def]
         one, other = other, old
 
 
-def better(bids, one, other):  # type: ignore[no-untyped-def]
+def better(bids: Bids, one: int, other: int) -> Any:
     """Whether a bid is better than another one of the same cell."""
     if bids.points[one] != bids.points[other]:
         return bids.points[one] > bids.points[other]
@@ -436,23 +368,6 @@ class _Merge(Kernel):
         known["merge"] = fast = compiled(merge)
         fast.compile(tuple(numba.typeof(one) for one in blank()))
         return fast
-
-
-def blank() -> tuple[Any, ...]:
-    """What `merge` takes, with nothing in it: the types of its arguments."""
-    whole, wide = np.zeros(1, dtype=np.int64), np.zeros((1, 1), dtype=np.int64)
-    real, broad = np.zeros(1), np.zeros((1, 1))
-    mark, deep = np.zeros(1, dtype=np.uint16), np.zeros((1, 1, 1))
-    marks = np.zeros((1, 1), dtype=np.uint16)
-    return (
-        Cells(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real),
-        Counts(whole, mark, wide, whole),
-        Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
-        Judges(whole, real, real, whole, whole, real, whole, whole, whole, real, real, real, real, broad, broad),
-        Bids(real, whole, whole, whole, whole, whole, real, whole),
-        Trace(wide, wide, wide, broad, deep, deep, marks, whole),
-        whole,
-    )
 
 
 MERGE = entered(_Merge())

@@ -140,7 +140,9 @@ class Batches:
             self._books.book_all(items[: len(decisions)], [one.row for one in decisions])
         return list(decisions)
 
-    def _deferred(self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast | Merge) -> list[Result]:
+    def _deferred(
+        self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast | Merge
+    ) -> list[Result]:
         """Decide out of a forecast; the fleet hears of all pods at the end."""
         results: list[Result] = []
         booked: list[int] = []

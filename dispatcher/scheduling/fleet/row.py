@@ -150,6 +150,10 @@ class OneRow(NodeColumns):
         """Affinity terms of placed pods that match a pod now."""
         return self._fleet.terms_about(placed)
 
+    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+        """What a pod adds to standing terms."""
+        return self._fleet.brings(placed)
+
     def count_of(self, term: StandingTerm) -> Ints:
         """[domains of its key] what the holders of a term add up to now."""
         return self._fleet.count_of(term)

@@ -8,7 +8,7 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 """
 
 import enum
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -24,7 +24,7 @@ from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
 if TYPE_CHECKING:
     from dispatcher.scheduling.framework.lifecycle import CycleState, WaitingRoom
-    from dispatcher.scheduling.framework.tallies import CountRules
+    from dispatcher.scheduling.framework.tallies import CountRules, Story
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -33,8 +33,6 @@ Codes = NDArray[np.uint16]
 Floats = NDArray[np.float64]
 Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
-
-Story = Callable[[int], Mapping[str, Any]]  # number of a pod in a batch -> plain JSON values about its decision
 
 K = TypeVar("K")
 
@@ -164,7 +162,7 @@ class Fleet(Protocol):
         ...
 
     def brings(self, placed: "Placed") -> Mapping[int, int] | None:
-        """Number of a standing term -> what a pod adds to its count; None if nobody holds one of the pod's terms yet."""
+        """Number of a standing term -> what a pod adds to its count; None if nobody holds one of its terms yet."""
         ...
 
     def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
@@ -332,16 +330,14 @@ class DomainPlugin(Filter, Score):
         return state
 
     def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> "CountRules | None":
-        """The parts once more, as rules that hold on when pods of the class come (`tallies`); None: ask again instead.
-
-        A policy that tells them and has `explain` has `explain_batch` as well.
+        """The parts as rules that hold on when pods of the class come (see `tallies`); None: ask again after each pod.
+        A policy that tells them and has `explain` has `explain_batch`, too.
         """
         return None
 
     def explain_batch(self, state: object, rows: NDArray[np.intp], fleet: Fleet) -> "Story":
-        """What `explain` would say of each pod of a batch that go to `rows` one after the other.
-
-        It is asked before the first of them is placed, and its answer long after: it may not look at the fleet any more.
+        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, and
+        may not look at the fleet any more.
         """
         raise TypeError(f"plugin {self.name} explains no batches")
 

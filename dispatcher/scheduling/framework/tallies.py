@@ -5,12 +5,15 @@ The rules say of every row what the policy's parts say of it, bit for bit, and g
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dispatcher.scheduling.framework.plugin import Bools, Floats, Ints, SmallInts
+
+Story = Callable[[int], Mapping[str, Any]]  # number of a pod in a batch -> plain JSON values about its decision
 
 
 class Scale(enum.IntEnum):
@@ -25,7 +28,7 @@ class Scale(enum.IntEnum):
 class Tally:
     """Pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains] as things stand.
 
-    `more`: what one more pod of the class adds in the domain of its row, if `counted` [n] is 1 for it (None: everywhere).
+    `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it is everywhere).
     `by_host`: every row is a domain of its own, and its code is the row.
     """
 

@@ -119,7 +119,9 @@ class Spread:
         return SpreadStory(
             area.constraint,
             chosen.tolist(),
-            [self.tally.more] * len(rows) if area.counting is None else (area.counting[rows] * self.tally.more).tolist(),
+            [self.tally.more] * len(rows)
+            if area.counting is None
+            else (area.counting[rows] * self.tally.more).tolist(),
             {code: int(self.counts[code]) for code in codes},
             {code: self._name(code, fleet) for code in codes},
             eligible[:_SHOWN_DOMAINS].tolist(),
