@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.classes import kernels
-from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.classes.merge import merge_of
+from dispatcher.scheduling.classes.shelf import ClassShelf
+from dispatcher.scheduling.framework import Placed, Plugin, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, node, pod, selector
+from tests.laws import test_affinity_laws as affinity
+from tests.laws.oracle import numbered
 from tests.laws.pairs import CLUSTERS, Pair
 
 clusters, names = st.sampled_from(CLUSTERS), st.sampled_from(tuple(f"n{at}" for at in range(8)))
@@ -122,3 +126,39 @@ def test_a_merged_batch_records_what_one_by_one_records(script: list[tuple[Any, 
     merged = records(script, batched=True)
     kernels.use_numpy()
     assert records(script, batched=False) == merged
+
+
+@pytest.mark.parametrize("profile", [affinity.ALONE, DEFAULT_PROFILE], ids=["alone", "among all policies"])
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=affinity.scripts)
+def test_merged_batches_decide_as_the_rules_of_affinity_say(profile: Profile, script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    pair = affinity.begin(profile, batched=True)
+    for event in script:
+        pair.apply(event)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pod().spread("zone", 2),
+        pod().spread("host", hard=False),
+        pod().spread("host", 3),
+        pod().away("host", selector(app="u")),
+        pod().away("host", selector(app="u"), weight=5),
+        pod().near("zone", selector(app="u")),
+    ],
+    ids=["hard zones", "soft hosts", "hard hosts", "repelled on hosts", "rather not on a host", "drawn to a zone"],
+)
+@pytest.mark.usefixtures("compiled")
+def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -> None:
+    pair = begin(Alone, batched=True)
+    placed = one.labels(app="u").placed("a")
+    pair.pods(placed, 2)
+    plan, classes = pair.scheduler.plan, ClassShelf(pair.scheduler.plan, pair.fleet, 2**26)
+    pods = classes.get(plan.standing_key(plan.class_key(placed), placed, pair.fleet))
+    pods.catch_up(placed)
+    merged = merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
+    assert merged is not None
+    assert len(merged.run([numbered(placed, at) for at in range(100, 107)])) == 7
