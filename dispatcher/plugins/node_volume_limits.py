@@ -23,16 +23,19 @@ from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
 
+_NO_LIMIT = 2**31  # volumes
+
 
 class _State(NamedTuple):
     """`wanted`: the pod's volumes. `attached`: node -> what attachments say is there. `tight`: nodes without any volume
-    that could not take them all, empty as they are.
+    that could not take them all, empty as they are. `spare`: volumes in use that leave every node room for them.
     """
 
     home: str
     wanted: frozenset[CsiVolume]
     attached: Mapping[str, frozenset[CsiVolume]]
     tight: frozenset[str]
+    spare: int
 
 
 class _Volumes:
@@ -85,10 +88,14 @@ class NodeVolumeLimits(Filter):
         if not wanted:
             return SKIP
         attached = volumes.attached(fleet.objects(placed.home, VolumeAttachment).values())
-        counts = Counter(driver for driver, _ in wanted)
         limits = fleet.objects(placed.home, CSINode)
-        tight = frozenset(name for name, node in limits.items() if node.limits and _passed(counts, node.limits))
-        return _State(placed.home, wanted, attached, tight)
+        least = min((min(node.limits.values()) for node in limits.values() if node.limits), default=_NO_LIMIT)
+        tight: frozenset[str] = frozenset()
+        if least < len(wanted):
+            counts = Counter(driver for driver, _ in wanted)
+            tight = frozenset(name for name, node in limits.items() if node.limits and _passed(counts, node.limits))
+        spare = least - len(wanted) - max(map(len, attached.values()), default=0)
+        return _State(placed.home, wanted, attached, tight, spare)
 
     def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
         """What rests on objects alone has not changed."""
@@ -110,8 +117,9 @@ class NodeVolumeLimits(Filter):
 
     @staticmethod
     def _worth_a_look(asked: _State, fleet: Fleet) -> set[str]:
-        """Nodes that have volumes, or too small a limit; others have room."""
-        used = (fleet.name_of(row) for row in fleet.rows_with_volumes())
+        """Nodes whose volumes in use might leave too little, or with too small a limit; others have room."""
+        many = (row for row in fleet.rows_with_volumes() if len(fleet.volumes_on(row)) > asked.spare)
+        used = (fleet.name_of(row) for row in many)
         return {name for cluster, name in used if cluster == asked.home} | asked.attached.keys() | asked.tight
 
 
