@@ -9,20 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 from agents.embedded.apiserver import (
-    admission,
     apply,
     binding,
     deletion,
     events,
     eviction,
     metadata,
+    namespaces,
     ownership,
     patching,
     scale,
     validation,
     validation_kinds,
 )
-from agents.embedded.apiserver.bootstrap import FIRST_OBJECTS, NAMESPACE_OBJECTS
+from agents.embedded.apiserver.bootstrap import FIRST_OBJECTS
 from agents.embedded.apiserver.deletion import Options
 from agents.embedded.apiserver.objects import HISTORY, Objects
 from agents.embedded.apiserver.resources import RESOURCES, Resource
@@ -41,7 +41,6 @@ from agents.embedded.apiserver.status import (
     not_found,
     precondition,
     success,
-    terminating,
 )
 from agents.embedded.apiserver.store import Event, Record, Subscription
 from agents.embedded.apiserver.topology import topology_labels
@@ -77,6 +76,7 @@ class Api:
         self.name = name
         self.storage = storage
         self.objects = Objects(storage, clock, random, name, history)
+        self._namespaces = namespaces.Namespaces(self.objects, self.create, self.delete)
         self.log_source: Callable[[Object, str, dict[str, str]], str] = lambda pod, container, query: ""
         self.node_metrics_source: Callable[[str], Object | None] = lambda node: None
         self.pod_metrics_source: Callable[[str, str], Object | None] = lambda namespace, pod: None
@@ -136,7 +136,7 @@ class Api:
         row = RESOURCES[row.stored_as] if row.stored_as else row
         generated = not clean["metadata"].get("name")
         namespace = metadata.place(row, clean, namespace)
-        self._check_namespace(row, namespace, clean)
+        self._namespaces.admit(row, namespace, clean)
         for _ in range(_NAME_ATTEMPTS if generated else 1):
             attempt = clean | {"metadata": dict(clean["metadata"])}
             objects = self.objects
@@ -154,9 +154,8 @@ class Api:
         if not options.dry_run:
             self.objects.expire_events()
             attempt = self.objects.set(row.key, key, attempt).object
-            if row.key == "namespaces":
-                for what, first in NAMESPACE_OBJECTS:
-                    self.create(what, first, key[1])
+            if row.key == namespaces.KEY:
+                self._namespaces.furnish(key[1])
         return _outgoing(self._row(resource), attempt)
 
     def _prepare(self, row: Resource, obj: Object) -> None:
@@ -165,15 +164,6 @@ class Api:
         _refuse(row, obj, validation.metadata(obj, row.names) + row.validate(obj))
         if row.first_status is not None:
             obj["status"] = row.first_status(obj)
-
-    def _check_namespace(self, row: Resource, namespace: str, obj: Object) -> None:
-        if not row.namespaced:
-            return
-        found = self._find(RESOURCES["namespaces"], namespace)
-        if found is None:
-            raise not_found("namespaces", namespace)
-        if found.object["metadata"].get("deletionTimestamp"):
-            raise terminating(row.key, obj["metadata"].get("name", ""), namespace)
 
     def update(self, resource: str, obj: Object, *, subresource: str = "", options: Write = AS_IS) -> Object:
         """Replace an object, or its part behind `subresource` ("status", "scale"); 409 when it has moved on."""
@@ -291,8 +281,8 @@ class Api:
         record = self._require(row, name, namespace)
         row = RESOURCES[row.stored_as] if row.stored_as else row
         deletion.check(row, record.object, options)
-        if row.key == "namespaces":
-            return self._delete_namespace(record, options.dry_run)
+        if row.key == namespaces.KEY:
+            return self._namespaces.end(record, options.dry_run)
         left = deletion.after(row, record.object, options, self.objects.now())
         gone = deletion.complete(left)
         if options.dry_run or (left == record.object and not gone):
@@ -306,31 +296,8 @@ class Api:
     def _remove(self, row: Resource, key: tuple[str, str], last: Object) -> Object:
         gone = self.objects.remove(row.key, key, last).object
         if row.namespaced:
-            self._finish_namespace(key[0])
+            self._namespaces.finish(key[0])
         return gone
-
-    def _delete_namespace(self, record: Record, dry_run: bool) -> Object:
-        name = record.object["metadata"]["name"]
-        admission.may_delete_namespace(name)
-        if dry_run or record.object["metadata"].get("deletionTimestamp"):
-            return record.object
-        now = self.objects.now()
-        marked = record.object | {"status": {"phase": "Terminating"}}
-        marked["metadata"] = marked["metadata"] | {"deletionTimestamp": metadata.timestamp(now)}
-        terminating = self.objects.set("namespaces", ("", name), marked).object
-        for resource, key in self.objects.contents(name):
-            if self.objects.get(resource, key) is not None:
-                self.delete(resource, key[1], name)
-        self._finish_namespace(name)
-        return terminating
-
-    def _finish_namespace(self, name: str) -> None:
-        """A terminating namespace goes with the last object in it, unless finalizers of its own hold it."""
-        record = self.objects.get("namespaces", ("", name))
-        if record is None or not record.object["metadata"].get("deletionTimestamp"):
-            return
-        if self.objects.empty(name) and not record.object["metadata"].get("finalizers"):
-            self.objects.remove("namespaces", ("", name), dict(record.object))
 
     # --- pods ---
 
