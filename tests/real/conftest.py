@@ -1,19 +1,19 @@
 """Every test here needs real control planes: three as a fleet, its agents with the rights of the chart alone."""
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from agents.controlplane import binaries
-from tests.charts.rendering import MISSING, Helm
-from tests.controlplane import fixtures, programs
+from tests.charts.fixtures import build_helm, helm
+from tests.charts.rendering import Helm
+from tests.controlplane import fixtures
 from tests.controlplane.fixtures import ControlPlanes, control_plane, pytest_runtest_makereport
 from tests.real.fleet import RealFleet, start
 from tests.system.harness import System
 
-__all__ = ["control_plane", "pytest_runtest_makereport"]
+__all__ = ["control_plane", "helm", "pytest_runtest_makereport"]
 Say = Callable[[str], None]
 
 
@@ -29,9 +29,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     fixtures.pytest_collection_finish(session)
     wanted = any(fixtures.FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
     if wanted and not session.config.option.collectonly:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        with suppress(binaries.BinariesUnavailableError, binaries.BuildFailedError):
-            binaries.ensure(("helm",), progress=reporter.write_line if reporter else None)
+        build_helm(session)
 
 
 @pytest.fixture
@@ -44,15 +42,6 @@ def say(request: pytest.FixtureRequest) -> Say:
             print(f"\n{request.node.name}: {text}", flush=True)
 
     return line
-
-
-@pytest.fixture(scope="module")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """The real Helm, or a skip."""
-    program = programs.find("helm")
-    if program is None:
-        pytest.skip(MISSING)
-    return Helm(program, tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,8 @@
 """Pods with claims on real planes, through the dispatcher and the agents as processes, by the rights of the roles."""
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from tests.controlplane.fixtures import ControlPlanes
 from tests.real import audit
 from tests.real.fleet import SCHEDULER, RealFleet, start
 from tests.system.cluster_api import eventually
-from tests.system.harness import System
+from tests.system.harness import System, agent_pid
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -135,7 +137,7 @@ def test_a_pod_that_wants_another_cluster_than_its_volume_is_told(system: System
     eventually(lambda: words in described(fleet.home, "away"), 30, lambda: described(fleet.home, "away"))
 
 
-def test_a_volume_that_is_made_late_outlasts_a_reload_and_a_kill_of_the_dispatcher(
+def test_a_volume_that_is_made_late_outlasts_a_reload_and_kills_of_dispatcher_and_agent(
     system: System, fleet: RealFleet
 ) -> None:
     home = fleet.home
@@ -150,6 +152,7 @@ def test_a_volume_that_is_made_late_outlasts_a_reload_and_a_kill_of_the_dispatch
     eventually(lambda: system.explain("late")["waiting"], 30, lambda: str(system.explain("late")))
     system.kill_dispatcher()
     system.wait_ready()
+    os.kill(eventually(lambda: agent_pid(home.server), 30), signal.SIGKILL)
     eventually(lambda: system.explain("late")["waiting"], 60, lambda: f"{system.explain('late')}\n{system.log}")
     assert selected(home, "late") == chosen
     owner = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "late"}

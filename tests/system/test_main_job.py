@@ -10,6 +10,7 @@ from tests.system.harness import HOME, System
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 WEB = "global-dispatcher.io/spread"
 
 
@@ -113,6 +114,24 @@ def test_real_kubectl_shows_remote_pods_where_they_were_submitted(system: System
     kubectl("scale", "deployment", "shop", "--replicas=0")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60)
     kubectl("delete", "deployment", "shop")
+
+
+def test_a_claim_gets_its_volume_on_the_node_that_is_chosen_for_its_pod(system: System) -> None:
+    made_late = {"provisioner": "example.com/disks", "volumeBindingMode": "WaitForFirstConsumer"}
+    system.home.create("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": "disks"}, **made_late})
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "data"}, "spec": {"storageClassName": "disks", **wanted}}
+    assert system.home.create(CLAIMS, claim).status_code == 201
+    body = deployment("store", 1, requests={"cpu": "100m"})
+    body["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    assert system.home.create(DEPLOYMENTS, body).status_code == 201
+    places = system.wait_running(1, 60)
+    assert list(places.values()) == [[HOME]]
+    (pod,) = system.home.pods()
+    bound = system.home.get(f"{CLAIMS}/data")
+    assert bound["status"]["phase"] == "Bound"
+    assert bound["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == pod["spec"]["nodeName"]
+    scale_to_zero_and_wait(system, "store")
 
 
 def test_explain_says_why_there_in_numbers(system: System) -> None:
