@@ -22,6 +22,7 @@ from agents.observer.changes import ChangeLog
 from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads
 from agents.observer.seen import NODES, PODS
+from agents.runtime.company import wait_for_company
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
 from agents.runtime.intake import Intake
@@ -131,7 +132,7 @@ class Agent:
                 while not self._follow.has_news(self._who(), incarnation, since):
                     self._news.clear()
                     await self._news.wait()
-                    await asyncio.sleep(self.settings.coalesce_s)
+                    await wait_for_company(lambda: self._log.revision, lambda: asyncio.sleep(self.settings.coalesce_s))
         return self._follow.since(self._who(), incarnation, since, self._health.now, time.monotonic())
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:

@@ -86,7 +86,11 @@ class AgentSettings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."
     )
-    coalesce_s: float = Field(default=0.02, ge=0, description="Seconds a change waits for company before it is sent.")
+    coalesce_s: float = Field(
+        default=0.02,
+        ge=0,
+        description="Seconds a change waits for company before it is sent; up to five times as long while many come.",
+    )
     max_graves: int = Field(
         default=20_000, ge=1, description="Deleted objects remembered for followers that are behind."
     )
