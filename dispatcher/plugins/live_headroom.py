@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Readings, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Readings, Rows
+from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
 Amounts = tuple[int, int]
+_NOTHING: Amounts = (0, 0)
 
 
-class _LiveHeadroom(Score):
+class _LiveHeadroom(BoundedScore):
     """What the three signals share: the fade of readings and the curve."""
 
     depends: ClassVar[Depends] = Depends.NODE
@@ -90,6 +92,36 @@ class _LiveHeadroom(Score):
         requested = np.minimum(self._requested(amounts, fleet, rows), 1.0)
         return np.where(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, weight
 
+    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+        """By the reading where it counts in full until then, else by the lesser of reading and requests.
+
+        The curve bends down at the knee, so its slope without the pod bounds it up to full utilisation.
+        """
+        columns = None if _bound.fast is None else self._columns(_NOTHING, fleet, rows)
+        if columns is not None:
+            base, slope, most = (np.empty(len(columns[0])) for _ in range(3))
+            _bound.fast(*columns, until, self._fresh_s, self._knee, self._extra, base, slope, most)
+        else:
+            base, slope, most = self._bound(fleet, rows, until)
+        cpu, memory = self._falls(slope, fleet, rows)
+        return Ceiling(base, cpu, most, memory, most)
+
+    def _bound(self, fleet: Fleet, rows: Rows, until: float) -> tuple[Floats, Floats, Floats]:
+        """[rows] the score without the pod, and what it falls by for a whole node more and for all that is left."""
+        used, sampled_at = (column[rows] for column in self._reading(fleet))
+        measured = self._measured(_NOTHING, used.astype(np.float64), fleet, rows)
+        requested = self._requested(_NOTHING, fleet, rows)
+        fresh = (until - sampled_at <= self._fresh_s) & ~np.isnan(measured)
+        low = np.minimum(np.where(fresh, measured, np.fmin(measured, requested)), 1.0)
+        whole = 1.0 + self._extra * (1.0 - self._knee)
+        slope: Floats = np.where(low >= self._knee, 1.0 + self._extra, 1.0) * (MAX_SCORE / whole)
+        base = MAX_SCORE * (1.0 - (low + self._extra * np.maximum(low - self._knee, 0.0)) / whole)
+        return base, slope, slope * (1.0 - low)
+
+    def _falls(self, slope: Floats, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
+        """[rows] by how many points a milli-CPU and a byte bring the curve down at least."""
+        return np.zeros(len(slope)), np.zeros(len(slope))
+
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
         at = np.asarray([row])
@@ -131,6 +163,28 @@ def _curve(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
             scores[row] = 100.0 * (1.0 - (measured + extra * max(measured - knee, 0.0)) / whole)
 
 
+@kernel("shares floats ints float ints ints float ints ints float float float float float out out out")
+def _bound(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
+    used, sampled_at, recent, more, nonzero0, all0, _0, nonzero1, all1, _1, until, fresh, knee, extra, base, slope, most
+):
+    """See `_LiveHeadroom._bound`; the columns are those of `_curve`."""
+    whole = 1.0 + extra * (1.0 - knee)
+    for row in range(len(base)):
+        low = float(used[row])
+        if more >= 0.0:
+            low += recent[row] / max(all0[row], 1)
+        if not (until - sampled_at[row] <= fresh):
+            requested = max(nonzero0[row] / max(all0[row], 1), nonzero1[row] / max(all1[row], 1))
+            low = low if low < requested else requested
+        elif np.isnan(low):
+            low = max(nonzero0[row] / max(all0[row], 1), nonzero1[row] / max(all1[row], 1))
+        low = 1.0 if low > 1.0 else low
+        fall = (1.0 + extra if low >= knee else 1.0) * (100.0 / whole)
+        base[row] = 100.0 * (1.0 - (low + extra * max(low - knee, 0.0)) / whole)
+        slope[row] = fall
+        most[row] = fall * (1.0 - low)
+
+
 def _in_words(known: bool, weight: float) -> str:
     if not known:
         return "unknown, by requests"
@@ -142,13 +196,13 @@ def _in_words(known: bool, weight: float) -> str:
 def _share(at: int, amounts: NDArray[Any], fleet: Fleet, rows: Rows) -> Floats:
     """[rows] `amounts` (never 0) as a share of what can be allocated; far above 1 where that is nothing."""
     column = fleet.axis.column(_RESOURCES[at])
-    capacity = fleet.allocatable[column, rows] if column is not None else np.zeros(len(amounts), dtype=np.int64)
+    capacity = fleet.allocatable[column][rows] if column is not None else np.zeros(len(amounts), dtype=np.int64)
     share: Floats = amounts / np.maximum(capacity, 1)
     return share
 
 
 def _by_requests(at: int, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-    return _share(at, fleet.nonzero[at, rows] + float(amounts[at]), fleet, rows)
+    return _share(at, fleet.nonzero[at][rows] + float(amounts[at]), fleet, rows)
 
 
 class _LiveResource(_LiveHeadroom):
@@ -161,18 +215,22 @@ class _LiveResource(_LiveHeadroom):
         return nonzero_request(placed.pod)[self._at]
 
     def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
-        return used + _share(self._at, fleet.recent[self._at, rows] + float(amounts[self._at]), fleet, rows)
+        return used + _share(self._at, fleet.recent[self._at][rows] + float(amounts[self._at]), fleet, rows)
 
     def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         return _by_requests(self._at, amounts, fleet, rows)
+
+    def _falls(self, slope: Floats, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
+        falls, none = _share(self._at, slope, fleet, rows), np.zeros(len(slope))
+        return (falls, none) if self._at == 0 else (none, falls)
 
     def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
         column, more = fleet.axis.column(_RESOURCES[self._at]), float(amounts[self._at])
         if column is None:
             return None
         used, sampled_at = self._reading(fleet)
-        fallback = (fleet.nonzero[self._at, rows], fleet.allocatable[column, rows], more)
-        return [used[rows], sampled_at[rows], fleet.recent[self._at, rows], more, *fallback, *fallback]
+        fallback = (fleet.nonzero[self._at][rows], fleet.allocatable[column][rows], more)
+        return [used[rows], sampled_at[rows], fleet.recent[self._at][rows], more, *fallback, *fallback]
 
 
 class LiveCPU(_LiveResource):
@@ -215,10 +273,10 @@ class LiveNetwork(_LiveHeadroom):
 
     def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
         used, sampled_at = self._reading(fleet)
-        columns: list[Any] = [used[rows], sampled_at[rows], fleet.recent[0, rows], -1.0]
+        columns: list[Any] = [used[rows], sampled_at[rows], fleet.recent[0][rows], -1.0]
         for at, resource in enumerate(_RESOURCES):
             column = fleet.axis.column(resource)
             if column is None:
                 return None
-            columns += [fleet.nonzero[at, rows], fleet.allocatable[column, rows], float(amounts[at])]
+            columns += [fleet.nonzero[at][rows], fleet.allocatable[column][rows], float(amounts[at])]
         return columns

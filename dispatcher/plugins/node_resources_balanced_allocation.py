@@ -14,7 +14,8 @@ import numpy as np
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from dispatcher.scheduling.classes.kernels import kernel
-from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows
+from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, names_of_resources
 from dispatcher.scheduling.rules.whole import EXACT, plus
 
@@ -22,7 +23,7 @@ _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2
 
 
-class NodeResourcesBalancedAllocation(Score):
+class NodeResourcesBalancedAllocation(BoundedScore):
     """Prefers nodes that come into balance."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
@@ -47,7 +48,7 @@ class NodeResourcesBalancedAllocation(Score):
         if _two.fast is not None and len(asked) == 2 and max(amount for _, amount in asked) < EXACT:
             columns: list[Any] = []
             for column, amount in asked:
-                columns += [fleet.allocatable[column, rows], fleet.requested[column, rows], amount]
+                columns += [fleet.allocatable[column][rows], fleet.requested[column][rows], amount]
             gains = np.empty(len(columns[0]))
             _two.fast(*columns, gains)
             return gains
@@ -56,7 +57,7 @@ class NodeResourcesBalancedAllocation(Score):
         whole = np.maximum(allocatable, 1)
         shares = np.empty((2, len(asked), len(fleet.live[rows])))
         for at, (column, amount) in enumerate(asked):
-            requested = fleet.requested[column, rows]
+            requested = fleet.requested[column][rows]
             np.divide(plus(requested, amount), whole[at], out=shares[0, at])
             np.divide(requested, whole[at], out=shares[1, at])
         np.minimum(shares, 1.0, out=shares)
@@ -64,6 +65,22 @@ class NodeResourcesBalancedAllocation(Score):
         gain = _HALF + after - before  # -50..150, and its half drops the fraction toward zero
         scores: Floats = _HALF + np.trunc(gain / 2)
         return scores
+
+    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+        """As if the pod brought the node into perfect balance."""
+        if not set(self._resources) <= set(_ALWAYS):
+            return None
+        columns = [column for name in self._resources if (column := fleet.axis.column(name)) is not None]
+        if _best.fast is not None and len(columns) == 2:
+            pairs = [table[column][rows] for column in columns for table in (fleet.allocatable, fleet.requested)]
+            base, none = np.empty(len(pairs[0])), np.zeros(len(pairs[0]))
+            _best.fast(*pairs, base)
+            return Ceiling(base, none, none, none, none)
+        allocatable = fleet.allocatable[columns][:, rows]
+        shares = np.minimum(fleet.requested[columns][:, rows] / np.maximum(allocatable, 1), 1.0)
+        before = np.floor((1.0 - _deviation(shares, allocatable > 0)) * MAX_SCORE)
+        none = np.zeros(len(before))
+        return Ceiling(_HALF + np.trunc((_HALF + MAX_SCORE - before) / 2), none, none, none, none)
 
     def _asked(self, pod: Pod, fleet: Fleet) -> list[tuple[int, int]]:
         """(column, amount) of the resources that have a part; an extended one only if it is requested."""
@@ -86,6 +103,17 @@ def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-u
             before = abs((min(used0[row] / whole0, 1.0) - min(used1[row] / whole1, 1.0)) / 2.0)
         gain = 50.0 + np.floor((1.0 - after) * 100.0) - np.floor((1.0 - before) * 100.0)
         scores[row] = 50.0 + np.trunc(gain / 2)
+
+
+@kernel("ints ints ints ints out")
+def _best(all0, used0, all1, used1, scores):  # type: ignore[no-untyped-def]
+    """The highest score that any pod may get, for two resources."""
+    for row in range(len(scores)):
+        whole0, whole1 = all0[row], all1[row]
+        before = 0.0
+        if whole0 > 0 and whole1 > 0:
+            before = abs((min(used0[row] / whole0, 1.0) - min(used1[row] / whole1, 1.0)) / 2.0)
+        scores[row] = 50.0 + np.trunc((150.0 - np.floor((1.0 - before) * 100.0)) / 2)
 
 
 def _deviation(shares: Floats, has: Bools) -> Floats:

@@ -24,7 +24,8 @@ from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, Fleet, Floats, Ints, Placed, Rows, Score
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Rows
+from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import (
     Arg,
@@ -75,7 +76,7 @@ class _Asked:
     wanted: tuple[tuple[str, int], ...]
 
 
-class NodeResourcesFit(Filter, Score):
+class NodeResourcesFit(RoomFilter, BoundedScore):
     """Filter on room, score by strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
@@ -144,6 +145,11 @@ class NodeResourcesFit(Filter, Score):
             codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
         return codes
 
+    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+        """What must have room, unless it is more than is told apart."""
+        wanted = cast(_Asked, state).wanted
+        return wanted if len(wanted) <= _MOST_TOLD else None
+
     # --- strategies --------------------------------------------------------------------------------------------------
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
@@ -153,6 +159,29 @@ class NodeResourcesFit(Filter, Score):
             return self._score_two(pod, fleet, rows)
         return self._score_any(pod, fleet, rows)
 
+    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+        """Of LeastAllocated, which falls with what the pod asks for; without rounding down."""
+        if self._strategy != LEAST or not {name for name, _ in self._resources} <= set(_ALWAYS):
+            return None
+        slopes: dict[str, Floats] = {}
+        free: dict[str, Floats] = {}
+        weights: Floats = np.zeros(len(fleet.live[rows]))
+        for name, weight in self._resources:
+            column = fleet.axis.column(name)
+            if column is None:
+                continue
+            allocatable = fleet.allocatable[column][rows]
+            used = fleet.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.requested[column]
+            share = weight * (allocatable > 0)
+            slopes[name] = 100.0 * share / np.maximum(allocatable, 1)
+            free[name] = slopes[name] * np.maximum(allocatable - used[rows], 0)
+            weights += share
+        whole, zeros = np.maximum(weights, 1.0), np.zeros(len(weights))
+        base = sum(free.values(), zeros) / whole
+        falls = ([one.get(name, zeros) / whole for one in (slopes, free)] for name in _NONZERO)
+        (cpu, most_cpu), (memory, most_memory) = falls
+        return Ceiling(base, cpu, most_cpu, memory, most_memory)
+
     def _score_two(self, pod: Pod, fleet: Fleet, rows: Rows) -> Floats:
         columns: list[Any] = []
         for name, weight in self._resources:
@@ -160,7 +189,7 @@ class NodeResourcesFit(Filter, Score):
             if column is None or not _has_part(name, asked) or asked >= EXACT:
                 return self._score_any(pod, fleet, rows)
             used = fleet.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.requested[column]
-            columns += [fleet.allocatable[column, rows], used[rows], asked, float(weight)]
+            columns += [fleet.allocatable[column][rows], used[rows], asked, float(weight)]
         scores = np.empty(len(columns[0]))
         if not _two.fast(*columns, self._strategy == MOST, scores):
             return self._score_any(pod, fleet, rows)
@@ -173,7 +202,7 @@ class NodeResourcesFit(Filter, Score):
             column, asked = fleet.axis.column(name), _expected(pod, name)
             if column is None or not _has_part(name, asked):
                 continue
-            allocatable = fleet.allocatable[column, rows]
+            allocatable = fleet.allocatable[column][rows]
             value = self._value(_with_pod(fleet, rows, column, name, asked), allocatable)
             share = np.full(1, float(weight))
             if self._strategy == RATIO or not allocatable.all():
@@ -238,14 +267,14 @@ def _lacks_anywhere(name: str, amount: int, fleet: Fleet, rows: Rows) -> bool:
     column = fleet.axis.column(name)
     if column is None:
         return True
-    return bool(_lacking.fast(fleet.allocatable[column, rows], fleet.requested[column, rows], amount))
+    return bool(_lacking.fast(fleet.allocatable[column][rows], fleet.requested[column][rows], amount))
 
 
 def _lacks(name: str, amount: int, fleet: Fleet, rows: Rows) -> Bools:
     column = fleet.axis.column(name)
     if column is None:
         return np.ones(len(fleet.live[rows]), dtype=np.bool_)
-    lacks: Bools = amount > fleet.allocatable[column, rows] - fleet.requested[column, rows]
+    lacks: Bools = amount > fleet.allocatable[column][rows] - fleet.requested[column][rows]
     return lacks
 
 
@@ -254,12 +283,20 @@ def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: Flee
     patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
     for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):
         column = fleet.axis.column(name)
-        beyond = one if column is None else one & (amount > fleet.allocatable[column, rows])
+        beyond = one if column is None else one & (amount > fleet.allocatable[column][rows])
         patterns[0] |= one.astype(np.int64) << bit
         patterns[1] |= (beyond & (name != PODS)).astype(np.int64) << bit
-    kinds, kind_of = np.unique(patterns, axis=1, return_inverse=True)
-    codes = [_code(wanted, short, beyond, fleet) for short, beyond in kinds.T.tolist()]
-    return np.asarray(codes, dtype=np.uint16)[kind_of.reshape(-1)]
+    bits = len(wanted)
+    if bits <= 8:  # few kinds: counted, not sorted
+        joined = patterns[0] | patterns[1] << bits
+        kinds = np.flatnonzero(np.bincount(joined)).tolist()
+        table = np.zeros(kinds[-1] + 1, dtype=np.uint16)
+        table[kinds] = [_code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in kinds]
+        told: Codes = table[joined]
+        return told
+    pairs, pair_of = np.unique(patterns, axis=1, return_inverse=True)
+    codes = [_code(wanted, short, beyond, fleet) for short, beyond in pairs.T.tolist()]
+    return np.asarray(codes, dtype=np.uint16)[pair_of.reshape(-1)]
 
 
 def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: Fleet) -> int:
@@ -287,5 +324,5 @@ def _has_part(resource: str, asked: int) -> bool:
 
 def _with_pod(fleet: Fleet, rows: Rows, column: int, resource: str, asked: int) -> Ints:
     if resource in _NONZERO:
-        return plus(fleet.nonzero[_NONZERO.index(resource), rows], asked)
-    return plus(fleet.requested[column, rows], asked)
+        return plus(fleet.nonzero[_NONZERO.index(resource)][rows], asked)
+    return plus(fleet.requested[column][rows], asked)

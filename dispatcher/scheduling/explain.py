@@ -77,8 +77,7 @@ class Ground:
         return sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["reason"]), str(row["cluster"])))
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
     """Per score plugin of the class: name, weight, raw and normalised value of the chosen row and of the runner-up."""
 
     names: tuple[str, ...]
@@ -107,8 +106,7 @@ class Scores:
 Common = tuple[tuple[int, Floats, Floats], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(msgspec.Struct, gc=False, eq=False, frozen=True):
     """Why a single decision was taken: the scores, the row as it was, (cluster, node, score) of the runner-up.
 
     `later`: plugins that can explain it later, since they look at the chosen row alone, and their PreFilter answers.

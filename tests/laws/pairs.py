@@ -5,6 +5,7 @@ from typing import Any
 
 from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
+from dispatcher.scheduling.classes.glances import LARGE
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
@@ -18,15 +19,17 @@ class Pair:
     """Both sides; every decision of the product is compared with the oracle's.
 
     `plugins()` begins one side's bookkeeping; what it answers makes plugins upon it: the oracle takes new ones for each
-    decision, so that nothing a plugin remembers can help it.
+    decision, so that nothing a plugin remembers can help it. `large`: from so many nodes on, odd pods look at few.
     """
 
-    def __init__(self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool) -> None:
+    def __init__(
+        self, profile: Profile, plugins: Callable[[], Callable[[], list[Plugin]]], *, batched: bool, large: int = LARGE
+    ) -> None:
         self.batched, self.profile = batched, profile
         self.world = oracle.World()
         self.fleet = FleetState(now=self.world.now)
         self.naive = plugins()
-        self.scheduler = Scheduler(profile, plugins()(), self.fleet)
+        self.scheduler = Scheduler(profile, plugins()(), self.fleet, large=large)
         self.results: list[Decision | Unschedulable] = []
         for name in CLUSTERS:
             self.cluster(name, True)

@@ -12,6 +12,7 @@ from dispatcher.model.labels import IN, NOT_IN
 from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.classes.glances import LARGE
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
@@ -140,19 +141,21 @@ class Lawful(Pair):
         return found
 
 
-@pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
+@pytest.mark.parametrize(
+    ("batched", "large"), [(True, LARGE), (False, LARGE), (False, 0)], ids=["a batch", "one by one", "a large fleet"]
+)
 @settings(max_examples=60, deadline=None)
 @given(script=scripts)
 def test_the_default_profile_keeps_every_rule_and_decides_what_the_oracle_decides(
-    batched: bool, script: list[tuple[Any, ...]]
+    batched: bool, large: int, script: list[tuple[Any, ...]]
 ) -> None:
-    pair = begin(Lawful(DEFAULT_PROFILE, real, batched=batched))
+    pair = begin(Lawful(DEFAULT_PROFILE, real, batched=batched, large=large))
     for event in script:
         pair.apply(event)
 
 
-def records(script: list[tuple[Any, ...]], *, batched: bool) -> bytes:
-    pair = begin(Pair(DEFAULT_PROFILE, real, batched=batched))
+def records(script: list[tuple[Any, ...]], *, batched: bool, large: int = LARGE) -> bytes:
+    pair = begin(Pair(DEFAULT_PROFILE, real, batched=batched, large=large))
     for event in script:
         pair.apply(event)
     lines = [json.dumps(result.record(), sort_keys=True) for result in pair.results]
@@ -169,3 +172,4 @@ def test_the_same_inputs_give_the_same_records_byte_for_byte(script: list[tuple[
 @given(script=scripts)
 def test_a_batch_records_the_very_reasons_that_one_by_one_records(script: list[tuple[Any, ...]]) -> None:
     assert records(script, batched=True) == records(script, batched=False)
+    assert records(script, batched=True) == records(script, batched=False, large=0)

@@ -19,7 +19,7 @@ from dispatcher.scheduling.classes.rows import RowTable
 from dispatcher.scheduling.classes.shared_answers import SharedColumn
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Bools, Codes, Floats, Part, SmallInts
+from dispatcher.scheduling.framework import Bools, Codes, Floats, Ints, Part, SmallInts
 from dispatcher.scheduling.framework.points import PluginError
 
 _SMALL = 1 << 14  # rows
@@ -156,7 +156,7 @@ def _distinct(*lists: Sequence[SmallInts]) -> list[SmallInts]:
 
 
 @kernel("floats ints")
-def _top_two(totals, ranks):  # type: ignore[no-untyped-def]
+def top_two(totals, ranks):  # type: ignore[no-untyped-def]
     """The two best rows: by total, then rank, then row; -1 where there is none."""
     first = second = -1
     for row in range(len(totals)):
@@ -170,6 +170,16 @@ def _top_two(totals, ranks):  # type: ignore[no-untyped-def]
         else:
             second = row
     return first, second
+
+
+def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:
+    """Where the two best stand: by total, then rank, then place; -1 where there is none."""
+    if top_two.fast is not None:
+        found: tuple[int, int] = top_two.fast(totals, ranks)
+        return found
+    fits = np.flatnonzero(totals > NOWHERE)
+    best = fits[np.lexsort((fits, ranks[fits], -totals[fits]))[:2]].tolist()
+    return (*best, -1, -1)[0], (*best, -1, -1)[1]
 
 
 class GroupTable:
@@ -224,13 +234,13 @@ class GroupTable:
 
     def _is_small(self) -> bool:
         """Whether all rows are looked at faster than it takes to keep peaks of blocks."""
-        return _top_two.fast is not None and self._fleet.n <= _SMALL
+        return top_two.fast is not None and self._fleet.n <= _SMALL
 
     def _whole_best(self, place: int) -> Peak | None:
         """The best row of all, or the next best."""
         totals = self._rows.total[: self._fleet.n]
         if self._top is None:
-            self._top = _top_two.fast(totals, self._fleet.rank)
+            self._top = top_two.fast(totals, self._fleet.rank)
         row: int = self._top[place]
         return None if row < 0 else Peak(row, totals.item(row))
 

@@ -15,7 +15,8 @@ class Kernel:
     """A loop over columns. `takes`: the kinds of its arguments; `fast`: the compiled function, None until there is one.
 
     Kinds: `ints`, `floats`, `shares` (float32), `marks` (uint16) and `wholes` (int32) are columns that are read, `out`
-    (float64), `marks_out` and `wholes_out` are such that are written, `int` and `float` are plain numbers.
+    (float64), `out_shares`, `out_ints`, `marks_out` and `wholes_out` are such that are written, `int` and `float` are
+    plain numbers.
     """
 
     def __init__(self, function: Callable[..., Any], takes: str) -> None:
@@ -38,6 +39,8 @@ class Kernel:
             "out": types.Array(types.float64, 1, "C"),
             "marks_out": types.Array(types.uint16, 1, "C"),
             "wholes_out": types.Array(types.int32, 1, "C"),
+            "out_shares": types.Array(types.float32, 1, "C"),
+            "out_ints": types.Array(types.int64, 1, "C"),
         }
         signature = tuple(kinds[kind] for kind in self.takes.split())
         self.fast = numba.njit([signature], cache=True, error_model="numpy")(self.function)

@@ -70,6 +70,24 @@ class Passes(Protocol):
         ...
 
 
+def add_score(raw: Floats, weight: float, total: Floats) -> None:
+    """Add weighted scores to totals in units of 1 / GRID."""
+    if _add.fast is not None and raw.dtype == np.float64 and raw.flags.c_contiguous:
+        _add.fast(raw, weight * GRID, total)
+    else:
+        total += np.rint(raw * (weight * GRID))
+
+
+def close_totals(first: Codes, total: Floats) -> bool:
+    """Totals as points, -inf where `first` refuses; False if one of the others is no finite number."""
+    if _close.fast is not None:
+        return not _close.fast(first, GRID, total)
+    total /= GRID
+    finite_ones = bool(np.isfinite(total[first == 0]).all())
+    total[first != 0] = NOWHERE
+    return finite_ones
+
+
 class RowTable:
     """`first` [n]: code of the first filter that refuses the row, DEAD without a node. `total` [n]: the weighted scores
     added up, -inf where refused.
@@ -170,10 +188,7 @@ class RowTable:
             raw = judge.scores(self._fleet, rows)
             if len(raw) == self._fleet.n:
                 self._said[judge.role.score_at] = raw
-            if _add.fast is not None and raw.dtype == np.float64 and raw.flags.c_contiguous:
-                _add.fast(raw, judge.role.weight * GRID, total)
-            else:
-                total += np.rint(raw * (judge.role.weight * GRID))
+            add_score(raw, judge.role.weight, total)
         for column in self._points:
             total += column.points[rows]
         return total

@@ -4,12 +4,17 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.classes.groups import Bonus
+from dispatcher.scheduling.classes.judges import GRID
 from dispatcher.scheduling.classes.partitions import Partitions
+from dispatcher.scheduling.classes.peaks import NOWHERE
 from dispatcher.scheduling.classes.shared_answers import JointCodes, SharedColumn
+from dispatcher.scheduling.fleet.columns import grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import Placed, Readings, Rows
 from dispatcher.scheduling.framework.points import ClassKey
 from dispatcher.scheduling.framework.roles import Reach, Role
 
@@ -30,12 +35,16 @@ class SharedPart:
         self._partitions = partitions
         self._bonus: Bonus | None = None
         self._grouped = False
+        self._uniform: bool | None = None
         self.epoch = 0
         self.heard: tuple[SharedColumn, ...] = ()
         self.joint = JointCodes(())
         self._watchful: list[tuple[SharedColumn, int]] = []
         self._seen: tuple[object, ...] = ()
         self._at = _NEVER
+        self.settings: dict[Hashable, object] = {}  # what glances at such pods have in common
+        self._tops: Readings = np.zeros(0, dtype=np.float32)
+        self._tops_at = _NEVER, _NEVER  # epoch, position
 
     @property
     def current(self) -> bool:
@@ -61,11 +70,37 @@ class SharedPart:
         self.joint.catch_up(self._fleet)
         watchful = [one for one in self._columns if one.judge.observed.now or one.judge.observed.kinds]
         self._watchful = [(one, one.epoch) for one in watchful]
-        self._bonus = None
+        self._bonus = self._uniform = None
         seen = (self.joint, self.joint.epoch, *((one, one.epoch) for one in self.heard))
         self.epoch += seen != self._seen
         self._seen, self._at = seen, self._fleet.changes.position
         return None
+
+    def tops(self) -> Readings:
+        """[n] the points that `heard` columns without normalising add to a row, rounded up; -inf where `joint` refuses.
+
+        In single precision: a bound, not a score.
+        """
+        fleet, (epoch, position) = self._fleet, self._tops_at
+        changed = fleet.changes.since(position) if epoch == self.epoch else None
+        if changed is None or len(changed):
+            rows: Rows = slice(0, fleet.n) if changed is None else changed
+            scoring = (one for one in self.heard if one.role.score_at is not None and not one.role.normalizes)
+            points = [one.points[rows] for one in scoring]
+            top = sum(points, np.zeros(len(self.joint.first[rows]))) * ((1.0 + 2.0**-20) / GRID)
+            self._tops = grown(self._tops, fleet.n, 0.0)
+            self._tops[rows] = np.where(self.joint.first[rows] == 0, top, NOWHERE)
+            self._tops_at = self.epoch, fleet.changes.position
+        return self._tops[: fleet.n]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all filters with something to say stand in `joint`, and all rows get the same normalised scores."""
+        if self._uniform is None:
+            filters = [column for column in self.heard if column.role.filter_at is not None]
+            bonus = self.bonus if all(column in self.joint.columns for column in filters) else None
+            self._uniform = bonus is not None and bonus.partition is None and bonus.size == 1
+        return self._uniform
 
     @property
     def normalizing(self) -> list[SharedColumn]:
@@ -98,7 +133,7 @@ class SharedAnswers:
         keys = tuple([key[role.key_at] for role in self._roles])
         found = self._parts.get(keys)
         if found is None:
-            self._make_room(self._parts, 2)
+            self._make_room(self._parts, 6)
             columns = [self._column(role, one) for role, one in zip(self._roles, keys, strict=True)]
             found = self._parts[keys] = SharedPart(columns, self._leading, self._fleet, self.partitions)
         else:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.classes.forecast import Forecast
+from dispatcher.scheduling.classes.glances import LARGE
 from dispatcher.scheduling.classes.merge import Merge
 from dispatcher.scheduling.classes.pod_class import PodClass
 from dispatcher.scheduling.classes.rows import Passes
@@ -32,8 +33,9 @@ _MOST_ALONE = 64  # pods
 class Scheduler(Booking):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
-    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. `faults` counts the errors
-    of each plugin. `passes`: who else may look at all rows for it (see `shards`).
+    `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From `large` nodes on, pods
+    of classes that are not kept look at few of them. `faults` counts the errors of each plugin. `passes`: who else may
+    look at all rows for it (see `shards`).
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class Scheduler(Booking):
         nominations: Nominations | None = None,
         class_bytes: int = 512 * 2**20,
         passes: Passes | None = None,
+        large: int = LARGE,
     ) -> None:
         self._faults = Faults()
         super().__init__(Plan.of(profile, plugins), fleet, self._faults)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.faults = self._faults.counts
-        self._classes = ClassShelf(self.plan, fleet, class_bytes, passes)
+        self._classes = ClassShelf(self.plan, fleet, class_bytes, passes, large)
         self._batches = Batches(self, self._classes, self._guarded)
         self._told: Unschedulable | None = None
 
@@ -100,12 +103,32 @@ class Scheduler(Booking):
             key = self.plan.standing_key(key, placed, self.fleet)
         except PluginError as error:
             return self._fault(pod_id, placed, error)
-        pods = self._classes.get(key)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
-            result = self._guarded(key, pod_id, placed, pods, pods)
+            result = None if self.nominations.of(pod_id) else self._at_a_glance(key, pod_id, placed)
+            if result is None:
+                pods = self._classes.get(key)
+                result = self._guarded(key, pod_id, placed, pods, pods)
         if result is None:
             raise LookupError("a class that has caught up left a pod undecided")
         return result
+
+    def _at_a_glance(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result | None:
+        """Decide a pod without keeping its class; None if the class has to decide, or to say why there is no place."""
+        if unfit(placed) is not None or self.nominations.of(pod_id) is not None:
+            return None
+        states: dict[str, object] = {}
+        try:
+            glance = self._classes.glance(key, placed)
+            if glance is None or self._pre_filter(placed, states) is not None:
+                return None
+            self.fleet.cycle = CycleState(states, glance.answer_of)
+            decision = glance.decide(pod_id, placed)
+        except PluginError:
+            return None  # the class will meet the error again
+        try:
+            return None if decision is None else self._finish(decision, (), states, None)
+        except PluginError as error:
+            return self._fault(pod_id, placed, error)
 
     def _guarded(
         self,
@@ -128,7 +151,12 @@ class Scheduler(Booking):
             return self._fault(pod_id, placed, error)
 
     def _attempt(
-        self, pod_id: PodId, placed: Placed, pods: PodClass, rows: PodClass | Forecast | Merge, later: list[int] | None
+        self,
+        pod_id: PodId,
+        placed: Placed,
+        pods: PodClass,
+        rows: PodClass | Forecast | Merge,
+        later: list[int] | None,
     ) -> Result | None:
         states: dict[str, object] = {}
         refused = self._pre_filter(placed, states)
@@ -144,12 +172,18 @@ class Scheduler(Booking):
             if self.plan.post_filters and rows is not pods:
                 return None
             return self._helped(self._no_place(pod_id, placed, rows.ground()), pods)
-        self._explain(decision, () if isinstance(rows, Merge) else pods.at_once, states)
+        result = self._finish(decision, () if isinstance(rows, Merge) else pods.at_once, states, later)
+        if result is decision:
+            rows.booked(decision.row)
+        return result
+
+    def _finish(self, decision: Decision, at_once: Notes, states: dict[str, object], later: list[int] | None) -> Result:
+        """Note why, and book it."""
+        self._explain(decision, at_once, states)
         refusal = self.book(decision, later)
         if refusal is not None:
-            return self._refused(pod_id, placed, refusal.why)
-        rows.booked(decision.row)
-        self.nominations.drop(pod_id)
+            return self._refused(decision.pod_id, decision.placed, refusal.why)
+        self.nominations.drop(decision.pod_id)
         return decision
 
     def _promised(self, pod_id: PodId, placed: Placed, pods: PodClass) -> Decision | None:

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from dispatcher.scheduling.fleet.columns import distinct
 
+_NONE: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+
 
 class Journal:
     """Rows in the order in which they were touched. A reader keeps a position and catches up when it likes.
@@ -48,4 +50,6 @@ class Journal:
         """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""
         if position < self._dropped:
             return None
+        if position >= self._dropped + len(self._rows):
+            return _NONE
         return distinct(np.asarray(self._rows[position - self._dropped :], dtype=np.intp))

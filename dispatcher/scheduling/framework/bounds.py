@@ -1,0 +1,45 @@
+"""What a policy can say of rows without being asked about each pod: bounds that hold for all pods.
+
+With them a pod of a class that was never met is decided exactly though few rows are looked at: those that may win, and
+those that may be refused. A plugin without bounds is asked about every row, as ever.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dispatcher.scheduling.framework.plugin import Filter, Fleet, Floats, Rows, Score
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """[rows] no score of a pod is higher than `base` - min(`cpu` * C, `most_cpu`) - min(`memory` * M, `most_memory`).
+
+    C and M: milli-CPU and bytes that the pod is expected to use (`occupants.nonzero_request`). All but `base` are
+    points, never negative; `cpu` and `memory` per milli-CPU and byte. Rounding may pass it by a millionth.
+    """
+
+    base: Floats
+    cpu: Floats
+    most_cpu: Floats
+    memory: Floats
+    most_memory: Floats
+
+
+class BoundedScore(Score):
+    """A score by row, without normalising, that knows how high it may get."""
+
+    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+        """For any pod that PreFilter does not skip, as long as the rows stay as they are and the clock is not past
+        `until`; None: there is no bound.
+        """
+        raise TypeError(f"plugin {self.name} has no bound")
+
+
+class RoomFilter(Filter):
+    """A filter by row that lets a pod pass wherever enough is free."""
+
+    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+        """(resource, amount): where all of these are free (allocatable - requested) it refuses nothing. None: it may
+        refuse any row.
+        """
+        raise TypeError(f"plugin {self.name} wants nothing")
