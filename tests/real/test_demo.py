@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.controlplane import binaries
+from dispatcher.kit.template import new_plugin
 from tests.real.conftest import Say
 
 
@@ -36,12 +37,16 @@ def running_from(folder: str) -> list[str]:
     return found
 
 
-def test_the_demo_on_real_control_planes_places_all_pods_and_leaves_nothing(folder: str, say: Say) -> None:
+def test_a_demo_on_real_control_planes_with_a_new_plugin_places_all_pods_and_leaves_nothing(
+    folder: str, say: Say
+) -> None:
     if reason := binaries.unavailable():
         pytest.skip(reason)
+    for name, text in new_plugin("QuietZone").items():
+        (Path(folder) / name).write_text(text)
     command = [sys.executable, "-m", "dispatcher.runtime.cli", "demo", "--real", "--once", "--port", "0"]
     done = subprocess.run(
-        [*command, "--clusters", "2", "-o", "json"],
+        [*command, "--clusters", "2", "-o", "json", "--config", f"{folder}/demo.yaml"],
         env={**os.environ, "TMPDIR": folder},
         capture_output=True,
         text=True,

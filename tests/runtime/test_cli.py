@@ -158,3 +158,10 @@ def test_run_refuses_a_configuration_without_clusters(tmp_path: Path) -> None:
     shown = run("run", "--config", str(file))
     assert shown.exit_code == ExitCode.FAILED
     assert shown.stderr == f"error: {file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)\n"
+
+
+def test_a_demo_with_a_configuration_that_is_wrong_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text("plugin_files: [nobodys.py]")
+    done = run("demo", "--once", "--config", str(tmp_path / "demo.yaml"))
+    assert done.exit_code == 1
+    assert f"{tmp_path / 'nobodys.py'}: cannot be read" in done.stderr

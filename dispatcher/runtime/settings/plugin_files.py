@@ -28,7 +28,8 @@ def with_plugin_files(
             problems += error.problems
             continue
         if spec.plugin.name in registry:
-            problems.append(Problem(str(path), 0, "", f"a plugin named {spec.plugin.name} exists already: rename it"))
+            text = f"a plugin named {spec.plugin.name} exists already (ours, installed, or of another file): "
+            problems.append(Problem(str(path), 0, "", f"{text}rename it, or leave this file out"))
         else:
             registry[spec.plugin.name] = spec
     return registry
