@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 _BAR = 24
+_VICTIMS = 3  # named in one line
 
 
 def print_explained(console: "Console", found: Record) -> None:
@@ -53,6 +54,8 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
         table.add_row(Text("Now", style="dim"), Text(f"waiting for the agent's answer ({found['flight']})"))
     if found.get("waiting"):
         table.add_row(Text("Now", style="dim"), Text(str(found["waiting"])))
+    if decision.get("nominated"):
+        table.add_row(Text("Now", style="dim"), Text(_promised(decision)))
     return table
 
 
@@ -62,6 +65,14 @@ def _place(found: Record) -> "RenderableType":
     if not found.get("cluster"):
         return Text("nowhere yet", style="yellow")
     return Text.assemble((str(found["cluster"]), "bold green"), " / ", (str(found.get("node") or "-"), "bold"))
+
+
+def _promised(decision: Record) -> str:
+    """The place that preemption makes for the pod, and for whom it still waits."""
+    place = f"promised {decision['nominated']['cluster']} / {decision['nominated']['node']}"
+    victims = [str(one["pod"]) for one in decision.get("victims") or ()]
+    more = f" and {len(victims) - _VICTIMS} more" if len(victims) > _VICTIMS else ""
+    return f"{place}, evicting {', '.join(victims[:_VICTIMS])}{more}" if victims else place
 
 
 def _why(found: Record, decision: Record) -> str:

@@ -3,6 +3,7 @@
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from dispatcher.runtime.explain_view import in_short, print_explained
@@ -60,6 +61,22 @@ def test_plugins_are_listed_by_what_they_gave_and_show_their_lead() -> None:
 def test_a_pod_with_one_place_says_so() -> None:
     alone = {**DECISION, "runner_up": None, "margin": None, "scores": {}, "feasible": 1}
     assert "Why score 162.4, the only node of 6 that fits" in shown(cluster="west", node="w1", decision=alone)
+
+
+@pytest.mark.parametrize(
+    ("victims", "want"),
+    [
+        ((), "Now promised east / e1"),
+        (("a/x",), "Now promised east / e1, evicting a/x"),
+        (("a/v", "a/w", "a/x", "a/y", "a/z"), "Now promised east / e1, evicting a/v, a/w, a/x and 2 more"),
+    ],
+    ids=["after a restart", "one", "many"],
+)
+def test_a_pod_that_others_make_room_for_says_where_and_who(victims: tuple[str, ...], want: str) -> None:
+    place = {"cluster": "east", "node": "e1"}
+    going = [{"pod": pod, **place} for pod in victims]
+    refusal = {"message": "0/6 nodes.", "clusters": {}, "rejected": [], "nominated": place, "victims": going}
+    assert want in shown(cluster="", node="", phase="Pending", decision=refusal)
 
 
 def test_a_pending_pod_says_why_for_the_fleet_and_each_cluster() -> None:
