@@ -4,6 +4,7 @@ import numpy as np
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Filter, Floats, Placed, Plugin, Refuse, Score, Skip
+from dispatcher.scheduling.framework.lifecycle import PreScore
 
 Node = tuple[str, str]  # cluster, node
 
@@ -26,6 +27,14 @@ def scores(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, floa
     if isinstance(state, Skip | Refuse) or not isinstance(plugin, Score):
         return {}
     rows = np.flatnonzero(fleet.live)
+    state = prepared_for_score(plugin, state, placed, fleet)
+    if isinstance(state, Skip):
+        return {}
     found: Floats = plugin.score(state, fleet, rows)
     final = plugin.normalize(found) if plugin.normalizes else found
     return {fleet.name_of(row): float(value) for row, value in zip(rows.tolist(), final.tolist(), strict=True)}
+
+
+def prepared_for_score(plugin: Plugin, state: object, placed: Placed, fleet: FleetState) -> object:
+    """What `score` is handed: PreFilter's `state`, or what PreScore makes of it as if all nodes were feasible."""
+    return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.live)) if isinstance(plugin, PreScore) else state

@@ -19,11 +19,23 @@ from typing import Any, cast
 
 import numpy as np
 
+from dispatcher.kit.asking import prepared_for_score
 from dispatcher.kit.odd import Asked, odd_fleet, odd_pods
 from dispatcher.kit.room import Room
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import MAX_SCORE, Filter, Permit, Placed, Plugin, Refuse, Reserve, Score, Skip
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    Filter,
+    Floats,
+    Permit,
+    Placed,
+    Plugin,
+    Refuse,
+    Reserve,
+    Score,
+    Skip,
+)
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
 from dispatcher.scheduling.framework.points import ExplainingPlugin
 
@@ -77,8 +89,9 @@ def _answers(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
             continue
         if isinstance(plugin, Filter):
             yield from _filter_laws(plugin, state, fleet)
-        if isinstance(plugin, Score):
-            yield from _score_laws(plugin, state, fleet)
+        prepared = prepared_for_score(plugin, state, placed, fleet)
+        if isinstance(plugin, Score) and not isinstance(prepared, Skip):
+            yield from _score_laws(plugin, prepared, fleet)
         if isinstance(plugin, ExplainingPlugin):
             try:
                 json.dumps(plugin.explain(state, placed, fleet, 0), allow_nan=False)
@@ -115,9 +128,27 @@ def _score_laws(plugin: Score, state: object, fleet: FleetState) -> Iterator[str
     rows = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if raw.tolist() != [float(value) for value in rows]:
         yield "score answers differently for all rows than row by row"
-    final = plugin.normalize(raw.copy()) if plugin.normalizes else raw
-    if len(final) != len(raw) or (final < -_SLACK).any() or (final > MAX_SCORE + _SLACK).any():
-        yield f"scores must lie in 0..{MAX_SCORE:g}, not {final.min():g}..{final.max():g}: normalise them"
+    if plugin.normalizes:
+        yield from _normalize_laws(plugin, raw)
+    elif (raw < -_SLACK).any() or (raw > MAX_SCORE + _SLACK).any():
+        yield f"scores must lie in 0..{MAX_SCORE:g}, not {raw.min():g}..{raw.max():g}: normalise them"
+
+
+def _normalize_laws(plugin: Score, raw: Floats) -> Iterator[str]:
+    """Of all scores, of one alone (their range is 0), and of each twice: equal scores get equal answers."""
+    found: list[Floats] = []
+    for name, scores in (("the scores", raw), ("one score", raw[:1]), ("each score twice", np.repeat(raw, 2))):
+        with np.errstate(all="ignore"):
+            final: Any = plugin.normalize(scores.copy())
+        if not isinstance(final, np.ndarray) or final.shape != scores.shape or not np.isfinite(final).all():
+            yield f"normalize of {name} must answer [{len(scores)}] finite numbers, not {final!r:.80}"
+            return
+        if (final < -_SLACK).any() or (final > MAX_SCORE + _SLACK).any():
+            yield f"normalised scores must lie in 0..{MAX_SCORE:g}, not {final.min():g}..{final.max():g}"
+            return
+        found.append(final)
+    if not np.array_equal(found[0], found[2][::2]):
+        yield "normalize answers differently when each score comes twice: it must rest on the set of scores alone"
 
 
 def _classes(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
@@ -135,7 +166,10 @@ def _answer(plugin: Plugin, placed: Placed, fleet: FleetState) -> str:
         return repr(state)
     rows = slice(0, fleet.n)
     codes = plugin.filter(state, fleet, rows).tolist() if isinstance(plugin, Filter) else []
-    return repr([codes, plugin.score(state, fleet, rows).tolist() if isinstance(plugin, Score) else []])
+    prepared = prepared_for_score(plugin, state, placed, fleet)
+    if not isinstance(plugin, Score) or isinstance(prepared, Skip):
+        return repr(codes)
+    return repr([codes, plugin.score(prepared, fleet, rows).tolist()])
 
 
 def _reserves(plugin: Plugin, fleet: FleetState) -> Iterator[str]:

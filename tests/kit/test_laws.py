@@ -4,10 +4,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dispatcher.kit import Room, a_pod, broken_laws
+from dispatcher.kit import Room, a_fleet, a_node, a_pod, broken_laws, scores
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.framework import (
+    SKIP,
     Codes,
     Filter,
     Fleet,
@@ -21,7 +22,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, WaitingRoom
+from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList, WaitingRoom
 
 
 class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):
@@ -190,3 +191,63 @@ def test_pods_that_are_refused_or_rejected_or_wait_too_long_give_their_places_ba
     room.later(1)
     assert room.refused["c"] == "waited for too long"
     assert room.fleet.requested.sum() == 0
+
+
+class Normal(Score):
+    """The lowest raw score is the worst, the highest the best."""
+
+    name: ClassVar[str] = "Normal"
+    normalizes = True
+
+    def class_key(self, placed: Placed) -> Any:
+        return None
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        return fleet.allocatable[0, rows].astype(np.float64)
+
+    def normalize(self, raw: Floats) -> Floats:
+        return 100 * (raw - raw.min()) / max(float(raw.max() - raw.min()), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("instead", "want"),
+    [
+        (None, ""),
+        (
+            lambda raw: 100 * (raw - raw.min()) / (raw.max() - raw.min()),
+            "normalize of one score must answer [1] finite",
+        ),
+        (lambda raw: raw, "normalised scores must lie in 0..100"),
+        (lambda raw: np.full(len(raw), len(raw), dtype=float), "when each score comes twice"),
+        (lambda raw: raw[:-1], "normalize of the scores must answer [6] finite numbers"),
+    ],
+    ids=["keeps them", "no range", "no scale", "by how many", "one too few"],
+)
+def test_the_laws_of_normalising_are_told(instead: Callable[..., Any] | None, want: str) -> None:
+    plugin = Normal()
+    if instead:
+        setattr(plugin, "normalize", instead)  # noqa: B010 - as an author's mistake would
+    broken = broken_laws(plugin)
+    assert any(want in text for text in broken) if instead else broken == []
+
+
+class Prepared(PreScore):
+    """Its scores rest on how many nodes are feasible."""
+
+    name: ClassVar[str] = "Prepared"
+
+    def class_key(self, placed: Placed) -> Any:
+        return None
+
+    def pre_score(self, state: object, placed: Placed, fleet: Fleet, rows: RowList) -> object:
+        return SKIP if placed.pod.name == "never" else float(len(rows))
+
+    def score(self, state: Any, fleet: Fleet, rows: Rows) -> Floats:
+        return np.full(length(fleet, rows), state)
+
+
+def test_a_score_is_asked_with_what_prescore_prepared() -> None:
+    fleet = a_fleet({"east": [a_node("n1"), a_node("n2")]})
+    assert broken_laws(Prepared()) == []
+    assert scores(Prepared(), a_pod(), fleet) == {("east", "n1"): 2.0, ("east", "n2"): 2.0}
+    assert scores(Prepared(), a_pod("never"), fleet) == {}
