@@ -203,7 +203,8 @@ class Normal(Score):
         return None
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        return fleet.allocatable[0, rows].astype(np.float64)
+        cpu: Floats = fleet.allocatable[0, rows].astype(np.float64)
+        return cpu
 
     def normalize(self, raw: Floats) -> Floats:
         return 100 * (raw - raw.min()) / max(float(raw.max() - raw.min()), 1.0)
