@@ -203,11 +203,11 @@ class Normal(Score):
         return None
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        cpu: Floats = fleet.allocatable[0, rows].astype(np.float64)
-        return cpu
+        return fleet.allocatable[0, rows].astype(np.float64)
 
     def normalize(self, raw: Floats) -> Floats:
-        return 100 * (raw - raw.min()) / max(float(raw.max() - raw.min()), 1.0)
+        scaled: Floats = 100 * (raw - raw.min()) / max(float(np.ptp(raw)), 1.0)
+        return scaled
 
 
 @pytest.mark.parametrize(
