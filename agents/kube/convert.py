@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.kube import marks, wire
+from agents.kube import effective, marks, wire, wire_status
+from agents.kube.resized import is_resized
 from agents.kube.selectors import labels_size
-from agents.kube.specs import read_spec
+from agents.kube.specs import SpecRead, read_spec
 from agents.observer.seen import Misplaced, PodSeen
 from dispatcher.model import names
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
+from dispatcher.model.resources import Resources
 
 MAX_LABEL_BYTES = 64 * 1024
 MAX_PROBLEMS = 8
@@ -25,7 +27,7 @@ _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
 _ONES: dict[bytes, Any] = {}
 _NEVER = "Never"
-_NO_STATUS = wire.PodStatus()
+_NO_STATUS = wire_status.PodStatus()
 T = TypeVar("T")
 
 
@@ -67,22 +69,24 @@ def _judge(pod: wire.PodObject) -> PodSeen:
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
 
 
-def _foreign(pod: wire.PodObject, status: wire.PodStatus) -> Pod:
+def _foreign(pod: wire.PodObject, status: wire_status.PodStatus) -> Pod:
     """A pod that others placed: what it takes of its node, and what it means to pods beside it."""
     meta, spec = pod.metadata, pod.spec
     labels = _labels(meta, [])
     said = read_spec(pod, labels)
     ties = said.placement.ties
+    requests, expected = _amounts(spec, said, status)
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
         labels=_shared(labels),
-        requests=said.requests,
+        requests=requests,
         priority=spec.priority or 0,
         node=spec.node_name,
         phase=_PHASES.get(status.phase, PENDING),
         terminating=meta.deletion_timestamp is not None,
+        preempted=_preempted(meta, status),
         ports=said.ports,
         owner=_owner(meta),
         pod_affinity=_one_of(ties.pod_affinity),
@@ -90,7 +94,7 @@ def _foreign(pod: wire.PodObject, status: wire.PodStatus) -> Pod:
         volumes=ties.volumes,
         preempts=spec.preemption_policy != _NEVER,
         started=_seconds(status.start_time),
-        expected=said.expected,
+        expected=expected,
     )
 
 
@@ -105,6 +109,7 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
     problems.extend(said.placement_problems)
     spread = (*placement.spread, *marks.spread_of(own, problems))
     problems.extend(said.needs_problems)
+    requests, expected = _amounts(spec, said, status)
     # A delegate's epoch is its source's; it is never itself claimed.
     claim = None if delegate else marks.claim_of(own, problems)
     source = marks.source_of(own, problems) if delegate else None
@@ -114,7 +119,7 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         name=meta.name,
         labels=_shared(labels),
         annotations=own,
-        requests=said.requests,
+        requests=requests,
         priority=spec.priority or 0,
         scheduler_name=spec.scheduler_name,
         node=spec.node_name,
@@ -122,6 +127,7 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         reason=status.reason[:256],
         ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
         terminating=meta.deletion_timestamp is not None,
+        preempted=_preempted(meta, status),
         created=_seconds(meta.creation_timestamp),
         gated=bool(spec.scheduling_gates),
         node_selector=placement.node_selector,
@@ -145,8 +151,24 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
         preempts=spec.preemption_policy != _NEVER,
         nominated_node=status.nominated_node_name or "",
         started=_seconds(status.start_time),
-        expected=said.expected,
+        expected=expected,
     )
+
+
+def _amounts(spec: wire.PodSpec, said: SpecRead, status: wire_status.PodStatus) -> tuple[Resources, tuple[int, int]]:
+    """What the pod requests and is expected to use, a resize in place included."""
+    if not is_resized(spec, status):
+        return said.requests, said.expected
+    needs = effective.read_needs(spec, [], status)
+    return effective.effective_request(needs), effective.expected_request(needs)
+
+
+def _preempted(meta: wire.Meta, status: wire_status.PodStatus) -> bool:
+    """Whether a scheduler has the pod deleted for another one."""
+    if meta.deletion_timestamp is None:
+        return False
+    told = next((one for one in status.conditions or () if one.type == "DisruptionTarget"), None)
+    return told is not None and told.status == "True" and told.reason == "PreemptionByScheduler"
 
 
 def _owner(meta: wire.Meta) -> str:
@@ -162,9 +184,9 @@ def _labels(meta: wire.Meta, problems: list[str]) -> dict[str, str]:
     return labels
 
 
-def _status(raw: msgspec.Raw, problems: list[str]) -> wire.PodStatus:
+def _status(raw: msgspec.Raw, problems: list[str]) -> wire_status.PodStatus:
     try:
-        return wire.read_pod_status(raw)
+        return wire_status.read_pod_status(raw)
     except wire.BROKEN as error:
         problems.append(f"status: {error}")
         return _NO_STATUS

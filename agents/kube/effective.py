@@ -2,14 +2,17 @@
 
 Source: k8s.io/component-helpers/resource, PodRequests. Containers and sidecars (init containers that restart) run
 together and add up; an ordinary init container runs alone beside the sidecars before it; the pod needs the larger of
-the two, or what `spec.resources` says for the whole pod, plus the overhead of its runtime.
+the two, or what `spec.resources` says for the whole pod, plus the overhead of its runtime. A resize in place counts
+from both ends (`resized.py`).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from agents.kube.wire import PodSpec, Port, ResourceList
+from agents.kube.resized import Resizes
+from agents.kube.wire import Container, PodSpec, Port, ResourceList
+from agents.kube.wire_status import PodStatus
 from dispatcher.model.pod import HostPort
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, Resources, add, maximum, parse_quantity, unit_scale
 
@@ -31,27 +34,60 @@ class Needs(NamedTuple):
     overhead: Resources
 
 
-def read_needs(spec: PodSpec, problems: list[str]) -> Needs:
-    """The quantities of a spec in internal units, rounded up; unreadable ones are named in `problems`."""
+def read_needs(spec: PodSpec, problems: list[str], status: PodStatus | None = None) -> Needs:
+    """The quantities of a spec in internal units, rounded up; unreadable ones are named in `problems`.
+
+    `status`: of a pod that may have been resized in place.
+    """
+    resizes = Resizes(status) if status is not None else None
     running = [
-        _needs(one.resources, f"spec.containers[{index}].resources", problems)
+        _of_container(one, f"spec.containers[{index}].resources", problems, resizes)
         for index, one in enumerate(spec.containers or ())
     ]
     starting = [
-        (_needs(one.resources, f"spec.initContainers[{index}].resources", problems), one.restart_policy == "Always")
-        for index, one in enumerate(spec.init_containers or ())
+        _of_starting(one, f"spec.initContainers[{at}].resources", problems, resizes)
+        for at, one in enumerate(spec.init_containers or ())
     ]
     pod_level, whole = False, dict[str, int]()
     if spec.resources is not None:
         pod_level = bool(spec.resources.requests or spec.resources.limits)
         known = {name for needs in (*running, *(needs for needs, _ in starting)) for name in needs}
-        whole = {
-            name: value
-            for name, value in _needs(spec.resources, "spec.resources", problems, known=known).items()
-            if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
-        }
+        whole = _of_pod(spec.resources, known, problems, resizes)
     overhead = read_quantities(spec.overhead, "spec.overhead", problems) if spec.overhead else {}
     return Needs(running, starting, pod_level, whole, overhead)
+
+
+def _of_container(one: Container, where: str, problems: list[str], resizes: Resizes | None) -> Resources:
+    needs = _needs(one.resources, where, problems)
+    given = resizes.of_container(one.name, one.resources) if resizes is not None else ()
+    return _most(needs, given, f"status of {where}", problems, resizes)
+
+
+def _of_starting(one: Container, where: str, problems: list[str], resizes: Resizes | None) -> tuple[Resources, bool]:
+    sidecar = one.restart_policy == "Always"
+    return _of_container(one, where, problems, resizes if sidecar else None), sidecar
+
+
+def _of_pod(asked: ResourceList, known: Collection[str], problems: list[str], resizes: Resizes | None) -> Resources:
+    needs = {
+        name: value
+        for name, value in _needs(asked, "spec.resources", problems, known=known).items()
+        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
+    }
+    given = resizes.of_pod(asked) if resizes is not None else ()
+    most = _most(needs, given, "status.resources", problems, resizes)
+    return {name: most.get(name, 0) for name in needs}
+
+
+def _most(
+    needs: Resources,
+    given: Iterable[Mapping[str, object] | None],
+    where: str,
+    problems: list[str],
+    resizes: Resizes | None,
+) -> Resources:
+    read = [read_quantities(one, where, problems) for one in given]
+    return resizes.most(needs, read) if read and resizes is not None else needs
 
 
 def effective_request(needs: Needs) -> Resources:

@@ -45,7 +45,8 @@ def _node(node: wire.NodeObject, problems: list[str]) -> Node:
         labels=labels,
         taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
+        # A node of which nothing is said has no kubelet to ask; kube-scheduler takes it, too.
+        ready=all(one.status == "True" for one in status.conditions or () if one.type == "Ready"),
         allocatable=read_quantities(status.allocatable, "status.allocatable", problems, round_up=False),
         bandwidth=_bandwidth(meta, problems),
         images=_images(status.images),

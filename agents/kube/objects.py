@@ -223,11 +223,36 @@ def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruption
     )
 
 
+def _labels_meant(found: api.ServiceObject) -> dict[str, str]:
+    labels = found.spec.selector or {}
+    _bounded("characters of spec.selector", labels_size(labels))
+    return labels
+
+
+def _service(found: api.ServiceObject, problems: list[str]) -> model.Service:
+    return model.Service(found.metadata.namespace, found.metadata.name, _labels_meant(found))
+
+
+def _controller(found: api.ServiceObject, problems: list[str]) -> model.ReplicationController:
+    meta = found.metadata
+    return model.ReplicationController(meta.namespace, meta.name, LabelSelector(_labels_meant(found)))
+
+
+def _workload(
+    record: type[model.ReplicaSet] | type[model.StatefulSet],
+) -> Callable[[api.WorkloadObject, list[str]], model.AnyObject]:
+    def made(found: api.WorkloadObject, problems: list[str]) -> model.AnyObject:
+        meta = found.metadata
+        return record(meta.namespace, meta.name, _selector(found.spec.selector, "spec.selector", problems))
+
+    return made
+
+
 def _by_name(record: Callable[[str], model.AnyObject]) -> Callable[[str, str], model.AnyObject]:
     return lambda _, name: record(name)
 
 
-_CORE, _STORAGE, _POLICY = "/api/v1", "/apis/storage.k8s.io/v1", "/apis/policy/v1"
+_CORE, _APPS, _STORAGE, _POLICY = "/api/v1", "/apis/apps/v1", "/apis/storage.k8s.io/v1", "/apis/policy/v1"
 KINDS: tuple[Kind[Any], ...] = (
     Kind("Namespace", f"{_CORE}/namespaces", Decoder(api.Described).decode, _namespace, _by_name(model.Namespace)),
     Kind(
@@ -279,5 +304,27 @@ KINDS: tuple[Kind[Any], ...] = (
         Decoder(api.BudgetObject).decode,
         _budget,
         model.PodDisruptionBudget,
+    ),
+    Kind("Service", f"{_CORE}/services", Decoder(api.ServiceObject).decode, _service, model.Service),
+    Kind(
+        "ReplicaSet",
+        f"{_APPS}/replicasets",
+        Decoder(api.WorkloadObject).decode,
+        _workload(model.ReplicaSet),
+        model.ReplicaSet,
+    ),
+    Kind(
+        "StatefulSet",
+        f"{_APPS}/statefulsets",
+        Decoder(api.WorkloadObject).decode,
+        _workload(model.StatefulSet),
+        model.StatefulSet,
+    ),
+    Kind(
+        "ReplicationController",
+        f"{_CORE}/replicationcontrollers",
+        Decoder(api.ServiceObject).decode,
+        _controller,
+        model.ReplicationController,
     ),
 )

@@ -62,6 +62,7 @@ class ResourceList(Wire):
 class Container(Wire):
     """core/v1 Container."""
 
+    name: str = ""
     image: str = ""
     restart_policy: Text = None
     resources: ResourceList | None = None
@@ -248,16 +249,7 @@ class Condition(Wire):
 
     type: str = ""
     status: str = ""
-
-
-class PodStatus(Wire):
-    """core/v1 PodStatus."""
-
-    phase: str = ""
-    reason: str = ""
-    conditions: list[Condition] | None = None
-    nominated_node_name: Text = None
-    start_time: Text = None
+    reason: Text = None
 
 
 class PodObject(Wire):
@@ -392,7 +384,6 @@ read_bookmark = msgspec.json.Decoder(Bookmark).decode
 read_bare = msgspec.json.Decoder(BareObject).decode
 read_bare_spec = msgspec.json.Decoder(BareSpec).decode
 read_pod = msgspec.json.Decoder(PodObject).decode
-read_pod_status = msgspec.json.Decoder(PodStatus).decode
 read_node = msgspec.json.Decoder(NodeObject).decode
 _STATUS = msgspec.json.Decoder(Status)
 

@@ -196,3 +196,29 @@ class BudgetObject(Described):
 
     spec: BudgetSpec = msgspec.field(default_factory=BudgetSpec)
     status: BudgetStatus = msgspec.field(default_factory=BudgetStatus)
+
+
+class ServiceSpec(Wire):
+    """core/v1 ServiceSpec, and ReplicationControllerSpec."""
+
+    selector: dict[str, str] | None = None
+
+
+class ServiceObject(Wire):
+    """core/v1 Service, and ReplicationController."""
+
+    metadata: Meta
+    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+
+
+class WorkloadSpec(Wire):
+    """apps/v1 ReplicaSetSpec and StatefulSetSpec."""
+
+    selector: Selector | None = None
+
+
+class WorkloadObject(Wire):
+    """apps/v1 ReplicaSet and StatefulSet."""
+
+    metadata: Meta
+    spec: WorkloadSpec = msgspec.field(default_factory=WorkloadSpec)

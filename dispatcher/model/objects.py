@@ -160,6 +160,58 @@ class PodDisruptionBudget(Record, frozen=True, tag=True):
         return f"{self.namespace}/{self.name}"
 
 
+class Service(Record, frozen=True, tag=True):
+    """core/v1 Service; it means the pods with all of `selector`, none if that is empty."""
+
+    namespace: str
+    name: str
+    selector: dict[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ReplicaSet(Record, frozen=True, tag=True):
+    """apps/v1 ReplicaSet: which pods it means."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None = None
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class StatefulSet(Record, frozen=True, tag=True):
+    """apps/v1 StatefulSet: which pods it means."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None = None
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ReplicationController(Record, frozen=True, tag=True):
+    """core/v1 ReplicationController: which pods it means."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None = None
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
 AnyObject = (
     Namespace
     | PersistentVolume
@@ -170,6 +222,10 @@ AnyObject = (
     | CSIStorageCapacity
     | VolumeAttachment
     | PodDisruptionBudget
+    | Service
+    | ReplicaSet
+    | StatefulSet
+    | ReplicationController
 )
 
 

@@ -156,13 +156,16 @@ def _covers(budget: PodDisruptionBudget, victim: Victim) -> bool:
     return bool(selector.match_labels or selector.match_expressions) and selector.matches(pod.labels)
 
 
-def _importance(victim: Victim) -> tuple[int, float, tuple[str, str]]:
+def _importance(victim: Victim) -> tuple[int, float]:
     pod = victim.placed.pod
-    return -pod.priority, pod.started or np.inf, victim.pod_id  # not started: starts now, after all others
+    return -pod.priority, pod.started or np.inf  # not started: starts now, after all others
 
 
 def _by_importance(victims: Sequence[Victim]) -> list[Victim]:
-    return sorted(victims, key=_importance)
+    """The most important first; equals by name, those that have not started backwards, as in kube-scheduler's sort."""
+    named = sorted(victims, key=lambda one: (one.placed.pod.key, one.pod_id))
+    started = [one for one in named if one.placed.pod.started]
+    return sorted([*started, *(one for one in reversed(named) if not one.placed.pod.started)], key=_importance)
 
 
 def _candidate(where: tuple[str, str], row: int, evicted: Sequence[tuple[Victim, bool]]) -> _Candidate:

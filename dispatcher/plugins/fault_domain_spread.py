@@ -9,7 +9,8 @@ Hard: the pod may go to domain d if  count(d) + own - min <= max_skew;  own is 1
 Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 100 * (largest + least - cost) / largest
     cost, rounded down; `domains` of feasible nodes alone. 0 where a node lacks a key. Unit: pods.
 A pod without constraints gets the profile's `defaults`, if it has labels to tell its app by; or, with `defaulting`
-System, kube-scheduler's (hosts by 3, zones by 5, both soft). Source: kube-scheduler's PodTopologySpread.
+System, kube-scheduler's (hosts by 3, zones by 5, both soft) over the pods that the pod's Services and its ReplicaSet,
+StatefulSet or ReplicationController mean, if any does. Source: kube-scheduler's PodTopologySpread.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -78,31 +79,36 @@ class FaultDomainSpread(DomainPlugin):
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting == SYSTEM:
-            raise ValueError(f"defaults cannot be given with defaulting {SYSTEM}")
+            raise ValueError(f"defaults (defaultConstraints) need defaulting (defaultingType) {LIST}")
         self._defaults, self._system = defaults, defaulting == SYSTEM
         self._masks = LabelMasks()
 
-    def _rules(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
-        if pod.spread:
+    def _rules(self, placed: Placed, fleet: Fleet) -> tuple[SpreadConstraint, ...]:
+        if placed.pod.spread or not self._system:
+            return self._own_rules(placed.pod)
+        return system_defaults(fleet.default_selector(placed))
+
+    def _own_rules(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
+        """Those that rest on the pod alone."""
+        if pod.spread or self._system:
             return pod.spread
-        if self._system:
-            return system_defaults(pod)
         return self._defaults if self._defaults and pod.app_labels else ()
 
     def class_key(self, placed: Placed) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
-        pod, rules = placed.pod, self._rules(placed.pod)
-        if not rules:
+        return _key(placed, self._own_rules(placed.pod))
+
+    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+        """The same of System defaults, which rest on Services and on the pod's owner."""
+        if not self._system or placed.pod.spread:
             return None
-        taints = tolerations_key(pod) if any(rule.honor_taints for rule in rules) else None
-        keys = tuple(spread_key(rule, pod) for rule in rules)
-        return pod.namespace, keys, selection_key(pod), clusters_key(placed), taints, bool(pod.spread)
+        return _key(placed, system_defaults(fleet.default_selector(placed)))
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """The constraints with their counts as they are now; SKIP without constraints."""
-        pod, rules = placed.pod, self._rules(placed.pod)
+        pod, rules = placed.pod, self._rules(placed, fleet)
         if not rules:
             return SKIP
         strict = bool(pod.spread) or not self._system
@@ -207,6 +213,15 @@ class FaultDomainSpread(DomainPlugin):
         ground = cast(_Ground, state)
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
         return lambda at: {level: story.record(at) for level, story in stories.items()}
+
+
+def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
+    pod = placed.pod
+    if not rules:
+        return None
+    taints = tolerations_key(pod) if any(rule.honor_taints for rule in rules) else None
+    keys = tuple(spread_key(rule, pod) for rule in rules)
+    return pod.namespace, keys, selection_key(pod), clusters_key(placed), taints, bool(pod.spread)
 
 
 def _open_rows(placed: Placed, fleet: Fleet) -> Bools:

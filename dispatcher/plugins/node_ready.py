@@ -1,8 +1,9 @@
 """Only Ready nodes of Ready clusters take new pods.
 
 A cluster is not ready while its agent is silent, its API server does not answer, or it has not been listed once: what
-is known of its nodes may be old. A node is not ready while its Ready condition is not True. No toleration helps: the
-taints that Kubernetes puts on such nodes are judged by TaintToleration, this rule protects from stale knowledge.
+is known of its nodes may be old: no toleration helps. A node is not ready while it says so (a Ready condition that is
+not True); a pod that tolerates the taints which Kubernetes puts on such nodes may go there. This rule holds from the
+moment that the node says so until those taints are there, and TaintToleration takes over.
 """
 
 from collections.abc import Hashable
@@ -10,8 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from dispatcher.model.node import NO_SCHEDULE, Taint
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Codes, Depends, Filter, Fleet, Placed, Rows
+
+TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable"))
 
 
 class NodeReady(Filter):
@@ -21,14 +25,19 @@ class NodeReady(Filter):
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:
-        """Nothing of the pod matters."""
-        return None
+        """Whether the pod tolerates nodes that are not ready."""
+        tolerations = placed.pod.tolerations
+        return all(any(taint.tolerated_by(one) for one in tolerations) for taint in TAINTS)
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """The same."""
+        return self.class_key(placed)
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """CLUSTER_NOT_READY before NOT_READY."""
         usable = np.fromiter((info.ready and info.synced for info in fleet.clusters), dtype=np.bool_)
         clusters = fleet.cluster[rows]
-        node_code = np.where(fleet.ready[rows], 0, fleet.reasons.code(Reason.NOT_READY))
+        node_code = np.where(fleet.ready[rows] | bool(state), 0, fleet.reasons.code(Reason.NOT_READY))
         if not len(usable):
             return node_code.astype(np.uint16)
         codes: Codes = np.where(usable[clusters], node_code, fleet.reasons.code(Reason.CLUSTER_NOT_READY))

@@ -13,7 +13,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
-from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.runtime.shards.metrics import ShardCollector
 from dispatcher.scheduling.events import Answered, Event, Unanswered
 from dispatcher.scheduling.shards.crew import Shards
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 _ATTEMPT_BUCKETS = tuple(0.00001 * 4**step for step in range(12))
 disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, for a start time nobody asks for
 _SLI_BUCKETS = tuple(0.01 * 2**step for step in range(20))
+_RESULTS = ("scheduled", "unschedulable")  # of an attempt; each is counted by profile
 
 
 class Metrics:
@@ -71,11 +71,13 @@ class Metrics:
 
     def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> None:
         """A Tick took this long; the decisions that it made share the time."""
-        decided = {result: count for (what, result), count in counters.items() if what == "decisions"}
-        made = sum(decided.values()) - sum(self._seen.values())
-        self._seen = Counter(decided)
-        if made > 0:
-            self._attempt.labels(SCHEDULER_NAME).observe(spent_s / made)
+        so_far: Counter[str] = Counter()
+        for (result, profile), count in counters.items():
+            if result in _RESULTS:
+                so_far[profile] += count
+        made, self._seen = so_far - self._seen, so_far
+        for profile in made:
+            self._attempt.labels(profile).observe(spent_s / made.total())
 
     def decided(self, created: float, now: float) -> None:
         """A pod that was created at that time (0: not known) was placed."""
@@ -118,9 +120,9 @@ class _ServiceCollector(Collector):
         family = CounterMetricFamily(
             "scheduler_schedule_attempts", "Attempts to schedule pods.", labels=["result", "profile"]
         )
-        for (what, result), count in sorted(self._service.core.counters.items()):
-            if what == "decisions":
-                family.add_metric([result, SCHEDULER_NAME], count)
+        for (result, profile), count in sorted(self._service.core.counters.items()):
+            if result in _RESULTS:
+                family.add_metric([result, profile], count)
         return family
 
     def _clusters(self) -> Iterator[Metric]:

@@ -350,9 +350,14 @@ def no_place_message(nodes: int, texts: Counter[str]) -> str:
     return f"0/{nodes} nodes are available: {', '.join(parts)}." if parts else f"0/{nodes} nodes are available."
 
 
+def is_ours(why: Why) -> bool:
+    """Whether kube-scheduler knows no such reason to refuse a pod as a whole."""
+    return why.reason in _OURS
+
+
 def refusal_message(nodes: int, why: Why) -> str:
     """The sentence for a pod that is refused as a whole: kube-scheduler's where the reason is one of its own."""
-    if why.reason in _OURS:
+    if is_ours(why):
         return why.text
     return f"0/{nodes} nodes are available: {why.text}." if nodes else _NO_NODES
 

@@ -206,6 +206,65 @@ def test_what_preemption_ranks_by_is_read_of_every_pod() -> None:
     assert pod.owner == "ReplicaSet/web/u"
 
 
+@pytest.mark.parametrize(
+    ("meta", "condition", "want"),
+    [
+        ({"deletionTimestamp": "2024-01-01T00:00:00Z"}, {"status": "True", "reason": "PreemptionByScheduler"}, True),
+        ({"deletionTimestamp": "2024-01-01T00:00:00Z"}, {"status": "True", "reason": "EvictionByEvictionAPI"}, False),
+        ({"deletionTimestamp": "2024-01-01T00:00:00Z"}, {"status": "False", "reason": "PreemptionByScheduler"}, False),
+        ({}, {"status": "True", "reason": "PreemptionByScheduler"}, False),
+    ],
+    ids=["by a scheduler", "by somebody else", "not any more", "it stays"],
+)
+def test_a_pod_that_goes_for_another_is_known(meta: dict[str, str], condition: dict[str, str], want: bool) -> None:
+    conditions = [{"type": "DisruptionTarget", **condition}]
+    thing = pod_object(nodeName="n1", metadata=meta, status={"phase": "Running", "conditions": conditions})
+    assert read_pod(thing).preempted is want
+
+
+def resized(asks: str, has: str, allotted: str | None, *, infeasible: bool = False, **spec: Any) -> int:
+    """Milli-CPU that a pod on a node takes whose container asks for, has and is allotted so much."""
+    told = {"name": "c", "resources": {"requests": {"cpu": has}}}
+    if allotted is not None:
+        told["allocatedResources"] = {"cpu": allotted}
+    pending = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}] if infeasible else []
+    containers = [{"name": "c", "resources": {"requests": {"cpu": asks}}}]
+    status = {"phase": "Running", "conditions": pending, "containerStatuses": [told]}
+    return read_pod(pod_object(nodeName="n1", **{"containers": containers, **spec}, status=status)).requests["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param(resized("1", "1", "1"), 1000, id="as it asks"),
+        pytest.param(resized("1", "3", None), 3000, id="not shrunk yet"),
+        pytest.param(resized("3", "1", "1"), 3000, id="not grown yet"),
+        pytest.param(resized("1", "1", "2"), 2000, id="allotted"),
+        pytest.param(resized("3", "1", "1", infeasible=True), 1000, id="cannot grow"),
+        pytest.param(resized("3", "1", "2", infeasible=True), 2000, id="cannot grow, allotted more"),
+        pytest.param(resized("1", "3", "3", overhead={"cpu": "500m"}), 3500, id="with overhead"),
+    ],
+)
+def test_a_container_resized_in_place_takes_the_most_of_what_it_asks_has_and_is_allotted(found: int, want: int) -> None:
+    assert found == want
+
+
+def test_init_containers_that_end_are_not_resized_sidecars_are() -> None:
+    starting = [
+        {"name": "i", "resources": {"requests": {"cpu": "1"}}},
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+    ]
+    told = [{"name": name, "resources": {"requests": {"cpu": "4"}}} for name in ("i", "s")]
+    thing = pod_object(nodeName="n1", containers=[{"name": "c"}], initContainers=starting)
+    assert read_pod({**thing, "status": {"initContainerStatuses": told}}).requests == {"cpu": 4000}
+
+
+def test_requests_for_the_pod_as_a_whole_are_resized() -> None:
+    spec: dict[str, Any] = {"containers": [{"name": "c"}], "resources": {"requests": {"cpu": "1"}}}
+    status = {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "2"}}
+    assert read_pod(pod_object(nodeName="n1", **spec, status=status)).requests == {"cpu": 3000}
+
+
 def test_a_gated_or_nominated_pod_and_one_with_devices_name_them() -> None:
     pod = read_pod(
         pod_object(

@@ -39,6 +39,10 @@ def test_a_node_is_ready_only_when_it_says_true(status: str) -> None:
     assert not seen_of(node_object(status={"conditions": [{"type": "Ready", "status": status}]})).node.ready
 
 
+def test_a_node_of_which_nothing_is_said_is_ready() -> None:
+    assert seen_of(node_object(status={"allocatable": {"cpu": "1"}})).node.ready
+
+
 def test_a_proxy_node_is_nobody_to_ask_for_readings() -> None:
     seen = seen_of(node_object(metadata={"labels": {names.PROXY_LABEL: "west"}}))
     assert (seen.node.proxy_for, seen.target) == ("west", None)

@@ -20,6 +20,10 @@ from dispatcher.model.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
     StorageClass,
     VolumeAttachment,
 )
@@ -191,6 +195,26 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
             },
             PodDisruptionBudget("ns", "x", LabelSelector({"app": "db"}), 2, ("db-1",)),
             id="budget",
+        ),
+        pytest.param("Service", {"spec": {"selector": {"app": "db"}}}, Service("ns", "x", {"app": "db"}), id="service"),
+        pytest.param("Service", {"spec": {}}, Service("ns", "x"), id="service of nobody"),
+        pytest.param(
+            "ReplicaSet",
+            {"spec": {"selector": {"matchLabels": {"app": "db"}}, "template": {"spec": {}}}},
+            ReplicaSet("ns", "x", LabelSelector({"app": "db"})),
+            id="replica set",
+        ),
+        pytest.param(
+            "StatefulSet",
+            {"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}},
+            StatefulSet("ns", "x", LabelSelector({}, (Requirement("app", "Exists"),))),
+            id="stateful set",
+        ),
+        pytest.param(
+            "ReplicationController",
+            {"spec": {"selector": {"app": "db"}}},
+            ReplicationController("ns", "x", LabelSelector({"app": "db"})),
+            id="replication controller",
         ),
     ],
 )

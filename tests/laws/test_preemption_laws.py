@@ -41,9 +41,15 @@ def without(world: World, gone: list[PodId]) -> Iterator[None]:
     world.seats = kept
 
 
-def importance(case: Case, pod_id: PodId) -> tuple[int, float, PodId]:
-    one = case.world.seats[pod_id].placed.pod
-    return -one.priority, one.started or float("inf"), pod_id
+def by_importance(case: Case, pods: list[PodId]) -> list[PodId]:
+    """The most important first: priority, then start; equals by name, those without a start the other way round."""
+
+    def pod_of(pod_id: PodId) -> Pod:
+        return case.world.seats[pod_id].placed.pod
+
+    named = sorted(pods, key=lambda one: (pod_of(one).key, one))
+    named = [one for one in named if pod_of(one).started] + [one for one in named[::-1] if not pod_of(one).started]
+    return sorted(named, key=lambda one: (-pod_of(one).priority, pod_of(one).started or float("inf")))
 
 
 def violating(case: Case, pods: list[PodId]) -> list[PodId]:
@@ -75,7 +81,7 @@ def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
     with without(world, lower):
         if not lower or not rules.allowed(world, asking, where):
             return None
-    ordered = sorted(lower, key=lambda one: importance(case, one))
+    ordered = by_importance(case, lower)
     guarded = violating(case, ordered)
     gone = list(ordered)
     for pod_id in [*guarded, *(one for one in ordered if one not in guarded)]:
@@ -84,7 +90,7 @@ def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
             fits = rules.allowed(world, asking, where)
         if not fits:
             gone.append(pod_id)
-    victims = sorted(gone, key=lambda one: importance(case, one))
+    victims = by_importance(case, gone)
     return (victims, len([one for one in victims if one in guarded])) if victims else None
 
 

@@ -34,7 +34,8 @@ class Verdict:
     (a plugin that has nothing to say is absent, and counts 0 everywhere); `totals`: node -> weighted sum; both None
     where a side gives no scores (a single feasible node is taken unscored). `node`: the chosen one; "" for none, and
     then `message` says why. `failed`: it could not decide, for an error that `message`
-    tells. `victims`: pods that are evicted for it.
+    tells. `victims`: pods that are evicted for it; they go before the next verdict. `changed`: objects that are others
+    from then on: claims that were given their volumes.
     """
 
     pod: str
@@ -45,6 +46,7 @@ class Verdict:
     message: str = ""
     failed: bool = False
     victims: frozenset[str] = frozenset()
+    changed: list[Object] = field(default_factory=list, compare=False)
 
     def record(self) -> Object:
         """Plain JSON values."""

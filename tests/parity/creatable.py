@@ -1,11 +1,13 @@
 """Manifests as an API server takes them: without what a server has written into them."""
 
 import copy
+from contextlib import suppress
 from typing import Any
 
-from dispatcher.model.names import SCHEDULER_NAME, is_ours
+from dispatcher.model.names import SCHEDULER_NAME
 from tests.parity.case import Object
 from tests.parity.oracle.affinity import pod_terms
+from tests.parity.profile import WEIGHTS
 
 _SERVERS = {
     "uid",
@@ -16,6 +18,10 @@ _SERVERS = {
     "managedFields",
     "generation",
 }
+# Its own status is a node's to bring; of these nobody asks.
+_NO_STATUS = {"Node", "Namespace", "Service", "ReplicaSet", "ReplicationController", "StatefulSet"}
+_NO_STATUS |= {"CSINode", "ResourceSlice", "LimitRange", "RuntimeClass", "PriorityClass", "StorageClass", "DeviceClass"}
+_HOLD = {"name": "parity/hold"}
 
 
 def creatable(obj: Object) -> Object:
@@ -24,25 +30,40 @@ def creatable(obj: Object) -> Object:
     kept = {key: value for key, value in obj.items() if key != "status" or obj["kind"] == "Node"}
     if obj["kind"] == "Pod":
         kept["spec"] = _spec(obj)
+        meta.pop("finalizers", None)  # nobody is there to take them away
+    if obj["kind"] == "Service":
+        # Its addresses are of no interest, and those of a dump are another server's.
+        selector = (obj.get("spec") or {}).get("selector")
+        kept["spec"] = {"clusterIP": "None", "ports": [{"port": 1}], "selector": selector}
     return {**kept, "metadata": meta}
 
 
 def status_of(obj: Object) -> Object | None:
-    """What has to be written into the status after the creation: a node brings its own, a pending pod has none."""
+    """What has to be written into the status after the creation; a pending pod may have been promised a node."""
     status = obj.get("status") or {}
-    if obj["kind"] == "Pod":
-        return status if status.get("phase", "Pending") != "Pending" else None
-    return status if obj["kind"] not in {"Node", "Namespace"} else None
+    if obj["kind"] == "Pod" and not obj["spec"].get("nodeName"):
+        node = status.get("nominatedNodeName")
+        return {"nominatedNodeName": node} if node else None
+    return status if status and obj["kind"] not in _NO_STATUS else None
+
+
+def held(pod: Object) -> Object:
+    """A pod that no scheduler looks at before the gate is taken away."""
+    return {**pod, "spec": {**pod["spec"], "schedulingGates": [*(pod["spec"].get("schedulingGates") or ()), _HOLD]}}
 
 
 def _spec(pod: Object) -> Object:
     made = copy.deepcopy(pod)
     spec: Object = made["spec"]
-    for rule in (*(spec.get("topologySpreadConstraints") or ()), *pod_terms(made)):
-        _unmerge(rule)
+    with suppress(AttributeError, KeyError, TypeError):  # of a form that no server takes, as it will say
+        for rule in (*(spec.get("topologySpreadConstraints") or ()), *pod_terms(made)):
+            _unmerge(rule)
+    for written in ("priority", "preemptionPolicy"):
+        if spec.get("priorityClassName"):
+            spec.pop(written, None)
     if not spec.get("nodeName"):
         name = spec.get("schedulerName", "")
-        spec["schedulerName"] = name if is_ours(name) else SCHEDULER_NAME
+        spec["schedulerName"] = name if name in WEIGHTS else SCHEDULER_NAME
     return spec
 
 
@@ -54,4 +75,4 @@ def _unmerge(rule: dict[str, Any]) -> None:
     )
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         if field in rule:
-            rule[field] = [key for key in rule[field] if key not in there]
+            rule[field] = [key for key in rule[field] or () if key not in there]

@@ -7,7 +7,7 @@ from tests.parity.case import Case, Object
 from tests.parity.compare import Difference
 from tests.parity.oracle.affinity import pod_terms
 from tests.parity.oracle.selectors import is_empty, selects
-from tests.parity.preemption import cost
+from tests.parity.preemption import costs
 from tests.parity.profile import WEIGHTS
 
 Rule = Callable[[Difference, Object, Case], bool]
@@ -42,7 +42,7 @@ def _blank_namespace(found: Difference, pod: Object, case: Case) -> bool:
 
 def _node_is_a_host(found: Difference, pod: Object, case: Case) -> bool:
     """Each of our nodes is a host of its own; kube-scheduler goes by the label, which may lack or be shared."""
-    odd = any(node["metadata"].get("labels", {}).get(_HOSTNAME) != node["metadata"]["name"] for node in case.nodes)
+    odd = any((node["metadata"].get("labels") or {}).get(_HOSTNAME) != node["metadata"]["name"] for node in case.nodes)
     return found.what in _BY_DOMAIN and odd and _HOSTNAME in _topology_keys(pod, case)
 
 
@@ -60,8 +60,15 @@ def _topology_keys(pod: Object, case: Case) -> set[str]:
 
 def _equal_victims(found: Difference, pod: Object, case: Case) -> bool:
     """Of nodes that cost the same to empty, either side may take any."""
-    some = bool(found.theirs) and bool(found.ours)
-    return found.what == "victims" and some and cost(case, found.theirs) == cost(case, found.ours)
+    if found.what != "victims" or not found.theirs or not found.ours:
+        return False
+    theirs, ours = (costs(case, pod, victims) for victims in (found.theirs, found.ours))
+    return not theirs.isdisjoint(ours)
+
+
+def _devices(found: Difference, pod: Object, case: Case) -> bool:
+    """Nobody allocates devices here, so a pod that claims some waits; kube-scheduler may have a place for it."""
+    return bool(pod["spec"].get("resourceClaims")) and "resource claims" in str(found.ours)
 
 
 # name of the row -> whether a difference is that row's
@@ -72,6 +79,7 @@ RULES: dict[str, Rule] = {
     "a node is a host": _node_is_a_host,
     "short names of levels": _level_by_short_name,
     "ties of victims": _equal_victims,
+    "devices that are claimed": _devices,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
 }
 

@@ -2,26 +2,25 @@
 
 What a case holds beside its nodes and pending pods is created before kube-scheduler starts, so that it knows it all;
 nodes come and go between cases, and each coming is waited for in its log. No controller manager runs: nodes stay as
-they are made, pods stay where they are bound.
+they are made, pods stay where they are bound. What controllers must do before a pod can be bound is done here: claims
+get the volumes that were chosen for them, and pods that were evicted go, so that the pod they went for is tried again.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from agents.controlplane.api import Api
 from agents.controlplane.plane import ControlPlane, control_plane
+from tests.parity.admission import admitted
+from tests.parity.binder import Binder
 from tests.parity.case import Case, Object, Verdict, key_of
-from tests.parity.creatable import creatable, status_of
-from tests.parity.kinds import KINDS
 from tests.parity.log import SchedulerLog
 from tests.parity.profile import CONFIGURATION, PREEMPTING, WEIGHTS
+from tests.parity.store import Store
 
 _IN_FLIGHT = 8
 # Nodes are taken as they are written, pods without ServiceAccounts and with any overhead.
@@ -35,11 +34,13 @@ _SCHEDULER_FLAGS = (
     # Victims are deleted before the refusal is told.
     "--feature-gates=OpportunisticBatching=false,SchedulerAsyncPreemption=false",
 )
-# Laid over each profile: nobody binds volumes here, and every node is a candidate for preemption, none left to chance.
+# Laid over each profile: every node is a candidate for preemption, none left to chance.
 _ARGUMENTS = [
-    {"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 0}},
     {"name": "DefaultPreemption", "args": {"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 1000}},
 ]
+_MOST_TRIES = 8  # of a pod that evicts others each time
+_DEVICES_S = 3.0
+_AGAIN_S = 15.0  # for another try of a pod whose victims are gone
 
 
 @dataclass
@@ -51,113 +52,111 @@ class Played:
 
 
 class KubeScheduler:
-    """Made by `kube_scheduler`. `refused`: kind -> objects that the API server did not take."""
+    """Made by `kube_scheduler`. `store`: where its objects are, and what was refused."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._api: Api = plane.admin
         self._plane = plane
         self._created: dict[str, Case] = {}
-        self._shared: dict[tuple[str, str], Object | None] = {}
         self._log = SchedulerLog(plane.directory / "kube-scheduler.log")
-        self.refused: Counter[str] = Counter()
-        self.refusals: list[str] = []
+        self.store = Store(plane.admin)
 
     def prepare(self, cases: Sequence[Case]) -> None:
         """Create what stands before kube-scheduler starts, then start it."""
-        for case in cases:
-            objects = [found for obj in case.objects if (found := self._create_shared(obj)) is not None]
-            self._created[case.name] = Case(case.name, objects)
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            for case, made in zip(cases, pool.map(lambda case: [*map(self._create, case.bound)], cases), strict=True):
-                self._created[case.name].bound = [pod for pod in made if pod is not None]
+        for given in cases:
+            case = admitted(given)
+            objects = [found for obj in case.objects if (found := self.store.share(obj)) is not None]
+            bound = self.store.create_all(case.bound)
+            self._created[case.name] = Case(case.name, objects, [], bound, [])
         self._plane.begin("kube-scheduler")
 
-    def play(self, case: Case) -> Played:
-        """Give the case's nodes, then its pending pods one after the other; each stays where it is bound."""
+    def play(self, case: Case, told: Callable[[int], None] = lambda done: None) -> Played:
+        """Give the case's nodes, then its pending pods one after the other; each stays where it is bound.
+
+        `told` hears after each pod how many are done.
+        """
         made = self._created[case.name]
-        made.nodes = [found for node in case.nodes if (found := self._create(node)) is not None]
+        made.nodes = self.store.create_all(case.nodes)
         names = {node["metadata"]["name"] for node in made.nodes}
         played = Played(made)
         try:
-            self._log.follow(lambda: names <= self._log.nodes, f"nodes {sorted(names)} came")
-            for pod in case.pending:
-                found = self._create(pod)
+            self._log.follow(lambda: names <= self._log.nodes, f"nodes {sorted(names)[:5]} came")
+            for done, pod in enumerate(admitted(case).pending, 1):
+                found = self.store.create(pod)
                 if found is not None:
                     made.pending.append(found)
-                    played.verdicts.append((found, self._verdict(found, made)))
+                    played.verdicts += self._verdicts(found, made)
+                told(done)
         finally:
-            for name in names:
-                self._api.delete(f"/api/v1/nodes/{name}")
-            self._log.follow(lambda: not names & self._log.nodes, f"nodes {sorted(names)} went")
+            with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+                list(pool.map(lambda name: self._api.delete(f"/api/v1/nodes/{name}"), names))
+            self._log.follow(lambda: not names & self._log.nodes, f"nodes {sorted(names)[:5]} went")
         return played
 
-    def _verdict(self, pod: Object, case: Case) -> Verdict:
+    def _verdicts(self, pod: Object, case: Case) -> Iterator[tuple[Object, Verdict]]:
+        """The verdict on each try of a pod: it is tried again when those are gone that were evicted for it."""
         key = key_of(pod)
-        if pod["spec"].get("schedulingGates"):
-            verdict = Verdict(key, message=_gated(pod))
-        else:
-            self._log.follow(lambda: key in self._log.verdicts, f"an answer about pod {key}")
-            verdict = _unweighted(self._log.verdicts.pop(key), WEIGHTS[pod["spec"]["schedulerName"]])
-        if pod["spec"]["schedulerName"] == PREEMPTING and not verdict.node:
-            verdict.victims = self._victims(case)
+        gone = {key_of(one) for one in case.bound if "deletionTimestamp" in one["metadata"]}
+        verdict = Verdict(key, message=_gated(pod)) if pod["spec"].get("schedulingGates") else self._first(pod)
+        for _ in range(_MOST_TRIES):
+            if pod["spec"]["schedulerName"] == PREEMPTING and not verdict.node:
+                verdict.victims = self.store.terminating_pods() - gone
+            yield pod, verdict
+            gone |= verdict.victims
+            again = self._tried_again(pod, verdict.victims) if verdict.victims else None
+            if again is None:
+                break
+            pod, verdict = again
         if not verdict.node:
             # Out of the way, so that it is not tried again among later pods.
-            self._delete(pod, 0)
+            self.store.delete(pod)
+
+    def _first(self, pod: Object) -> Verdict:
+        """What kube-scheduler says; of a pod whose claims of devices are not there it may say nothing at all."""
+        if not pod["spec"].get("resourceClaims"):
+            return self._answer(pod)
+        with suppress(TimeoutError):
+            return self._answer(pod, _DEVICES_S)
+        return Verdict(key_of(pod), message="kube-scheduler does not say anything")
+
+    def _answer(self, pod: Object, timeout_s: float = 30.0, without: Iterable[str] = ()) -> Verdict:
+        """What kube-scheduler says of a pod once those are gone; claims get their volumes meanwhile."""
+        key, binder, log = key_of(pod), Binder(self._api, pod), self._log
+
+        found: list[Verdict] = []
+
+        def answered() -> bool:
+            taken = log.take(key, without)
+            found[:] = [taken] if taken is not None else []
+            if taken is None and not binder.done:
+                binder.serve()
+            return bool(found)
+
+        log.follow(answered, f"an answer about pod {key}", timeout_s)
+        verdict = _unweighted(found[0], WEIGHTS[pod["spec"]["schedulerName"]])
+        verdict.changed = binder.changed
         return verdict
 
-    def _victims(self, case: Case) -> frozenset[str]:
-        """Pods that are terminating and were not before."""
-        before = {key_of(pod) for pod in case.bound if "deletionTimestamp" in pod["metadata"]}
-        spaces = [obj["metadata"]["name"] for obj in case.objects if obj["kind"] == "Namespace"]
-        pods = [pod for space in spaces for pod in self._api.get(KINDS["Pod"].path.format(space))["items"]]
-        return frozenset(key_of(pod) for pod in pods if "deletionTimestamp" in pod["metadata"]) - before
+    def _tried_again(self, pod: Object, victims: frozenset[str]) -> tuple[Object, Verdict] | None:
+        """The pod as it is after its victims have gone, and what came of it; None if kube-scheduler does not try."""
+        promised = self._promised(pod)
+        for key in sorted(victims):
+            namespace, name = key.split("/")
+            self.store.delete({"kind": "Pod", "metadata": {"namespace": namespace, "name": name}})
+        with suppress(TimeoutError):
+            return promised, self._answer(promised, _AGAIN_S, victims)
+        return None
 
-    # --- creating ----------------------------------------------------------------------------------------------------
+    def _promised(self, pod: Object) -> Object:
+        """The pod as soon as kube-scheduler has written which node it is promised."""
+        found: list[Object] = []
 
-    def _create_shared(self, obj: Object) -> Object | None:
-        """Objects of cases may have the same name if they are the same."""
-        name = (obj["kind"], key_of(obj))
-        if name not in self._shared:
-            self._shared[name] = self._create(self._linked(obj))
-        return self._shared[name]
+        def written() -> bool:
+            found[:] = [now] if (now := self.store.read(pod)) is not None else []
+            return bool(found) and bool(found[0]["status"].get("nominatedNodeName"))
 
-    def _linked(self, obj: Object) -> Object:
-        """A volume that names its claim is given the claim's uid."""
-        reference = obj["spec"].get("claimRef") if obj["kind"] == "PersistentVolume" else None
-        if not reference:
-            return obj
-        claim = self._shared.get(("PersistentVolumeClaim", f"{reference['namespace']}/{reference['name']}"))
-        uid = claim["metadata"]["uid"] if claim else reference.get("uid", "")
-        return {**obj, "spec": {**obj["spec"], "claimRef": {**reference, "uid": uid}}}
-
-    def _create(self, obj: Object) -> Object | None:
-        """As the API server made it, with the status and the deletion that the manifest has; None if refused."""
-        path = KINDS[obj["kind"]].path.format(obj["metadata"].get("namespace", "default"))
-        try:
-            made = self._api.create(path, creatable(obj))
-            status = status_of(obj)
-            if status:
-                made = self._api.patch(f"{path}/{made['metadata']['name']}/status", {"status": status})
-            if "deletionTimestamp" in obj["metadata"]:
-                made = self._delete(made, 3600)
-        except httpx.HTTPStatusError as error:
-            if error.response.status_code == 409 and obj["kind"] in {"Namespace", "PriorityClass"}:
-                # One that every API server has.
-                return self._api.patch(f"{path}/{obj['metadata']['name']}", {"metadata": creatable(obj)["metadata"]})
-            if error.response.status_code not in {400, 403, 409, 422}:
-                raise
-            self.refused[obj["kind"]] += 1
-            self.refusals.append(str(error))
-            return None
-        return made | {"kind": obj["kind"], "apiVersion": obj["apiVersion"]}
-
-    def _delete(self, pod: Object, grace_s: int) -> Object:
-        meta = pod["metadata"]
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-        answer = self._api.http.request("DELETE", path, params={"gracePeriodSeconds": str(grace_s)})
-        answer.raise_for_status()
-        gone: Object = answer.json()
-        return gone
+        self._log.follow(written, f"a promise to pod {key_of(pod)}")
+        return found[0]
 
 
 def _unweighted(verdict: Verdict, weights: dict[str, int]) -> Verdict:

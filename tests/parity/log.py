@@ -7,15 +7,16 @@ and multiplied by the plugin's weight (framework/runtime RunScorePlugins; schedu
 import json
 import re
 import time
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.parity.case import Verdict
 
 _LINE = re.compile(rb'^[IWE]\d{4} [\d:.]+ +\d+ ([\w.]+):\d+\] "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _VALUE = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
-_NOT_BOUND = 'running PreBind plugin "VolumeBinding"'
 _POLL_S = 0.001
 
 
@@ -23,10 +24,19 @@ _POLL_S = 0.001
 class _Attempt:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     totals: dict[str, float] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
+
+
+class _Told(NamedTuple):
+    verdict: Verdict
+    without: frozenset[str]
 
 
 class SchedulerLog:
-    """Follows the log file. Scores of its verdicts are as logged: times the weights."""
+    """Follows the log file. Scores of its verdicts are as logged: times the weights.
+
+    `gone`: pods that have left their nodes. `verdicts`: pod -> the verdicts that nobody has taken yet, in order.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,7 +44,8 @@ class SchedulerLog:
         self._rest = b""
         self._attempt = _Attempt()
         self.nodes: set[str] = set()
-        self.verdicts: dict[str, Verdict] = {}
+        self.gone: set[str] = set()
+        self.verdicts: defaultdict[str, deque[_Told]] = defaultdict(deque)
 
     def follow(self, done: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
         """Read on until `done`; TimeoutError that names what did not come."""
@@ -63,8 +74,11 @@ class SchedulerLog:
     def _node_went(self, values: dict[str, str]) -> None:
         self.nodes.discard(values["node"])
 
+    def _pod_went(self, values: dict[str, str]) -> None:
+        self.gone.add(values["pod"])
+
     def _began(self, values: dict[str, str]) -> None:
-        self._attempt = _Attempt()
+        self._attempt = _Attempt(without=frozenset(self.gone))
 
     def _scored(self, values: dict[str, str]) -> None:
         self._attempt.scores.setdefault(values["plugin"], {})[values["node"]] = int(values["score"])
@@ -77,23 +91,29 @@ class SchedulerLog:
         alone = int(values["feasibleNodes"]) == 1
         feasible = frozenset((node,)) if alone else frozenset(found.totals)
         scores, totals = (None, None) if alone else (found.scores, found.totals)
-        self.verdicts[pod] = Verdict(pod, node, feasible, scores, totals)
+        self._note(Verdict(pod, node, feasible, scores, totals))
 
     def _refused(self, values: dict[str, str]) -> None:
-        pod = values["pod"]
-        self.verdicts[pod] = Verdict(pod, feasible=frozenset(), message=values.get("err", ""))
+        self._note(Verdict(values["pod"], feasible=frozenset(), message=values.get("err", "")))
 
     def _found_no_nodes(self, values: dict[str, str]) -> None:
         # Of this the log has no words, the pod's condition has (schedule_one ErrNoNodesAvailable).
         self._refused({**values, "err": "no nodes available to schedule pods"})
 
     def _failed(self, values: dict[str, str]) -> None:
-        pod, error, found = values["pod"], values.get("err", ""), self._attempt
-        if error.startswith(_NOT_BOUND) and found.totals:
-            # Decided, and the volumes not bound, since no controller does: the place is not known, all else is.
-            self.verdicts[pod] = Verdict(pod, "", frozenset(found.totals), found.scores, found.totals)
-        else:
-            self.verdicts[pod] = Verdict(pod, message=error, failed=not error.startswith(_NOT_BOUND))
+        self._note(Verdict(values["pod"], message=values.get("err", ""), failed=True))
+
+    def _note(self, verdict: Verdict) -> None:
+        self.verdicts[verdict.pod].append(_Told(verdict, self._attempt.without))
+
+    def take(self, pod: str, without: Iterable[str] = ()) -> Verdict | None:
+        """The first verdict on a pod by an attempt that began after those were gone; None while there is none."""
+        told = self.verdicts[pod]
+        while told:
+            one = told.popleft()
+            if one.without.issuperset(without):
+                return one.verdict
+        return None
 
 
 def _values(text: str) -> dict[str, str]:
@@ -103,6 +123,7 @@ def _values(text: str) -> dict[str, str]:
 _HANDLERS: dict[bytes, Callable[[SchedulerLog, dict[str, str]], None]] = {
     b"Add event for node": SchedulerLog._node_came,
     b"Delete event for node": SchedulerLog._node_went,
+    b"Delete event for scheduled pod": SchedulerLog._pod_went,
     b"Attempting to schedule pod": SchedulerLog._began,
     b"Plugin scored node for pod": SchedulerLog._scored,
     b"Calculated node's final score for pod": SchedulerLog._totalled,

@@ -5,6 +5,7 @@ scheduler's own, and must agree with the tables.
 """
 
 import json
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
+from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import Plan
@@ -30,17 +33,17 @@ class OurSide:
 
     def __init__(self, case: Case) -> None:
         self.fleet = FleetState()
+        self._ids: dict[str, PodId] = {}
         self.fleet.set_cluster(CLUSTER, ready=True, synced=True)
         self._schedulers = {
             name: Scheduler(profile, build(profile, PluginContext()), self.fleet)
             for name, profile in profiles().items()
         }
+        nominations = Nominations(self.fleet)
         for scheduler in self._schedulers.values():
+            scheduler.share(nominations)
             scheduler.post_filters.may_evict = lambda occupant, home: True
-        for obj in case.objects:
-            record = record_of(obj)
-            if record is not None:
-                self.fleet.kept.put(CLUSTER, record)
+        self._keep(case.objects)
         for node in case.nodes:
             seen = node_seen(_raw(node))
             assert seen is not None
@@ -52,7 +55,20 @@ class OurSide:
         """Enter a pod where it is; one that has ended takes nothing."""
         found = _pod({**pod, "spec": {**pod["spec"], "nodeName": node}})
         if found is not None and not found.terminal:
+            self._ids[key_of(pod)] = (CLUSTER, found.uid)
             self._schedulers[DEFAULT].restore((CLUSTER, found.uid), Placed(found, CLUSTER), CLUSTER, node)
+
+    def _keep(self, objects: Iterable[Object]) -> None:
+        for obj in objects:
+            record = record_of(obj)
+            if record is not None:
+                self.fleet.kept.put(CLUSTER, record)
+
+    def follow(self, verdict: Verdict) -> None:
+        """What came of a verdict beside the pod's own place: claims have volumes, victims are gone."""
+        self._keep(verdict.changed)
+        for key in verdict.victims:
+            self._schedulers[DEFAULT].forget(self._ids[key])
 
     def judge(self, pod: Object) -> Verdict:
         """What our core says of a pending pod; nothing is booked."""
@@ -60,18 +76,28 @@ class OurSide:
         assert found is not None, f"pod {key_of(pod)} is not read as ours"
         placed, pod_id = Placed(found, CLUSTER), (CLUSTER, found.uid)
         scheduler = self._schedulers[found.scheduler_name]
-        verdict = self._tables(scheduler.plan, placed, key_of(pod))
+        if found.nominated_node:
+            scheduler.nominations.put(Nominee(pod_id, placed, CLUSTER, found.nominated_node))
+        with scheduler.nominations.aside_for(pod_id, found.priority):
+            verdict = self._tables(scheduler.plan, placed, key_of(pod))
         result = scheduler.schedule(placed, pod_id)
         scheduler.forget(pod_id)
+        scheduler.nominations.drop(pod_id)
+        return self._told(verdict, result, found)
+
+    def _told(self, verdict: Verdict, result: Decision | Unschedulable, found: Pod) -> Verdict:
         if isinstance(result, Unschedulable):
             verdict.message = result.message
             # Pods that are on their way out already are not evicted once more.
             leaving = [one.placed.pod for one in result.victims if not one.placed.pod.terminating]
             verdict.victims = frozenset(pod.key for pod in leaving)
-            scheduler.nominations.drop(pod_id)
             unfit = found.problems or found.gated
             assert unfit or not verdict.feasible, f"{verdict.pod}: fits {verdict.feasible}, yet: {result.message}"
             verdict.feasible, verdict.scores, verdict.totals = frozenset(), None, None
+        elif result.node == found.nominated_node:
+            # A promised node is tried first, and alone.
+            assert result.node in (verdict.feasible or ())
+            return Verdict(verdict.pod, result.node, frozenset((result.node,)))
         else:
             self._agrees(verdict, result)
         return verdict

@@ -12,7 +12,7 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.runtime.settings.document import parse_document
 from dispatcher.runtime.settings.kube_scheduler.read import read_kube_scheduler
-from dispatcher.scheduling.framework import Profile
+from dispatcher.scheduling.framework import PluginUse, Profile
 from tests.parity.case import Object
 
 DEFAULT = SCHEDULER_NAME
@@ -104,6 +104,14 @@ CONFIGURATION: Object = {
 
 @cache
 def profiles() -> dict[str, Profile]:
-    """Our profiles by schedulerName, from the configuration as our settings read it."""
+    """Our profiles by schedulerName, from the configuration as our settings read it.
+
+    Without NodeReady, which kube-scheduler has not: it goes by the taints of a node that is not ready.
+    """
     document = parse_document(yaml.safe_dump(CONFIGURATION).encode(), "parity")
-    return {profile.scheduler_name: profile for profile in read_kube_scheduler(document, REGISTRY).profiles}
+    found = read_kube_scheduler(document, REGISTRY).profiles
+    return {one.scheduler_name: Profile(one.scheduler_name, _kubes(one.plugins)) for one in found}
+
+
+def _kubes(plugins: tuple[PluginUse, ...]) -> tuple[PluginUse, ...]:
+    return tuple(use for use in plugins if use.name != "NodeReady")

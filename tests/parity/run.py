@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.parity import manifests
-from tests.parity.case import Case, Object, Verdict
+from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.compare import Difference, differences
 from tests.parity.intended import row_of, unexplained
 from tests.parity.oracle.judge import Oracle
@@ -42,18 +42,29 @@ class Report:
 
 def examine(side: OurSide | Oracle, case: Case, answers: Answers, report: Report) -> None:
     """One side beside the answers that are to be met, pod by pod; each pod is booked where the answers put it."""
-    so_far: list[Object] = []
+    now = case
     for pod, theirs in answers:
         _count(report, theirs)
         found = differences(theirs, side.judge(pod))
-        rest = unexplained(found, pod, case)
-        report.rows += Counter(row for one in found if (row := row_of(one, pod, case)) is not None)
+        rest = unexplained(found, pod, now)
+        report.rows += Counter(row for one in found if (row := row_of(one, pod, now)) is not None)
         report.found += rest
         if any(one.what not in report.files for one in rest):
-            _keep(report, rest, snapshot(case, so_far, pod))
+            _keep(report, rest, replace(now, pending=[pod]))
+        side.follow(theirs)
         if theirs.node:
             side.book(pod, theirs.node)
-            so_far.append({**pod, "spec": {**pod["spec"], "nodeName": theirs.node}})
+        now = after(now, pod, theirs)
+
+
+def after(case: Case, pod: Object, verdict: Verdict) -> Case:
+    """The fleet as the next pod meets it."""
+    changed = {(obj["kind"], key_of(obj)): obj for obj in verdict.changed}
+    objects = {(obj["kind"], key_of(obj)): obj for obj in case.objects}
+    bound = [one for one in case.bound if key_of(one) not in verdict.victims]
+    if verdict.node:
+        bound.append({**pod, "spec": {**pod["spec"], "nodeName": verdict.node}})
+    return replace(case, objects=list({**objects, **changed}.values()), bound=bound)
 
 
 def oracle_answers(case: Case) -> Iterator[tuple[Object, Verdict]]:
@@ -64,11 +75,6 @@ def oracle_answers(case: Case) -> Iterator[tuple[Object, Verdict]]:
         yield pod, verdict
         if verdict.node:
             oracle.book(pod, verdict.node)
-
-
-def snapshot(case: Case, placed: Iterable[Object], pod: Object) -> Case:
-    """The fleet as one pod met it: what was placed before it is bound."""
-    return Case(case.name, case.objects, case.nodes, [*case.bound, *placed], [pod])
 
 
 def _count(report: Report, verdict: Verdict) -> None:

@@ -44,10 +44,29 @@ def test_label_keys_that_are_clauses_already_are_not_given_twice() -> None:
     ("kind", "status", "written"),
     [
         ("Pod", {"phase": "Pending"}, None),
-        ("Pod", {"phase": "Failed"}, {"phase": "Failed"}),
+        ("Pod", {"nominatedNodeName": "n", "phase": "Pending"}, {"nominatedNodeName": "n"}),
         ("Node", {"allocatable": {}}, None),
         ("PersistentVolumeClaim", {"phase": "Bound"}, {"phase": "Bound"}),
     ],
 )
 def test_a_status_is_written_where_the_creation_cannot(kind: str, status: dict[str, Any], written: object) -> None:
-    assert (status_of({"kind": kind, "status": status}) or None) == written
+    assert status_of({"kind": kind, "spec": {}, "status": status}) == written
+
+
+def test_a_pod_on_a_node_keeps_its_status() -> None:
+    status = {"phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}
+    assert status_of({**pod(nodeName="n"), "status": status}) == status
+
+
+def test_what_no_server_could_read_is_left_for_it_to_refuse() -> None:
+    assert creatable(pod(affinity=[1], topologySpreadConstraints=7))["spec"]["affinity"] == [1]
+
+
+def test_of_a_service_the_selector_is_kept_and_no_address() -> None:
+    service = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": {"a": "b"}, "clusterIP": "10.0.0.9"}}
+    assert creatable(service)["spec"] == {"clusterIP": "None", "ports": [{"port": 1}], "selector": {"a": "b"}}
+
+
+def test_a_number_is_no_priority_where_a_class_is_named() -> None:
+    made = creatable(pod(priorityClassName="high", priority=7, preemptionPolicy="Never"))["spec"]
+    assert (made["priorityClassName"], "priority" in made, "preemptionPolicy" in made) == ("high", False, False)

@@ -42,7 +42,7 @@ class Comparison:
             rate = sum(len(one.verdicts) for one in played) / (time.monotonic() - began)
         for one in played:
             examine(OurSide(one.case), one.case, one.verdicts, self.report)
-        refused = ", ".join(f"{count} {kind}" for kind, count in scheduler.refused.items()) or "nothing"
+        refused = ", ".join(f"{count} {kind}" for kind, count in scheduler.store.refused.items()) or "nothing"
         with self._capsys.disabled():
             print(f"\n{what} before kube-scheduler, seed {SEED}: {self.report.summary()}; {rate:.0f} cases/s;", end=" ")
             print(f"refused by the API server: {refused}")
@@ -97,5 +97,7 @@ def test_the_command_names_what_the_api_server_refuses(tmp_path: Path, capsys: p
     case = seeded_case(SEED, "refused", SMALL)
     case.pending[0]["spec"]["containers"] = []
     manifests.write(case, path)
-    assert command.main([str(path)]) == 2
-    assert "spec.containers: Required value" in capsys.readouterr().err
+    assert command.main([str(path)]) == 0
+    told = capsys.readouterr()
+    assert "spec.containers: Required value" in told.err
+    assert "spec.containers: Required value" in json.loads(told.out)["refused"][0]

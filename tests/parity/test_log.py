@@ -35,7 +35,7 @@ def test_scores_of_a_bound_pod_are_those_of_the_log(tmp_path: Path) -> None:
         'schedule_one.go:503] "Successfully bound pod to node" pod="a/p" node="n1" evaluatedNodes=2 feasibleNodes=2',
     )
     assert log.nodes == {"n1"}
-    assert log.verdicts["a/p"] == Verdict(
+    assert log.take("a/p") == Verdict(
         "a/p", "n1", frozenset(("n1", "n2")), {"TaintToleration": {"n1": 300, "n2": 0}}, {"n1": 300, "n2": 0}
     )
 
@@ -43,13 +43,30 @@ def test_scores_of_a_bound_pod_are_those_of_the_log(tmp_path: Path) -> None:
 def test_a_single_feasible_node_is_taken_without_scores(tmp_path: Path) -> None:
     text = '"Successfully bound pod to node" pod="a/p" node="n1" evaluatedNodes=2 feasibleNodes=1'
     log = log_of(tmp_path, f"schedule_one.go:503] {text}")
-    assert log.verdicts["a/p"] == Verdict("a/p", "n1", frozenset(("n1",)), None, None)
+    assert log.take("a/p") == Verdict("a/p", "n1", frozenset(("n1",)), None, None)
 
 
 def test_a_refusal_carries_its_message(tmp_path: Path) -> None:
     text = '"Unable to schedule pod; no fit; waiting" pod="a/p" err="0/1 nodes are available: 1 \\"odd\\" one."'
     log = log_of(tmp_path, f"schedule_one.go:503] {text}")
-    assert log.verdicts["a/p"] == Verdict("a/p", feasible=frozenset(), message='0/1 nodes are available: 1 "odd" one.')
+    assert log.take("a/p") == Verdict("a/p", feasible=frozenset(), message='0/1 nodes are available: 1 "odd" one.')
+
+
+def test_attempts_that_began_too_early_are_passed_over(tmp_path: Path) -> None:
+    log = log_of(
+        tmp_path,
+        'schedule_one.go:123] "Attempting to schedule pod" pod="a/p"',
+        'schedule_one.go:503] "Unable to schedule pod; no fit; waiting" pod="a/p" err="full"',
+        'schedule_one.go:123] "Attempting to schedule pod" pod="a/p"',
+        'eventhandlers.go:443] "Delete event for scheduled pod" pod="a/victim"',
+        'schedule_one.go:503] "Unable to schedule pod; no fit; waiting" pod="a/p" err="waits"',
+        'schedule_one.go:123] "Attempting to schedule pod" pod="a/p"',
+        'schedule_one.go:503] "Unable to schedule pod; no fit; waiting" pod="a/p" err="still full"',
+    )
+    first, last = log.take("a/p"), log.take("a/p", {"a/victim"})
+    assert first is not None
+    assert last is not None
+    assert (first.message, last.message, log.take("a/p")) == ("full", "still full", None)
 
 
 def test_a_line_that_is_half_written_is_waited_for(tmp_path: Path) -> None:

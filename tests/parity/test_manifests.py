@@ -21,7 +21,7 @@ def test_a_case_that_is_written_is_read_again(tmp_path: Path) -> None:
     case = seeded_case("files", "f0", SMALL)
     path = tmp_path / "f0.yaml"
     manifests.write(case, path, "a note\nof two lines")
-    assert manifests.read(path) == (case, [])
+    assert manifests.read(path) == manifests.File(case)
 
 
 def test_documents_and_lists_are_sorted_into_what_comes_first(tmp_path: Path) -> None:
@@ -35,12 +35,12 @@ items:
 {POD}
 ---
 {{apiVersion: v1, kind: List, items: [
-  {{apiVersion: v1, kind: Service, metadata: {{name: s}}}}, {{apiVersion: v1, kind: Node, metadata: {{name: n1}}}},
+  {{apiVersion: v1, kind: ConfigMap, metadata: {{name: s}}}}, {{apiVersion: v1, kind: Node, metadata: {{name: n1}}}},
   {{apiVersion: v1, kind: PersistentVolume, metadata: {{name: v}}}},
   {{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: fast}}}}]}}
 """
-    case, ignored = manifests.read(file_of(tmp_path, text))
-    assert [(obj["kind"], obj["metadata"]["name"]) for obj in case.all_objects()] == [
+    file = manifests.read(file_of(tmp_path, text))
+    assert [(obj["kind"], obj["metadata"]["name"]) for obj in file.case.all_objects()] == [
         ("Namespace", "shop"),  # used by a pod and not given
         ("StorageClass", "fast"),
         ("PersistentVolume", "v"),
@@ -48,7 +48,7 @@ items:
         ("Pod", "bound"),
         ("Pod", "p"),
     ]
-    assert ignored == ["Service"]
+    assert file.left_out == ["1 x ConfigMap (v1): no object of this kind places a pod"]
 
 
 @pytest.mark.parametrize(

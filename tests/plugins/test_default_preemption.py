@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatcher.model.objects import PodDisruptionBudget
+from dispatcher.model.objects import PersistentVolumeClaim, PodDisruptionBudget
+from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Plugin
 from dispatcher.scheduling.framework.lifecycle import Victim
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
@@ -231,3 +233,48 @@ def test_what_if_leaves_no_trace_in_the_fleet() -> None:
     assert columns(state) == before
     assert state.loads.position == at
     assert {row: dict(state.ports_taken(row)) for row in (0, 1)} == {row: {("TCP", 80): ["0.0.0.0"]} for row in (0, 1)}
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+def needing(claim: str) -> PodBuilder:
+    return pod("urgent").priority(100).set(volumes=(Volume(CLAIM, claim),))
+
+
+def test_a_pod_that_prefilter_refuses_is_told_that_evictions_do_not_help() -> None:
+    state = full(n1=[Low("l", cpu=4)], n2=[])
+    found = refused(scheduler(state, make("VolumeBinding")), needing("missing"))
+    assert found.victims == ()
+    assert found.message == (
+        '0/2 nodes are available: persistentvolumeclaim "missing" not found. '
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+    )
+
+
+def test_a_pod_that_prefilter_refuses_and_that_never_preempts_is_told_that() -> None:
+    found = refused(scheduler(full(n1=[]), make("VolumeBinding")), needing("missing").set(preempts=False))
+    assert found.message.endswith("not found. preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_the_user_of_a_claim_that_bears_one_pod_is_evicted_for_the_next() -> None:
+    state = full(n1=[], n2=[Low("other")])
+    state.kept.put(
+        "a", PersistentVolumeClaim("default", "one", "u", "pv", bound=True, access_modes=("ReadWriteOncePod",))
+    )
+    put(state, pod("user").set(volumes=(Volume(CLAIM, "one"),)), "a", "n1")
+    found = refused(scheduler(state, make("VolumeRestrictions")), needing("one"))
+    assert names(found.victims) == ["user"]
+
+
+def test_a_node_that_empties_itself_for_nobody_is_not_waited_for() -> None:
+    """Only pods that a scheduler has evicted are: kube-scheduler's podTerminatingByPreemption."""
+    state = full(n1=[Low("l", cpu=4)], n2=[Low("m", cpu=4)])
+    for name, preempted, victims in (("l", False, ["l"]), ("m", True, [])):
+        one, node_name = scheduler(state), "n1" if name == "l" else "n2"
+        going = pod(name).cpu(4).set(terminating=True, preempted=preempted)
+        state.remove(("a", going.build().uid))
+        put(state, going, "a", node_name)
+        placed = urgent().placed()
+        one.nominations.put(Nominee(("a", placed.pod.uid), placed, "a", node_name))
+        assert names(refused(one, urgent()).victims) == victims

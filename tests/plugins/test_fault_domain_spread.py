@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
+from dispatcher.model.objects import AnyObject, ReplicaSet, ReplicationController, Service, StatefulSet
 from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
@@ -239,3 +240,63 @@ def hosts(**pods: int) -> FleetState:
 )
 def test_soft_spread_scores_as_kube_scheduler_does(asking: PodBuilder, want: dict[str, int]) -> None:
     assert scores(make("FaultDomainSpread"), asking, hosts(a=2, b=1, d=3)) == want
+
+
+# --- System defaults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objects", "owner", "counted"),
+    [
+        pytest.param([], "", "", id="nobody means the pod"),
+        pytest.param([Service("default", "s", {"app": "web"})], "", "ab", id="a service"),
+        pytest.param([Service("default", "s", {"app": "web", "tier": "x"})], "", "a", id="a narrow service"),
+        pytest.param([Service("default", "s", {"app": "db"})], "", "", id="a service of others"),
+        pytest.param([Service("default", "s", {})], "", "", id="a service of nobody"),
+        pytest.param([Service("other", "s", {"app": "web"})], "", "", id="a service elsewhere"),
+        pytest.param([ReplicaSet("default", "r", selector(app="web"))], "ReplicaSet/r/u", "ab", id="its replica set"),
+        pytest.param([ReplicaSet("default", "r", selector(app="web"))], "ReplicaSet/q/u", "", id="one that is gone"),
+        pytest.param([ReplicaSet("default", "r", selector(app="web"))], "StatefulSet/r/u", "", id="another kind"),
+        pytest.param([StatefulSet("default", "r", selector(tier="x"))], "StatefulSet/r/u", "a", id="its stateful set"),
+        pytest.param(
+            [ReplicationController("default", "r", selector(app="web"))],
+            "ReplicationController/r/u",
+            "ab",
+            id="its replication controller",
+        ),
+        pytest.param(
+            [Service("default", "s", {"app": "web"}), ReplicaSet("default", "r", selector(tier="x"))],
+            "ReplicaSet/r/u",
+            "a",
+            id="a service and its replica set",
+        ),
+        pytest.param([ReplicaSet("default", "r", selector(app="db"))], "ReplicaSet/r/u", "none", id="not a pod of it"),
+    ],
+)
+def test_system_defaults_count_what_services_and_the_owner_mean(
+    objects: list[AnyObject], owner: str, counted: str
+) -> None:
+    """Zones a (tiers x) and b (tier y) have two pods of the app each, c has none."""
+    plugin = make("FaultDomainSpread", defaulting="System")
+    state = fleet(a=[node(name).labels(**{"topology.kubernetes.io/zone": name}) for name in "abc"])
+    for name, tier in (("a", "x"), ("b", "y")):
+        for at in range(2):
+            put(state, pod(f"{name}{at}").labels(app="web", tier=tier), "a", name)
+    asking = pod("new").labels(app="web", tier="x").set(owner=owner)
+    keys = {plugin.standing_key(asking.placed(), state)}
+    for one in objects:
+        state.kept.put("a", one)
+    keys.add(plugin.standing_key(asking.placed(), state))
+    found = scores(plugin, asking, state)
+    if not counted:
+        assert (found, keys) == ({}, {None})
+        return
+    assert len(keys) == 2
+    assert "".join(name for name, score in found.items() if score < 100) == counted.replace("none", "")
+
+
+def test_a_pod_with_constraints_has_no_system_defaults() -> None:
+    state = zones(a=1, b=0)
+    state.kept.put("in-a", Service("default", "s", {"app": "web"}))
+    plugin = make("FaultDomainSpread", defaulting="System")
+    assert plugin.standing_key(web().spread("zone").placed(), state) is None

@@ -1,5 +1,6 @@
 import pytest
 
+from dispatcher.model.pod import Toleration
 from tests.builders import fleet, node, pod
 from tests.plugins.asking import make, reasons
 
@@ -7,6 +8,28 @@ from tests.plugins.asking import make, reasons
 def test_node_ready_refuses_a_node_that_is_not_ready() -> None:
     state = fleet(a=[node("up"), node("down").ready(False)])
     assert reasons(make("NodeReady"), pod(), state) == {"down": "node(s) were not ready"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "refused"),
+    [
+        ([Toleration(operator="Exists")], False),
+        (
+            [
+                Toleration("node.kubernetes.io/not-ready", "Exists"),
+                Toleration("node.kubernetes.io/unreachable", "Exists"),
+            ],
+            False,
+        ),
+        ([Toleration("node.kubernetes.io/not-ready", "Exists")], True),
+        ([Toleration(operator="Exists", effect="NoExecute")], True),
+    ],
+    ids=["everything", "both taints", "one of them", "another effect"],
+)
+def test_node_ready_lets_pods_pass_that_tolerate_such_nodes(tolerations: list[Toleration], refused: bool) -> None:
+    state = fleet(a=[node("up"), node("down").ready(False)])
+    asking = pod().set(tolerations=tuple(tolerations))
+    assert bool(reasons(make("NodeReady"), asking, state)) is refused
 
 
 @pytest.mark.parametrize(

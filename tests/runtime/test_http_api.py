@@ -16,7 +16,8 @@ Client = TestClient[Any, Any]
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     core = FakeCore(clusters={"east": ClusterView("east"), "west": ClusterView("west", heard=True)}, open=False)
-    core.counters["decisions", "scheduled"] = 7
+    core.counters["scheduled", "global-dispatcher"] = 7
+    core.counters["unschedulable", "global-dispatcher-packed"] = 2
     subject = service(core)
     subject.metrics.watch(subject)
     async with TestClient(TestServer(make_app(subject, FakeViews()))) as found:
@@ -66,6 +67,7 @@ async def test_metrics_are_kube_schedulers_where_they_fit(client: Client) -> Non
     text = await (await client.get("/metrics")).text()
     for line in (
         'scheduler_schedule_attempts_total{profile="global-dispatcher",result="scheduled"} 7.0',
+        'scheduler_schedule_attempts_total{profile="global-dispatcher-packed",result="unschedulable"} 2.0',
         'scheduler_pending_pods{queue="active"} 0.0',
         'global_dispatcher_cluster_ready{cluster="east"} 0.0',
         "# TYPE scheduler_scheduling_attempt_duration_seconds histogram",

@@ -90,7 +90,9 @@ def test_arguments_are_taken_over() -> None:
           - name: NodeResourcesBalancedAllocation
             args: {resources: [{name: cpu, weight: 1}]}
           - name: PodTopologySpread
-            args: {defaultConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}
+            args:
+              defaultingType: List
+              defaultConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
         """
     found = uses(text)
     assert found["NodeResourcesFit"].args == {
@@ -100,6 +102,12 @@ def test_arguments_are_taken_over() -> None:
     }
     assert found["NodeResourcesBalancedAllocation"].args == {"resources": ["cpu"]}
     assert found["FaultDomainSpread"].args["defaults"] == [{"key": "zone", "max_skew": 2, "hard": False}]
+
+
+@pytest.mark.parametrize("args", ["{}", "{apiVersion: kubescheduler.config.k8s.io/v1, kind: PodTopologySpreadArgs}"])
+def test_spread_arguments_without_defaulting_type_mean_system_defaults(args: str) -> None:
+    text = f"profiles: [{{pluginConfig: [{{name: PodTopologySpread, args: {args}}}]}}]"
+    assert uses(text)["FaultDomainSpread"].args == {"defaulting": "System"}
 
 
 def test_several_profiles_and_the_backoffs_are_read() -> None:

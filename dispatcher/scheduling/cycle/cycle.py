@@ -17,7 +17,7 @@ from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
-from dispatcher.scheduling.explain import Decision, Ground, Notes, Unschedulable, no_place, refusal_message
+from dispatcher.scheduling.explain import Decision, Ground, Notes, Unschedulable, is_ours, no_place, refusal_message
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.fleet.occupants import PodId
@@ -165,7 +165,7 @@ class Scheduler(Booking):
         if rows is pods:
             pods.catch_up(placed)
             if pods.refusal is not None:
-                return self._refused(pod_id, placed, pods.refusal)
+                return self._refused_class(pod_id, placed, pods, pods.refusal)
         self.fleet.cycle = CycleState(states, pods.answer_of)
         decision = self._promised(pod_id, placed, pods) or rows.decide(pod_id, placed)
         if decision is None:
@@ -196,6 +196,11 @@ class Scheduler(Booking):
         """PostFilter, where the profile has one, and there is any node to do something about."""
         asked = self.plan.post_filters and refused.ground.evaluated
         return self.post_filters.help(refused, pods) if asked else refused
+
+    def _refused_class(self, pod_id: PodId, placed: Placed, pods: PodClass, why: Why) -> Unschedulable:
+        """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
+        refused = self._refused(pod_id, placed, why)
+        return refused if is_ours(why) else self.post_filters.hopeless(refused, pods, why)
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:

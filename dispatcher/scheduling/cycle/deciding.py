@@ -55,7 +55,7 @@ class Deciding:
         state = self._state
         tracked = state.tracked[decision.pod_id]
         tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
-        state.counters["decisions", "scheduled"] += 1
+        state.counters["scheduled", state.profiles.name_of(decision.placed)] += 1
         state.log.add(decision)
         state.effects.append(events.Decided(decision))
         self.binding.begin(item, decision, now)
@@ -75,7 +75,7 @@ class Deciding:
 
     def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
         state = self._state
-        state.counters["decisions", "unschedulable"] += 1
+        state.counters["unschedulable", state.profiles.name_of(result.placed)] += 1
         state.queue.unschedulable(item, result.reasons, now)
         state.log.add(result)
         state.report(state.tracked[item.pod_id], result.message, now)

@@ -4,12 +4,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
+import numpy as np
+
+from dispatcher.model.reasons import Why
 from dispatcher.scheduling.classes.pod_class import PodClass
 from dispatcher.scheduling.explain import Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities
+from dispatcher.scheduling.framework import Codes
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 
@@ -38,11 +42,22 @@ class PostFilters:
         """The refusal with what the plugins did about it; `pods` is the pod's class, caught up with the fleet."""
         if not refused.ground.evaluated:  # no node: nobody could make room
             return refused
+        return self._helped(refused, pods, pods.rows.first[: self._fleet.n])
+
+    def hopeless(self, refused: Unschedulable, pods: PodClass, why: Why) -> Unschedulable:
+        """The same of a pod that PreFilter refuses wherever it might go: no leaving pod changes that."""
+        fleet = self._fleet
+        if not self._plan.post_filters or not fleet.live.any():
+            return refused
+        code = fleet.reasons.code(why.reason, lasting=True)
+        return self._helped(refused, pods, np.where(fleet.live, np.uint16(code), np.uint16(0)))
+
+    def _helped(self, refused: Unschedulable, pods: PodClass, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
         world = self._world(refused, pods, nominee)
         if self._told[0] == world:
             return self._unhelped(refused, self._told[1])
-        answers = self._ask(refused, pods, nominee)
+        answers = self._ask(refused, pods, nominee, first)
         if answers and isinstance(answers[-1], Nomination):
             return self._nominated(refused, answers[-1])
         words = [one for one in answers if isinstance(one, NoHelp)]
@@ -55,10 +70,11 @@ class PostFilters:
         moved = (fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS])
         return (*moved, id(pods), pod.priority, pod.preempts, refused.placed.home, nominee)
 
-    def _ask(self, refused: Unschedulable, pods: PodClass, nominee: Nominee | None) -> list[Nomination | NoHelp]:
-        """What the plugins say, up to the first nomination."""
+    def _ask(
+        self, refused: Unschedulable, pods: PodClass, nominee: Nominee | None, first: Codes
+    ) -> list[Nomination | NoHelp]:
+        """What the plugins say, up to the first nomination. `first` [n]: the code by which each row was refused."""
         placed, fleet, answers = refused.placed, self._fleet, []
-        first = pods.rows.first[: fleet.n]
         trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, nominee)
         known = self._known_of((id(pods), placed.pod.priority, placed.home))
         known.forget()

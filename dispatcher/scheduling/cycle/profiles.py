@@ -36,6 +36,10 @@ class Profiles:
         """The scheduler of a pod; a delegate, or a pod found bound that names none, is the first one's."""
         return self._by_name.get(placed.pod.scheduler_name, self._first)
 
+    def name_of(self, placed: Placed) -> str:
+        """The schedulerName of the profile that decides a pod."""
+        return self.of(placed).plan.profile
+
     def classify(self, placed: Placed) -> Hashable:
         """The name of the pod's class, for the queue; pods of two profiles are never of one class."""
         scheduler = self.of(placed)

@@ -33,6 +33,7 @@ from dispatcher.scheduling.fleet.occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet.readings import take_reading
+from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume, VolumesInUse
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
@@ -58,6 +59,7 @@ class FleetState(NodeTable):
         self._ports = Ports()
         self._dicts = SharedDicts()
         self._volumes = VolumesInUse()
+        self._selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._unseen: dict[int, list[Occupant]] = {}
@@ -380,6 +382,10 @@ class FleetState(NodeTable):
     def rows_with_volumes(self) -> Sequence[int]:
         """Rows on which pods use volumes."""
         return self._volumes.rows()
+
+    def default_selector(self, placed: Placed) -> LabelSelector | None:
+        """Which pods the Services and the owner of a pod mean."""
+        return self._selectors.of(placed)
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         """How often pods on any node name a claim."""

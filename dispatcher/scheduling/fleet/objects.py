@@ -35,6 +35,12 @@ class ClusterObjects:
         """key -> object, read-only."""
         return cast(Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE)))
 
+    def every(self, kind: type[K]) -> Iterator[tuple[str, K]]:
+        """(cluster, object) of a kind in all clusters."""
+        for (cluster, name), kept in self._kept.items():
+            if name == kind.__name__:
+                yield from ((cluster, found) for found in kept.values())
+
     def keys_of(self, cluster: str) -> Iterator[tuple[str, str]]:
         """(kind, key) of everything kept of a cluster."""
         for (owner, kind), kept in self._kept.items():

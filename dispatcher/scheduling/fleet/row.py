@@ -190,6 +190,10 @@ class OneRow(NodeColumns):
         """[0] if pods use volumes on the row now."""
         return [0] if self._fleet.volumes_on(self._at.start) else []
 
+    def default_selector(self, placed: Placed) -> LabelSelector | None:
+        """Which pods the Services and the owner of a pod mean."""
+        return self._fleet.default_selector(placed)
+
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         """How often pods on any node name a claim now."""
         return self._fleet.claim_users(cluster, namespace, claim)

@@ -12,6 +12,7 @@ from dispatcher.scheduling.fleet.counts import Observed
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.fleet.volumes import USERS
 from dispatcher.scheduling.framework import Codes, Depends, Filter, Ints, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.lifecycle import RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
@@ -159,9 +160,9 @@ class FleetTrial:
         return [one for one in pods if one.placed.pod.priority < priority and not is_seat(one.pod_id)]
 
     def going(self, row: int) -> bool:
-        """Whether a pod of lower priority is on its way out: it terminates, or was evicted for this very pod."""
+        """Whether a pod of lower priority is on its way out, for this pod or another that a scheduler preferred."""
         evicted = self._nominee.victims if self._nominee else frozenset()
-        return any(one.placed.pod.terminating or one.pod_id in evicted for one in self._on(row))
+        return any(one.placed.pod.preempted or one.pod_id in evicted for one in self._on(row))
 
     def without(self, victims: Sequence[Victim]) -> None:
         """As if these were gone."""
@@ -186,7 +187,7 @@ class FleetTrial:
         for plugin in self._plan.filters:
             observed = self._fleet.observed = Observed()
             state = guarded(plugin, plugin.pre_filter, self._placed, self._fleet)
-            wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts)
+            wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts) or USERS in observed.kinds
             if not isinstance(state, Skip):
                 self._states.append((plugin, state, wide))
         self.one_by_one = any(wide for _, _, wide in self._states)

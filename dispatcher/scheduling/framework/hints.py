@@ -44,6 +44,11 @@ OBJECT_EVENTS: dict[str, WakeEvent] = {
     "CSIStorageCapacity": WakeEvent.CSI,
     "VolumeAttachment": WakeEvent.CSI,
     "PodDisruptionBudget": WakeEvent.BUDGET,
+    # These have a say in soft constraints alone: no pod is refused for them.
+    "Service": NEVER,
+    "ReplicaSet": NEVER,
+    "StatefulSet": NEVER,
+    "ReplicationController": NEVER,
 }
 
 

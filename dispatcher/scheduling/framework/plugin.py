@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
@@ -183,6 +184,10 @@ class Fleet(Protocol):
 
     def rows_with_volumes(self) -> Sequence[int]:
         """Rows on which pods use volumes."""
+        ...
+
+    def default_selector(self, placed: "Placed") -> LabelSelector | None:
+        """Which pods the Services and the owner of a pod mean; who asks this has a `standing_key` that says so."""
         ...
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:

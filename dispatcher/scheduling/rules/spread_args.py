@@ -4,16 +4,12 @@ from collections.abc import Mapping
 
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.pod import Pod, SpreadConstraint
+from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.framework.plugin_args import shown
 
 SYSTEM, LIST = "System", "List"
 # kube-scheduler's own defaults, in its order.
 SYSTEM_DEFAULTS = (SpreadConstraint(names.HOSTNAME, 3, hard=False), SpreadConstraint(names.ZONE, 5, hard=False))
-# Kinds of owners whose pods kube-scheduler tells by their selector.
-_OWNERS = ("ReplicaSet", "ReplicationController", "StatefulSet")
-# Labels that differ from replica to replica.
-_REPLICA = frozenset(("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"))
 
 
 def constraints(raw: object) -> tuple[SpreadConstraint, ...]:
@@ -36,14 +32,8 @@ def _constraint(raw: object) -> SpreadConstraint:
     return SpreadConstraint(key, skew, hard)
 
 
-def system_defaults(pod: Pod) -> tuple[SpreadConstraint, ...]:
-    """kube-scheduler's defaults for a pod of a ReplicaSet, ReplicationController or StatefulSet; none for others.
-
-    It counts the pods that the owner's selector matches. Owners are not read, so those are counted that have all labels
-    of the pod, but the ones that tell replicas apart.
-    """
-    labels = {key: value for key, value in pod.labels.items() if key not in _REPLICA}
-    if not labels or pod.owner.partition("/")[0] not in _OWNERS:
+def system_defaults(selector: LabelSelector | None) -> tuple[SpreadConstraint, ...]:
+    """kube-scheduler's defaults for a pod that Services and its owner mean by `selector`; none without one."""
+    if selector is None or not (selector.match_labels or selector.match_expressions):
         return ()
-    selector = LabelSelector(labels)
     return tuple(SpreadConstraint(one.key, one.max_skew, one.hard, selector) for one in SYSTEM_DEFAULTS)

@@ -39,6 +39,9 @@ class Oracle:
         """Enter a pod where it is."""
         self.world.seat({**pod, "spec": {**pod["spec"], "nodeName": node}}, node)
 
+    def follow(self, verdict: Verdict) -> None:
+        """The oracle knows neither volumes nor evictions."""
+
     def judge(self, pod: Object) -> Verdict:
         """What kube-scheduler should say."""
         name = key_of(pod)

@@ -23,7 +23,7 @@ OF_THE_FLEET = ("TenantQuota", "ClusterAllowed", "NodeReady")
 OUR_NAMES = {"PodTopologySpread": "FaultDomainSpread"}
 # Done by the way of a pod itself, whatever a profile says.
 BUILT_IN = frozenset(("DefaultBinder", "SchedulingGates"))
-# What kube-scheduler takes for a plugin without arguments, where that is not our default.
+# What kube-scheduler takes for arguments that are not given, where that is not our default.
 DEFAULT_ARGS = {"PodTopologySpread": {"defaulting": "System"}}
 NOT_HERE = {
     "NodeDeclaredFeatures": "features that nodes declare are not looked at",
@@ -143,8 +143,8 @@ class _Reader:
                 self._say((*path, "plugins"), f"{one.name} cannot score without its rules: disable score, too")
             return None
         weight = float(one.weight) if "Score" in spec.points else 1.0
-        given = args.get(one.name, DEFAULT_ARGS.get(one.name, {}))
-        return PluginUse(spec.plugin.name, weight, dict(given))
+        given = {**DEFAULT_ARGS.get(one.name, {}), **args.get(one.name, {})}
+        return PluginUse(spec.plugin.name, weight, given)
 
     # --- arguments ---------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,8 @@ class _Reader:
         return found
 
     def _checked(self, name: str, spec: PluginSpec, args: Mapping[str, object], path: Path) -> Mapping[str, object]:
-        ours, wrong = converted(name, args)
+        read, wrong = converted(name, args)
+        ours = {**DEFAULT_ARGS.get(name, {}), **read}
         for key, text in wrong:
             self._say((*path, key), text)
         values, problems = check_args(spec.args, ours)

@@ -1,0 +1,32 @@
+"""The status of a pod as it comes over the wire, reduced to the fields used."""
+
+from typing import Any
+
+import msgspec
+
+from agents.kube.wire import Condition, ResourceList, Text, Wire
+
+
+class ContainerStatus(Wire):
+    """core/v1 ContainerStatus."""
+
+    name: str = ""
+    resources: ResourceList | None = None
+    allocated_resources: dict[str, Any] | None = None
+
+
+class PodStatus(Wire):
+    """core/v1 PodStatus."""
+
+    phase: str = ""
+    reason: str = ""
+    conditions: list[Condition] | None = None
+    nominated_node_name: Text = None
+    start_time: Text = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceList | None = None
+    allocated_resources: dict[str, Any] | None = None
+
+
+read_pod_status = msgspec.json.Decoder(PodStatus).decode
