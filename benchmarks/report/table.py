@@ -1,6 +1,7 @@
 """The table for people: ours beside baseline and anchor, and below it what each figure counts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_lowercase
 
 from rich.console import Console
 from rich.table import Table
@@ -20,20 +21,22 @@ SECTIONS = {
 }
 _WIDE = 190  # columns from which what is counted stands in the row
 _COLUMNS = {"NODES": 5, "PODS": 5, "OURS": 9, "TARGET": 10, "BASELINE": 8, "x": 4, "ANCHOR": 6, "x ": 4}  # least widths
+_LOOP = "a plain Python loop over all nodes"
 _MET = {None: "", True: " met", False: " NOT"}
 
 
 def show(rows: Sequence[Row], console: Console) -> None:
     """All rows, readable from 120 columns on; what is counted stands in the row where there is room, else below."""
-    wide = console.width >= _WIDE
+    wide, marks = console.width >= _WIDE, _marks(rows)
     for title, prefix, members in _sections(rows):
         if title:
             console.print(title, style="bold")
-        console.print(_table([_cells(row, prefix, wide) for row in members], wide), "", sep="\n")
+        cells = ([*_cells(row, prefix, marks), *([row.counts] if wide else [])] for row in members)
+        console.print(_table(cells, wide), "", sep="\n")
     if not wide:
         _list(console, "What is counted", _grouped(rows))
-    _list(console, "Baselines", _baselines(rows))
-    _list(console, "Anchors", _anchors(rows))
+    _list(console, "Baselines, in the same run", ((mark, whose or _LOOP) for whose, mark in marks.items()))
+    _list(console, "Anchors, each on its own machine", _anchors(rows))
 
 
 def _table(rows: Iterable[Sequence[str]], wide: bool) -> Table:
@@ -67,11 +70,17 @@ def _prefix(row: Row) -> str:
     return max((prefix for prefix in SECTIONS if row.name.startswith(prefix)), key=len)
 
 
-def _cells(row: Row, prefix: str, wide: bool) -> list[str]:
+def _marks(rows: Iterable[Row]) -> dict[str, str]:
+    """Whose each baseline is -> a letter for it."""
+    whose = dict.fromkeys(row.beside for row in rows if row.baseline is not None)
+    return dict(zip(whose, ascii_lowercase, strict=False))
+
+
+def _cells(row: Row, prefix: str, marks: Mapping[str, str]) -> list[str]:
     cells = [row.name.removeprefix(prefix), short(row.nodes), short(row.pods), amount(row.value, row.unit)]
-    cells += [f"{amount(row.target)}{_MET[row.met]}" if row.target else "", amount(row.baseline), times(row.ratio)]
-    cells += _beside_anchor(row)
-    return [*cells, row.counts] if wide else cells
+    baseline = "" if row.baseline is None else f"{amount(row.baseline)} {marks[row.beside]}"
+    cells += [f"{amount(row.target)}{_MET[row.met]}" if row.target else "", baseline, times(row.ratio)]
+    return [*cells, *_beside_anchor(row)]
 
 
 def _beside_anchor(row: Row) -> tuple[str, str]:
@@ -93,11 +102,6 @@ def _together(rows: Sequence[Row]) -> str:
     if len(rows) > 1 and prefix and all(_prefix(row) == prefix for row in rows):
         return f"{prefix}*"
     return ", ".join(dict.fromkeys(row.name for row in rows))
-
-
-def _baselines(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
-    whose = dict.fromkeys(row.beside for row in rows if row.baseline is not None)
-    return ((one or "a plain Python loop over all nodes", "in the same run, on the same machine") for one in whose)
 
 
 def _anchors(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:

@@ -58,6 +58,14 @@ def test_an_anchor_is_put_beside_the_figure_with_a_ratio_only_where_both_count_t
     assert line.split()[-2:] == ["810", ratio]
 
 
+def test_a_letter_says_whose_a_baseline_is() -> None:
+    rivals = [replace(RATE, name="bind_rate_beside", baseline=value, beside=who) for value, who in ((3, "x"), (4, "y"))]
+    lines = shown(rivals, 120)
+    assert ["3 a" in line for line in lines if line.startswith("bind")] == [True, False]
+    assert ["4 b" in line for line in lines if line.startswith("bind")] == [False, True]
+    assert {"  a: x", "  b: y"} <= set(lines)
+
+
 def test_every_anchor_has_a_source_that_says_what_it_counts() -> None:
     assert {anchor.source for anchor in ANCHORS.values()} == set(SOURCES)
     assert all(source.counts and source.where for source in SOURCES.values())
