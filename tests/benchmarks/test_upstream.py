@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.report.anchors import ANCHORS, SOURCES
 from benchmarks.workloads.cases import CASES, Case, Pods
 from benchmarks.workloads.templates import TEMPLATES
 
@@ -73,6 +74,18 @@ def test_what_comes_beside_a_case_is_upstreams(one: Case) -> None:
     churn = [step for step in steps(one) if step["opcode"] == "churn"]
     assert [one.churn] * bool(one.churn) == [Path(step["templatePaths"][0]).stem for step in churn]
     assert {step["intervalMilliseconds"] for step in churn} <= {200}
+
+
+@every_case
+def test_the_floor_of_a_case_is_upstreams_or_a_later_higher_one(one: Case) -> None:
+    floors = [each.get("threshold", 0) for each in configs()[one.name]["workloads"]]
+    anchor = ANCHORS.get(f"bound_{one.name}")
+    if anchor is None:
+        assert not any(floors)
+    elif SOURCES[anchor.source].where.endswith("v1.36.3"):
+        assert anchor.value == max(floors)
+    else:
+        assert anchor.value > max(floors)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
