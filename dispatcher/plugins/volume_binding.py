@@ -61,8 +61,9 @@ class _Held:
         pod = PodRef(placed.pod.namespace, placed.pod.name, placed.pod.uid)
         claim, uid = self.claim.key, self.claim.uid
         if self.volume is None:
-            return Order(placed.home, SelectNode("", pod, 0, claim, uid, self.node))
-        return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid))
+            return Order(placed.home, SelectNode("", pod, 0, claim, uid, self.node), f"a volume for claim {claim}")
+        about = f"claim {claim} to be bound to volume {self.volume.name}"
+        return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid), about)
 
 
 class VolumeBinding(Filter, Reserve, PreBind):

@@ -144,8 +144,9 @@ def test_a_volume_that_is_made_late_outlasts_a_reload_and_kills_of_dispatcher_an
     home.admin.create(CLAIMS, claim("late", "disks"))
     home.admin.create(PODS, pod("late", "late"))
     chosen = eventually(lambda: selected(home, "late"), 60, lambda: system.log)
-    eventually(lambda: "waiting on PreBind plugin VolumeBinding; its place on" in described(home, "late"), 30)
-    assert system.explain("late")["waiting"] == "waiting on PreBind plugin VolumeBinding"
+    words = "waiting on PreBind plugin VolumeBinding for a volume for claim default/late"
+    eventually(lambda: f"{words}; its place on east/{chosen} is held" in described(home, "late"), 30)
+    assert system.explain("late")["waiting"] == words
     profile = system.directory / "profile.yaml"
     profile.write_text(profile.read_text() + "\n")
     eventually(lambda: "changed policies hold from now on" in system.log, 30, lambda: system.log)

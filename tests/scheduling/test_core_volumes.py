@@ -84,6 +84,16 @@ def test_a_claim_that_waits_for_its_pod_learns_its_node_and_is_bound_before_the_
     assert kinds(after) == [Bind]
 
 
+def test_a_pod_whose_volume_is_not_made_yet_says_for_what_it_waits() -> None:
+    story = Story(claim("data"))
+    (order,) = story.sent
+    told = (*story.answer(order), *story.tick(), *story.tick(), *story.tick(), *story.tick())
+    (report,) = [one for one in told if isinstance(one, ReportUnschedulable)]
+    assert report.message == (
+        "waiting on PreBind plugin VolumeBinding for a volume for claim default/data; its place on east/n1 is held"
+    )
+
+
 def test_a_free_volume_is_set_aside_and_bound_before_the_pod_is() -> None:
     free = volume("pv1", 1, STATIC)
     story = Story(claim("data", 1, STATIC), free)

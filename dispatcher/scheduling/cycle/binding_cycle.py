@@ -47,7 +47,10 @@ class _Held:
         """Why it is held up, for people."""
         if self.waits:
             return f"waiting on Permit plugin {', '.join(sorted(self.waits))}"
-        return f"bind handed to {self.handed}" if self.handed else f"waiting on PreBind plugin {plan_names[self.at]}"
+        if self.handed:
+            return f"bind handed to {self.handed}"
+        about = ", ".join(dict.fromkeys(order.about for order in self.sent if order.about))
+        return f"waiting on PreBind plugin {plan_names[self.at]}{f' for {about}' if about else ''}"
 
 
 class BindingCycle:

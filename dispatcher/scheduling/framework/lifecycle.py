@@ -6,7 +6,7 @@ asked or one raises, is told in ARCHITECTURE.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -179,11 +179,12 @@ class WaitingRoom(Protocol):
 class Order:
     """Something that must be done in `cluster` before the bind; `intent`'s id and epoch are filled in when it is sent.
 
-    Equal orders are sent once.
+    Equal orders are sent once. `about`: for people, what is waited for.
     """
 
     cluster: str
     intent: AnyIntent
+    about: str = field(default="", compare=False)
 
 
 class PreBind(Plugin):
