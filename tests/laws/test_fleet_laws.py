@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -208,6 +209,24 @@ def test_ties_kept_up_to_date_equal_ties_from_scratch(
     assert {key: found for key, found in ties(fleet).items() if found} == {
         key: found for key, found in ties(rebuilt(fleet)).items() if found
     }
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(events, max_size=20), st.lists(pods(), min_size=1, max_size=4), st.data())
+def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
+    script: list[tuple[Any, ...]], kinds: list[Placed], data: st.DataObject
+) -> None:
+    together, single = made(script), made(script)
+    image(together)  # from here on every count is kept
+    rows = data.draw(st.lists(st.sampled_from(together.live.nonzero()[0].tolist()), min_size=1, max_size=12))
+    room = {"requests": {"cpu": 3}, "ports": ()}
+    likes = [msgspec.structs.replace(data.draw(st.sampled_from(kinds)).pod, **room) for _ in rows]
+    assume(together.can_suppose(np.asarray(sorted(set(rows))), likes[0], len(rows) + 1))
+    items = [(("b", f"extra{at}"), Placed(like, "a")) for at, like in enumerate(likes)]
+    together.assume_all(items, rows)
+    for (pod_id, placed), row in zip(items, rows, strict=True):
+        single.place(pod_id, placed, *single.name_of(row), assumed=True)
+    assert image(together) == image(single)
 
 
 @settings(max_examples=50, deadline=None)

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dispatcher.scheduling.fleet.columns import grown, read_only
-from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.fleet.columns import RowList, grown, read_only
+from dispatcher.scheduling.framework import Ints, Placed, SmallInts
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
+DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
 Build = Callable[[frozenset[str] | None, str], Iterable[tuple[Placed, int]]]  # (namespaces, level) -> placed, domain
 
 
@@ -28,6 +29,15 @@ class DomainCount:
         self.counts = grown(self.counts, domain + 1, 0)
         self.counts[domain] += amount
         self.version += 1
+
+    def add_all(self, domains: SmallInts, amount: int) -> None:
+        """Add `amount` in each of `domains`, as often as it is among them."""
+        known = domains[domains >= 0]
+        if len(known):
+            self.counts = grown(self.counts, int(known.max()) + 1, 0)
+            more = np.bincount(known)
+            self.counts[: len(more)] += amount * more
+            self.version += 1
 
     def window(self, domains: int) -> Ints:
         """The counts of the first `domains` domains, read-only."""
@@ -104,6 +114,12 @@ class MatchCounts:
         for count in self._index.near(placed.pod):
             if count.has(placed, self._labels_of):
                 count.add(domain_of(count.key, row), amount)
+
+    def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
+        """The same of many pods that are `like` this one to every set of pods, one on each of `rows`."""
+        for count in self._index.near(like.pod):
+            if count.has(like, self._labels_of):
+                count.add_all(domains_of(count.key, rows), amount)
 
     def dump(self) -> Mapping[Hashable, Sequence[int]]:
         """Every count as plain numbers, zeros at the end left out."""

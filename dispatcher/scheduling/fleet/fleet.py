@@ -30,6 +30,7 @@ from dispatcher.scheduling.fleet.occupants import (
     is_unseen,
     nonzero_request,
     requested,
+    runs_alike,
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet.readings import take_reading
@@ -207,8 +208,10 @@ class FleetState(NodeTable):
                 seated, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
             seated[pod_id] = occupant
             unseen.append(occupant)
-            if counted:
-                self._count([occupant], row, 1)
+        if counted:
+            for like, where_like in runs_alike([placed for _, placed in newcomers], np.asarray(rows, dtype=np.intp)):
+                self._counts.shift_all(like, where_like, self._domains_of, 1)
+                self._terms.shift_all(like, where_like, self._domains_of, 1)
         taken = Counter(rows)
         where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
         self.suppose(where_all, newcomers[0][1].pod, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
@@ -330,7 +333,7 @@ class FleetState(NodeTable):
 
     def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number."""
-        return self._terms.about(placed)
+        return self._terms.about(placed, self.kept.versions[Namespace.__name__])
 
     def count_of(self, term: StandingTerm) -> Ints:
         """[domains of its key] what the holders of a term add up to."""

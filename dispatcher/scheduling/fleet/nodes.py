@@ -9,7 +9,7 @@ import numpy as np
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import ResourceAxis, Resources
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
-from dispatcher.scheduling.fleet.columns import NodeColumns, RowStore, exact_sums
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
 from dispatcher.scheduling.fleet.images import ImageColumns
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns
@@ -213,6 +213,9 @@ class NodeTable(NodeColumns):
 
     def _domain_of(self, level: str, row: int) -> int:
         return row if level == HOST_LEVEL else int(self.domain(level)[row])
+
+    def _domains_of(self, level: str, rows: RowList) -> SmallInts:
+        return rows.astype(np.int32) if level == HOST_LEVEL else self.domain(level)[rows]
 
     def _domain_size(self, level: str) -> int:
         return self.n if level == HOST_LEVEL else len(self.domain_values(level))

@@ -8,6 +8,7 @@ import msgspec
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
 
 PodId = tuple[str, str]  # cluster of submission, uid
@@ -56,7 +57,22 @@ def weighs_the_same(one: Pod, other: Pod) -> bool:
         and one.expected == other.expected
         and one.ports == other.ports
         and one.volumes == other.volumes
-        and one.labels == other.labels
+        and _counts_alike(one, other)
+    )
+
+
+def runs_alike(pods: Sequence[Placed], rows: RowList) -> Iterator[tuple[Placed, RowList]]:
+    """Pods and the row of each, as runs of those that count the same wherever pods are counted: one pod, all rows."""
+    first = 0
+    for at in range(1, len(pods) + 1):
+        if at == len(pods) or pods[at].home != pods[first].home or not _counts_alike(pods[at].pod, pods[first].pod):
+            yield pods[first], rows[first:at]
+            first = at
+
+
+def _counts_alike(one: Pod, other: Pod) -> bool:
+    return (
+        one.labels == other.labels
         and one.namespace == other.namespace
         and one.terminating == other.terminating
         and one.pod_affinity == other.pod_affinity

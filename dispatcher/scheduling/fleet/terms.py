@@ -4,13 +4,15 @@ A pod to be placed is matched against distinct terms, never against pods. A term
 a while: pods come and go in templates, and its number stays the same.
 """
 
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf
-from dispatcher.scheduling.framework import Ints, Placed
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.counts import DomainCount, DomainOf, DomainsOf
+from dispatcher.scheduling.framework import Ints, Placed, SmallInts
 from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetIndex, StandingTerm, TermKind
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule
 
@@ -44,6 +46,11 @@ class _Held(DomainCount):
         else:
             self.version += 1
 
+    def add_all(self, domains: SmallInts, amount: int) -> None:
+        """Add `amount` in each of `domains`, as often as it is among them."""
+        for domain, times in Counter(domains.tolist()).items():
+            self.add(domain, times * amount)
+
     def window(self, domains: int) -> Ints:
         """The counts of the first `domains` domains, read-only."""
         if not self.spread_out:
@@ -69,21 +76,31 @@ class TermCounts:
         self._by_number: dict[int, _Held] = {}
         self._index: PodSetIndex[_Held] = PodSetIndex()
         self._idle: dict[Hashable, _Held] = {}
-        self._next = 0
+        self._next = self._changed = 0  # `_changed` moves when a term comes or goes
+        self._asked: tuple[Mapping[str, str], object, tuple[StandingTerm, ...]] = ({}, None, ())
 
     def shift(self, placed: Placed, row: int, domain_of: DomainOf, amount: int) -> None:
         """A pod came to (`amount` 1) or left (-1) a row."""
         rules = self._book.rules_of(placed.pod)
-        if rules is None:
-            return
-        for kind, rule in rules.counted():
+        for kind, rule in rules.counted() if rules else ():
             held = self._term(kind, rule)
-            held.holders += amount
             held.add(domain_of(rule.key, row), amount * rule.weight)
-            if held.holders:
-                self._idle.pop(held.name, None)
-            else:
-                self._rest(held)
+            self._hold(held, amount)
+
+    def shift_all(self, like: Placed, rows: RowList, domains_of: DomainsOf, amount: int) -> None:
+        """The same of many pods with the terms of this one, one on each of `rows`."""
+        rules = self._book.rules_of(like.pod)
+        for kind, rule in rules.counted() if rules else ():
+            held = self._term(kind, rule)
+            held.add_all(domains_of(rule.key, rows), amount * rule.weight)
+            self._hold(held, amount * len(rows))
+
+    def _hold(self, held: _Held, pods: int) -> None:
+        held.holders += pods
+        if held.holders:
+            self._idle.pop(held.name, None)
+        else:
+            self._rest(held)
 
     def _term(self, kind: TermKind, rule: AffinityRule) -> _Held:
         name = (kind, rule.key, rule.pods.name)
@@ -91,6 +108,7 @@ class TermCounts:
         if found is None:
             term = StandingTerm(self._next, kind, rule.key)
             self._next += 1
+            self._changed += 1
             found = self._held[name] = _Held(rule.key, name=name, term=term, pods=rule.pods)
             self._by_number[term.number] = found
             self._index.put(found, found.pods)
@@ -101,6 +119,7 @@ class TermCounts:
         if len(self._idle) > self._idle_limit:
             oldest = self._idle.pop(next(iter(self._idle)))
             oldest.version += 1  # whoever still looks at it learns that it is stale
+            self._changed += 1
             del self._held[oldest.name], self._by_number[oldest.term.number]
             self._spread_out.pop(oldest.term.number, None)
             self._index.drop(oldest, oldest.pods)
@@ -115,10 +134,19 @@ class TermCounts:
             brought[held.term.number] = brought.get(held.term.number, 0) + rule.weight
         return brought
 
-    def about(self, placed: Placed) -> tuple[StandingTerm, ...]:
-        """The terms that match a pod, by number."""
+    def about(self, placed: Placed, namespaces_at: int = 0) -> tuple[StandingTerm, ...]:
+        """The terms that match a pod, by number; `namespaces_at` is the version of namespaces' labels."""
         if not self._held:
             return ()
+        pod, asked = placed.pod, (placed.pod.namespace, placed.home, namespaces_at, self._changed)
+        labels, before, answer = self._asked
+        if before == asked and (labels is pod.labels or labels == pod.labels):  # the next pod of a batch
+            return answer
+        answer = self._find(placed)
+        self._asked = pod.labels, asked, answer
+        return answer
+
+    def _find(self, placed: Placed) -> tuple[StandingTerm, ...]:
         pod, home, labels_of = placed.pod, placed.home, self._labels_of
         found = [held.term for held in self._index.near(pod) if held.pods.matches(pod, home, labels_of)]
         return tuple(sorted(found, key=lambda term: term.number))
