@@ -162,12 +162,16 @@ def phase(system: System, name: str) -> str:
     return str(system.home.get(f"{PODS}/{name}")["status"].get("phase"))
 
 
+def held(system: System) -> list[str]:
+    """Pods that wait for their gang, as the list of pods says."""
+    return [row["name"] for row in system.get("/v1/pods") if "Permit plugin PodGang" in row["reason"]]
+
+
 def test_a_gang_holds_its_places_says_so_and_goes_together(system: System) -> None:
     submit(system, "train", 2, gang=("train", "3"))
-    first = eventually(lambda: [row for row in system.get("/v1/pods") if "Permit plugin PodGang" in row["reason"]], 30)
-    assert len(first) == 2
+    eventually(lambda: len(held(system)) == 2, 30, lambda: system.log)
     assert placed(system, "train") == []
-    name = first[0]["name"]
+    name = held(system)[0]
     assert system.explain(name)["waiting"] == "waiting on Permit plugin PodGang"
     told = eventually(lambda: [text for reason, text in events_of(system, name) if reason == "Waiting"], 30)
     assert told[0].startswith("waiting on Permit plugin PodGang; its place on ")
