@@ -102,9 +102,9 @@ class RayShard:
     def _late(self) -> bool:
         if self._late_since is None:
             return False
-        if _done(self._last):
+        if self._settled():
             self._late_since = None
-            return False
+            return not self.up
         if monotonic() - self._late_since > STUCK_S:
             log.warning("a shard hangs and is ended", shard=self.number)
             try:
@@ -115,10 +115,23 @@ class RayShard:
                 self._begin()
         return True
 
+    def _settled(self) -> bool:
+        """Whether nothing is under way; an order that turns out to have failed is noted."""
+        if self._last is None:
+            return True
+        if not _done(self._last):
+            return False
+        reference, self._last = self._last, None
+        try:
+            ray.get(reference)
+        except Exception as error:
+            self._lost(error)
+        return True
+
     @property
     def idle(self) -> bool:
         """Ready, and the last order has been taken in."""
-        return self.ready and (self._last is None or _done(self._last))
+        return self.ready and self._settled() and self.up
 
     def send(self, order: Parcel) -> None:
         """Hand an order to Ray."""
@@ -139,6 +152,7 @@ class RayShard:
         except Exception as error:
             self._lost(error)
             return None
+        self._last = None
         self.seconds += seconds
         return Parcel(head, body)
 
