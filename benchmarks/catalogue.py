@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf, shards
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.report.rows import Row
 
-_OWN = (*decisions.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
+_OWN = (*decisions.CASES, *shards.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
 _SECONDS = {
     "half_a_million_nodes": 60,
+    "costs_of_shards": 20,
+    "half_a_million_nodes_in_shards": 30,
+    "a_million_nodes_in_shards": 60,
     "list_and_decode": 40,
     "fragmentation": 60,
     "beside_kube_scheduler": 420,

@@ -70,6 +70,11 @@ class Books:
         page.blank = True
         self._due[page.rows] = True
 
+    @property
+    def all_due(self) -> int:
+        """How many rows any shard has still to be told of, as of the last look."""
+        return int(np.count_nonzero(self._due[: self._fleet.n]))
+
     def due(self, page: Book, most: int) -> RowList:
         """The rows of which the shard is to be told, `most` at most."""
         return np.flatnonzero(self._due[page.rows])[:most] + page.start

@@ -114,6 +114,11 @@ class Shards:
         """Why questions of some kinds are not put to shards, each once."""
         return sorted(set(self._declined.values()))
 
+    @property
+    def due(self) -> int:
+        """How many rows shards have still to be told of, as far as was looked."""
+        return self._books.all_due
+
     def passes(self, profile: str) -> "ProfilePasses":
         """Who looks at all rows for the classes of a profile."""
         return ProfilePasses(self, profile)
