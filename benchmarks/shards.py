@@ -26,6 +26,7 @@ from dispatcher.scheduling.shards.orders import Parcel
 from dispatcher.scheduling.shards.shard import Shard
 
 NODES, SHARDS, ROUNDS = 5000, 2, 100
+WARM_UP = 70  # decisions of each side before, so that classes use memory again
 _PATIENCE_S = 120.0
 
 
@@ -79,6 +80,8 @@ def costs_of_shards(share: int) -> list[Row]:
     pack, unpack = _telling(fleet, shards, link)
     timed = _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)
     shared, alone = _scheduler(fleet, timed), _scheduler(fleet, None)
+    for number, one in enumerate((alone, shared)):
+        _warm_up(one, number)
     whole = [[_cpu(one, _odd(2 * at + number)) for at in range(ROUNDS)] for number, one in enumerate((alone, shared))]
     answer = median(link.spent[-ROUNDS:])
     join = median(timed.spent) - answer
@@ -92,6 +95,11 @@ def costs_of_shards(share: int) -> list[Row]:
         ("shard_told_cost", unpack, 1, "in the shard, a changed row: taken out of an order"),
     )
     return [Row(name, n, ROUNDS, 1e9 * cost / over, "ns", None, None, text) for name, cost, over, text in rows]
+
+
+def _warm_up(scheduler: Scheduler, side: int) -> None:
+    for at in range(WARM_UP):
+        scheduler.schedule(_odd(-1 - 2 * at - side), ("c000", f"warm-{side}-{at}"))
 
 
 def _telling(fleet: FleetState, shards: Shards, link: _Inside) -> tuple[float, float]:
@@ -125,6 +133,8 @@ def _in_shards(clusters: int, share: int) -> list[Row]:
         passes = _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)
         sides = (_scheduler(fleet, None), _scheduler(fleet, passes))
         told = sum(tally.bytes_sent for tally in shards.tallies)
+        for number, side in enumerate(sides):
+            _warm_up(side, number)
         wall, cpu = np.zeros((2, ROUNDS)), np.zeros((2, ROUNDS))
         for at in range(ROUNDS):
             for number, side in enumerate(sides):

@@ -51,6 +51,8 @@ def test_tenants_and_profiles_are_those_of_configs(helm: Helm, tmp_path: Path, n
         pytest.param({"profiles": OWN_PROFILE, "config": {"profile": "profiles/mine.yaml"}}, id="an own profile"),
         pytest.param({"tenants": {**QUOTA, "default": {"nominal": {"cpu": "20%"}}}}, id="quota"),
         pytest.param({"config": {"journal": None, "timing": {"tick_s": None}}}, id="keys left out"),
+        pytest.param({"config": {"scheduling": None}}, id="a section left out"),
+        pytest.param({"config": {"scheduling": {"shards": 3}}}, id="shards"),
         pytest.param({"profiles": {"kube": KUBE}, "config": {"profile": "profiles/kube.yaml"}}, id="kube-scheduler's"),
         pytest.param(OWN_PLUGIN, id="an own plugin"),
     ],
@@ -140,3 +142,13 @@ def test_its_role_is_leases_of_its_own_namespace_alone(helm: Helm) -> None:
 def test_the_test_pod_asks_the_service(helm: Helm) -> None:
     (one,) = containers([only(helm.template("dispatcher"), "Pod")])
     assert one["command"] == ["global-dispatcher", "clusters", "--server=http://dispatcher:7480"]
+
+
+@pytest.mark.parametrize(
+    ("shards", "offered"), [pytest.param(0, [], id="none"), pytest.param(3, ['--resources={"shard": 3}'], id="some")]
+)
+def test_the_ray_head_offers_room_for_the_shards_that_are_wanted(helm: Helm, shards: int, offered: list[str]) -> None:
+    rendered = helm.template("dispatcher", {"config": {"scheduling": {"shards": shards}}})
+    head, _ = containers(of_kind(rendered, "Deployment"))
+    assert [word for word in head["command"] if word.startswith("--resources")] == offered
+    assert any(mount["name"] == "config" for mount in head["volumeMounts"]) == bool(shards)

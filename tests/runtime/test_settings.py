@@ -41,7 +41,7 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_the_shipped_file_says_the_defaults() -> None:
     written, default = load_config(CONFIGS / "dispatcher.yaml"), load_config(None)
-    for section in ("clusters", "tenants", "ray", "http", "journal", "timing", "log"):
+    for section in ("clusters", "tenants", "ray", "http", "journal", "scheduling", "timing", "log"):
         assert getattr(written, section) == getattr(default, section), section
 
 
@@ -124,6 +124,10 @@ def test_a_bad_variable_is_named(
             "clusters: [{name: a, agent: {context: x}}]",
             "dispatcher.yaml:1: clusters[0].agent.context: is set by `context` of the cluster: remove it here",
         ),
+        (
+            "scheduling: {shards: -1}",
+            "dispatcher.yaml:1: scheduling.shards: input should be greater than or equal to 0, not -1",
+        ),
         ("profile: gone.yaml", "gone.yaml: cannot be read: No such file or directory"),
         (
             "log: {level: loud}",
@@ -143,6 +147,7 @@ def test_a_bad_variable_is_named(
         "cluster name",
         "agent key",
         "agent key set elsewhere",
+        "shards",
         "missing file",
         "choice",
     ],

@@ -25,18 +25,21 @@ _MARKS = 1 << 16
 
 @kernel("marks floats marks float wholes_out")
 def _numbers(first, total, place, grid, numbers):  # type: ignore[no-untyped-def]
-    """One number a row; 1 if there is one that four bytes cannot hold."""
-    beyond = 0
+    """One number a row; 1 if there is one that four bytes cannot hold. Without a branch where nothing is refused."""
+    refused, least, most = 0, 0.0, 0.0
     for row in range(len(numbers)):
-        if first[row] == 0:
+        refused |= first[row]
+    if refused == 0:
+        for row in range(len(numbers)):
             points = total[row] * grid
-            if not 0.0 <= points <= 2147483647.0:
-                beyond = 1
-                points = 0.0
+            least, most = min(least, points), max(most, points)
             numbers[row] = np.int32(points)
-        else:
-            numbers[row] = -1 - np.int32(place[first[row]])
-    return beyond
+    else:
+        for row in range(len(numbers)):
+            points = total[row] * grid if first[row] == 0 else -1.0 - place[first[row]]
+            least, most = min(least, points if first[row] == 0 else 0.0), max(most, points)
+            numbers[row] = np.int32(points)
+    return 1 if least < 0.0 or most > 2147483647.0 else 0
 
 
 def numbers_of(first: Codes, total: Floats, table: ReasonTable) -> tuple[Body, Reasons] | None:
@@ -71,15 +74,20 @@ def _code(told: tuple[str, str, bool], table: ReasonTable) -> int:
 
 
 @kernel("wholes marks marks floats float marks_out out")
-def _join(numbers, joint, codes, points, grid, first, total):  # type: ignore[no-untyped-def]
-    """Write the first refusal and the total of each row; `points` of other plugins may be empty."""
+def _join(numbers, joint, codes, points, unit, first, total):  # type: ignore[no-untyped-def]
+    """Write the first refusal and the total of each row; `points` of other plugins may be empty. `unit`: 1 / GRID."""
+    least, some = 0, len(points) > 0
+    for row in range(len(numbers)):
+        least = min(least, numbers[row])
     for row in range(len(total)):
-        mark = joint[row]
-        if mark == 0 and numbers[row] < 0:
-            mark = codes[-numbers[row]]
+        number, mark = numbers[row], joint[row]
+        if least < 0 and mark == 0 and number < 0:
+            mark = codes[-number]
         first[row] = mark
-        more = points[row] if len(points) else 0.0
-        total[row] = (numbers[row] + more) / grid if mark == 0 else -np.inf
+        total[row] = number * unit if mark == 0 else -np.inf
+    if some:
+        for row in range(len(total)):
+            total[row] += points[row] * unit
 
 
 def join(
@@ -95,7 +103,7 @@ def join(
     """
     if _join.fast is not None and numbers.dtype == np.int32 and len(points) < 2:
         one = points[0] if points else np.zeros(0)
-        _join.fast(numbers, joint, codes, one, GRID, first, total)
+        _join.fast(numbers, joint, codes, one, 1.0 / GRID, first, total)
         return
     refused: NDArray[np.bool_] = numbers < 0
     marks = codes[np.where(refused, -numbers, 0).astype(np.intp)]
