@@ -167,6 +167,8 @@ class Service:
             return
         try:
             self.shards.follow()
+            for text in self.shards.take_news():
+                log.info("shards leave some decisions to the dispatcher alone", reason=text)
         except Exception:
             log.exception("shards could not be told what has changed; decisions go on without them")
 

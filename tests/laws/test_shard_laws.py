@@ -104,7 +104,7 @@ def test_what_a_plugin_asks_in_vain_in_a_shard_is_asked_there_but_once() -> None
     for at in range(3):
         one.run([("pods", pod("p").cpu(f"{100 + at}m").port(80).placed("a"), 1)])
     assert [tally.declined for tally in one.shards.tallies] == [1, 1]
-    assert one.shards.declined == ["plugin NodePorts: NotHeldError: shards do not hold 'rows_with_ports'"]
+    assert one.shards.take_news() == ["plugin NodePorts: NotHeldError: shards do not hold 'rows_with_ports'"]
     assert all(isinstance(result, Decision) for result in one.results)
 
 

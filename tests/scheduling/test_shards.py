@@ -12,10 +12,10 @@ from dispatcher.scheduling.classes.peaks import NOWHERE
 from dispatcher.scheduling.classes.shared_answers import DEAD
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats
-from dispatcher.scheduling.shards.answers import codes_of, join, later_refusals, numbers_of
+from dispatcher.scheduling.shards.answers import codes_of, is_whole, join, later_refusals, numbers_of
 from dispatcher.scheduling.shards.books import Books
 from dispatcher.scheduling.shards.held import HeldRows, NotHeldError
-from dispatcher.scheduling.shards.orders import ORDERS, bytes_of, pack, unpack
+from dispatcher.scheduling.shards.orders import ORDERS, Body, bytes_of, pack, unpack
 from tests.builders import fleet, node, pod, put, reading
 
 KINDS = ("cpu", "memory", "example.com/gpu")
@@ -75,6 +75,21 @@ def test_four_bytes_a_row_are_enough_for_usual_points_and_others_take_eight() ->
         found = numbers_of(first, np.full(2, points), table)
         assert found is not None
         assert found[0].dtype == kind
+
+
+@pytest.mark.parametrize(
+    ("numbers", "whole"),
+    [
+        pytest.param(np.asarray([5, -2, -1], dtype=np.int32), True, id="as it should be"),
+        pytest.param(np.asarray([5.0, -2.0, -1.0]), True, id="of eight bytes"),
+        pytest.param(np.asarray([5, -2], dtype=np.int32), False, id="too short"),
+        pytest.param(np.asarray([5, -2, -4], dtype=np.int32), False, id="an unknown reason"),
+        pytest.param(np.asarray([5, 2, 1], dtype=np.int64), False, id="of another kind"),
+        pytest.param(np.zeros((3, 1), dtype=np.int32), False, id="of another shape"),
+    ],
+)
+def test_an_answer_that_cannot_be_one_is_not_used(numbers: Body, whole: bool) -> None:
+    assert is_whole(numbers, 3, codes_of(((("INSUFFICIENT", "cpu", False),),), ReasonTable())) is whole
 
 
 def test_points_below_nothing_are_not_told() -> None:

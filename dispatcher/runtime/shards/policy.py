@@ -9,6 +9,7 @@ import msgspec
 from dispatcher.plugins.registry import PluginContext, PluginSpec, build
 from dispatcher.runtime.settings import DispatcherConfig, Problem, plugin_registry
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
+from dispatcher.runtime.version import version
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.points import Plan
 
@@ -30,8 +31,8 @@ def policy_of(config: DispatcherConfig) -> bytes:
 
 
 def name_of(policy: bytes) -> str:
-    """A name for a policy: equal for equal ones alone."""
-    return blake2b(policy, digest_size=12).hexdigest()
+    """A name for a policy: equal for equal ones of equal versions of this program alone."""
+    return blake2b(policy + version().encode(), digest_size=12).hexdigest()
 
 
 def plans_of(policy: bytes) -> list[Plan]:

@@ -73,6 +73,12 @@ def _code(told: tuple[str, str, bool], table: ReasonTable) -> int:
     return table.code(why.reason, why.argument, lasting=why.lasting)
 
 
+def is_whole(numbers: Body, rows: int, codes: Codes) -> bool:
+    """Whether these are numbers of so many rows, and none means a reason that was not told: kernels check nothing."""
+    known = numbers.dtype in (np.dtype(np.int32), np.dtype(np.float64)) and numbers.shape == (rows,)
+    return known and bool(numbers.min(initial=0) > -len(codes))
+
+
 @kernel("wholes marks marks floats float marks_out out")
 def _join(numbers, joint, codes, points, unit, first, total):  # type: ignore[no-untyped-def]
     """Write the first refusal and the total of each row; `points` of other plugins may be empty. `unit`: 1 / GRID."""

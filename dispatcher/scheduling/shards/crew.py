@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from dispatcher.scheduling.classes.judges import Judge
 from dispatcher.scheduling.classes.rows import Pass
 from dispatcher.scheduling.classes.shared_answers import SharedColumn
@@ -16,13 +18,13 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Permit, Plugin, Reserve
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.roles import Reach, Role
-from dispatcher.scheduling.shards.answers import codes_of, join, later_refusals
+from dispatcher.scheduling.shards.answers import codes_of, is_whole, join, later_refusals
 from dispatcher.scheduling.shards.books import Book, Books
 from dispatcher.scheduling.shards.orders import TOLDS, Parcel, Question, Told
 
 LEAST_ROWS = 50_000  # below, one process is as fast
 MOST_TOLD = 1 << 15  # rows an order tells of
-_MOST_DECLINED = 1024
+_MOST_DECLINED, _MOST_NEWS = 1024, 100
 # A plugin with any of these may keep a state of its own, which a shard would not have.
 _STATEFUL = (Reserve, Permit, PreBind, Bind, PostBind, PostFilter, PreEnqueue)
 
@@ -99,6 +101,8 @@ class Shards:
         self.tallies = [Tally() for _ in self.links]
         self._policy = policy
         self._declined: dict[tuple[str, ...], str] = {}
+        self._news: list[str] = []
+        self._told: set[str] = set()
 
     def take_policy(self, policy: str) -> None:
         """The shards are given other profiles."""
@@ -109,10 +113,15 @@ class Shards:
         """How each shard is."""
         return [Status(page.stop - page.start, link.state, link.seconds, tally) for link, page, tally in self._each()]
 
-    @property
-    def declined(self) -> list[str]:
-        """Why questions of some kinds are not put to shards, each once."""
-        return sorted(set(self._declined.values()))
+    def take_news(self) -> list[str]:
+        """Why shards did not answer questions, since the last call; each text is told but once."""
+        news, self._news = self._news, []
+        return news
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told and len(self._told) < _MOST_NEWS:
+            self._told.add(text)
+            self._news.append(text)
 
     @property
     def due(self) -> int:
@@ -185,16 +194,19 @@ class Shards:
 
     def _joined(self, link: ShardLink, page: Book, tally: Tally, asked: Pass, later: Sequence[SharedColumn]) -> bool:
         parcel = link.answer()
-        told = None if parcel is None else TOLDS.decode(parcel.head)
+        told = None if parcel is None else _read(parcel)
         if parcel is None or told is None or told.number != page.number or not self._usable(told, page, tally):
+            tally.missed += 1
+            return False
+        rows, codes = page.rows, codes_of(told.reasons, self._fleet.reasons)
+        if not is_whole(parcel.body, page.stop - page.start, codes):
             tally.missed += 1
             return False
         tally.answered += 1
         tally.bytes_got += parcel.size
-        rows = page.rows
         first, total = asked.first[rows], asked.total[rows]
         points = [column.points[rows] for column in asked.points]
-        join(parcel.body, codes_of(told.reasons, self._fleet.reasons), asked.joint.first[rows], points, first, total)
+        join(parcel.body, codes, asked.joint.first[rows], points, first, total)
         later_refusals([column.codes[rows] for column in later], first, total)
         for judge in (*asked.filters, *asked.judges):
             if isinstance(judge, Judge) and judge.role.name in told.clocked:
@@ -204,12 +216,15 @@ class Shards:
     def _usable(self, told: Told, page: Book, tally: Tally) -> bool:
         if told.behind:
             self._books.begin(page)
+        elif told.other_policy:
+            self._tell("a shard has other profiles, plugins or another version than the dispatcher")
         elif told.declined:
             tally.declined += 1
             if len(self._declined) >= _MOST_DECLINED:
                 self._declined.clear()
             asked = self._asked
             self._declined[asked.profile, *asked.filters, "", *asked.scores] = told.declined
+            self._tell(told.declined)
         return not (told.behind or told.declined or told.other_policy)
 
 
@@ -222,6 +237,14 @@ class ProfilePasses:
     def fill(self, asked: Pass) -> Sequence[slice]:
         """Write what the shards answer; the rows that they do not answer for."""
         return self._shards.fill(self._profile, asked)
+
+
+def _read(parcel: Parcel) -> Told | None:
+    """What a shard told; None for anything that is no Told."""
+    try:
+        return TOLDS.decode(parcel.head)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _split(asked: Pass) -> tuple[list[Judge] | None, list[SharedColumn]]:
