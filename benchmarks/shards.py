@@ -1,17 +1,20 @@
-"""Shards of rows: what each part costs, and one odd pod at half a million and a million nodes with and without them.
+"""Shards of rows: what each part costs, and decisions at half a million and a million nodes with and without them.
 
 CPU of the driver is that of its one thread, so it means the same on a busy machine; wall time needs quiet cores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter, sleep, thread_time
 
+import msgspec
 import numpy as np
 
 from benchmarks.fleets import fleet_of, placed
 from benchmarks.report.rows import Row
+from dispatcher.model.pod import SpreadConstraint
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
 from dispatcher.runtime.settings import DispatcherConfig
@@ -64,12 +67,45 @@ class _Timed:
         return left
 
 
-def _odd(number: int) -> Placed:
-    return placed(10**7 + number, 1000 + number, 2**30 + number * 4096)
+def _glanced(number: int) -> Placed:
+    """A pod that plugins judge within bounds: no pass over all rows is needed."""
+    return placed(10**7 + number, 1000 + number % 5000, 2**30 + number * 4096)
+
+
+def _again(number: int) -> Placed:
+    """One more pod of a template; its class is kept, but the clock has moved."""
+    return placed(2 * 10**7 + number, 777, 2**30)
+
+
+def _spread(number: int) -> Placed:
+    """A pod of a class never seen before that spreads over zones."""
+    one = placed(3 * 10**7 + number, 1000 + number % 5000, 2**30 + number * 4096)
+    return Placed(msgspec.structs.replace(one.pod, spread=(SpreadConstraint("zone"),)), one.home)
 
 
 def _scheduler(fleet: FleetState, passes: _Timed | None) -> Scheduler:
     return Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet, passes=passes)
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """[rounds] seconds of one side: `wall` of each decision, `cpu` of this thread in it."""
+
+    wall: Floats
+    cpu: Floats
+
+
+def _in_turn(fleet: FleetState, sides: Sequence[Scheduler], kind: Callable[[int], Placed]) -> list[_Spent]:
+    """Pods of a kind, one for each side in turn, the clock moving on; the first rounds are not counted."""
+    wall, cpu = np.zeros((2, len(sides), WARM_UP + ROUNDS))
+    for at in range(WARM_UP + ROUNDS):
+        for number, side in enumerate(sides):
+            fleet.now = fleet.clock + 0.001
+            one = kind(len(sides) * at + number)
+            started, started_cpu = perf_counter(), thread_time()
+            side.schedule(one, ("c000", one.pod.uid))
+            cpu[number, at], wall[number, at] = thread_time() - started_cpu, perf_counter() - started
+    return [_Spent(wall[number, WARM_UP:], cpu[number, WARM_UP:]) for number in range(len(sides))]
 
 
 def costs_of_shards(share: int) -> list[Row]:
@@ -79,27 +115,24 @@ def costs_of_shards(share: int) -> list[Row]:
     shards = Shards(fleet, [link], policy=name_of(policy), least_rows=1)
     pack, unpack = _telling(fleet, shards, link)
     timed = _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)
-    shared, alone = _scheduler(fleet, timed), _scheduler(fleet, None)
-    for number, one in enumerate((alone, shared)):
-        _warm_up(one, number)
-    whole = [[_cpu(one, _odd(2 * at + number)) for at in range(ROUNDS)] for number, one in enumerate((alone, shared))]
-    answer = median(link.spent[-ROUNDS:])
-    join = median(timed.spent) - answer
-    rest = median(whole[1]) - median(timed.spent)
+    sides = (_scheduler(fleet, None), _scheduler(fleet, timed))
+    glance, _ = (median(one.cpu) for one in _in_turn(fleet, sides, _glanced))
+    alone, shared = (median(one.cpu) for one in _in_turn(fleet, sides, _again))
+    answer, filled = median(link.spent[-ROUNDS:]), median(timed.spent[-ROUNDS:])
+    spread, spread_shared = (median(one.cpu) for one in _in_turn(fleet, sides, _spread))
+    spread_rest = spread_shared - median(timed.spent[-ROUNDS:])
     rows = (
-        ("decision_cost", median(whole[0]), n, "the whole decision of one odd pod, without shards"),
+        ("glance_cost", glance, n, "a pod decided at a glance, without any pass"),
+        ("pass_decision_cost", alone, n, "without shards: a decision that takes a pass over all rows"),
+        ("spread_decision_cost", spread, n, "without shards: the same for a new class that spreads over zones"),
         ("shard_pass_cost", answer, n, "in the shard: a pass over its rows, and its answer"),
-        ("shard_join_cost", join, n, "in the driver: an answer joined with what it knows itself"),
-        ("shard_rest_cost", rest, n, "in the driver: all else of the decision of one odd pod"),
+        ("shard_join_cost", filled - answer, n, "in the driver: an answer joined with what it knows itself"),
+        ("shard_rest_cost", shared - filled, n, "in the driver: all else of a decision that takes a pass"),
+        ("shard_rest_spread_cost", spread_rest, n, "in the driver: the same for a new class that spreads over zones"),
         ("shard_tell_cost", pack, 1, "in the driver, a changed row: packed into an order"),
         ("shard_told_cost", unpack, 1, "in the shard, a changed row: taken out of an order"),
     )
     return [Row(name, n, ROUNDS, 1e9 * cost / over, "ns", None, None, text) for name, cost, over, text in rows]
-
-
-def _warm_up(scheduler: Scheduler, side: int) -> None:
-    for at in range(WARM_UP):
-        scheduler.schedule(_odd(-1 - 2 * at - side), ("c000", f"warm-{side}-{at}"))
 
 
 def _telling(fleet: FleetState, shards: Shards, link: _Inside) -> tuple[float, float]:
@@ -111,14 +144,8 @@ def _telling(fleet: FleetState, shards: Shards, link: _Inside) -> tuple[float, f
     return (thread_time() - started - sum(link.spent)) / fleet.n, sum(link.spent) / fleet.n
 
 
-def _cpu(scheduler: Scheduler, one: Placed) -> float:
-    started = thread_time()
-    scheduler.schedule(one, ("c000", one.pod.uid))
-    return thread_time() - started
-
-
 def half_a_million_nodes_in_shards(share: int) -> list[Row]:
-    """100 clusters x 5,000 nodes: one odd pod with two Ray actors as shards, and without, in turn."""
+    """100 clusters x 5,000 nodes: decisions that take a pass, with two Ray actors as shards and without, in turn."""
     return _in_shards(100, share)
 
 
@@ -130,34 +157,48 @@ def a_million_nodes_in_shards(share: int) -> list[Row]:
 def _in_shards(clusters: int, share: int) -> list[Row]:
     fleet = fleet_of(clusters, NODES // share)
     with _ray_shards(fleet) as (shards, loading):
-        passes = _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)
-        sides = (_scheduler(fleet, None), _scheduler(fleet, passes))
         told = sum(tally.bytes_sent for tally in shards.tallies)
-        for number, side in enumerate(sides):
-            _warm_up(side, number)
-        wall, cpu = np.zeros((2, ROUNDS)), np.zeros((2, ROUNDS))
-        for at in range(ROUNDS):
-            for number, side in enumerate(sides):
-                started = perf_counter()
-                cpu[number, at] = _cpu(side, _odd(2 * at + number))
-                wall[number, at] = perf_counter() - started
+        sides = (_scheduler(fleet, None), _scheduler(fleet, _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)))
+        again, spread = _in_turn(fleet, sides, _again), _in_turn(fleet, sides, _spread)
         answered = sum(tally.answered for tally in shards.tallies)
+        missed = sum(tally.missed for tally in shards.tallies)
         got = sum(tally.bytes_got for tally in shards.tallies) / max(answered, 1) * SHARDS
-        if answered < ROUNDS:
-            raise RuntimeError(f"the shards answered {answered} questions only: the machine is too busy")
-    n, words = fleet.n, f"{SHARDS} shards as Ray actors on this machine; a class never seen before"
-
-    def row(name: str, values: Floats, quantile: float, what: str) -> Row:
-        alone, shared = (1000 * float(np.quantile(one, quantile)) for one in values)
-        return Row(name, n, ROUNDS, shared, "ms", None, alone, f"{what}; {words}", "no shards")
-
+    if missed > answered:
+        raise RuntimeError(f"shards answered {answered} questions and missed {missed}: the machine is too busy")
+    n = fleet.n
+    rows = [
+        *_rows("pass_in_shards", n, again, "a template"),
+        *_rows("spread_in_shards", n, spread, "a new class, spread"),
+    ]
     return [
-        row("odd_pod_in_shards_p50", wall, 0.5, "wall time"),
-        row("odd_pod_in_shards_p99", wall, 0.99, "wall time"),
-        row("odd_pod_in_shards_cpu", cpu, 0.5, "CPU of the driver"),
+        *rows,
         Row("shards_loaded", n, 0, loading, "s", None, None, "until the shards hold all rows"),
         Row("shards_loaded_mb", n, 0, told / 1e6, "MB", None, None, "sent until the shards hold all rows"),
         Row("shards_answer_mb", n, 1, got / 1e6, "MB", None, None, "answers of all shards to one question"),
+    ]
+
+
+def _rows(name: str, n: int, sides: Sequence[_Spent], what: str) -> list[Row]:
+    alone, shared = sides
+    ends = f"{what}, after the clock has moved; {SHARDS} shards as Ray actors on this machine"
+    figures = (
+        ("p50", np.quantile(shared.wall, 0.5), np.quantile(alone.wall, 0.5), "wall time"),
+        ("p99", np.quantile(shared.wall, 0.99), np.quantile(alone.wall, 0.99), "wall time"),
+        ("cpu", median(shared.cpu), median(alone.cpu), "CPU of the driver"),
+    )
+    return [
+        Row(
+            f"{name}_{end}",
+            n,
+            ROUNDS,
+            1000 * float(one),
+            "ms",
+            None,
+            1000 * float(other),
+            f"{of}; {ends}",
+            "no shards",
+        )
+        for end, one, other, of in figures
     ]
 
 

@@ -102,7 +102,7 @@ def test_shards_answer_for_new_classes_and_for_classes_whose_clock_has_moved() -
 def test_what_a_plugin_asks_in_vain_in_a_shard_is_asked_there_but_once() -> None:
     one = Fleet(DEFAULT_PROFILE, real, 2)
     for at in range(3):
-        one.run([("pods", pod("p").cpu(f"{100 + at}m").port(80).placed("a"), 1)])
+        one.run([("pods", pod("p").cpu(f"{100 + at}m").port(80 + at).placed("a"), 1)])
     assert [tally.declined for tally in one.shards.tallies] == [1, 1]
     assert one.shards.take_news() == ["plugin NodePorts: NotHeldError: shards do not hold 'rows_with_ports'"]
     assert all(isinstance(result, Decision) for result in one.results)
@@ -140,8 +140,8 @@ def test_shards_with_kernels_tell_what_numpy_tells(script: list[tuple[Any, ...]]
 
 
 def probe(at: int) -> Placed:
-    """A pod of a class that was never seen."""
-    return pod(f"probe-{at}").cpu(f"{11 + at}m").placed("a")
+    """A pod of a class that was never seen, and that cannot be decided at a glance."""
+    return pod(f"probe-{at}").cpu(f"{11 + at}m").spread("zone", 9).placed("a")
 
 
 @pytest.mark.parametrize("trouble", [0.0, 0.3], ids=["all is well", "shards die"])

@@ -1,8 +1,10 @@
 """The parts of sharding: what crosses is what was meant, rows are dealt evenly, and an answer is joined exactly."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.reasons import Reason, ReasonTable
@@ -33,21 +35,21 @@ def shard_table() -> ReasonTable:
 rows = st.lists(st.tuples(st.sampled_from((0, 0, 1, 2, 3, 4, DEAD)), st.integers(0, 2**34), st.booleans()), max_size=40)
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["kernels", "NumPy"])
-@given(rows=rows, great=st.booleans(), points=st.lists(st.integers(0, 2**30), max_size=2))
-def test_an_answer_joined_is_what_the_driver_would_have_written(
-    compiled: bool, rows: list[tuple[int, int, bool]], great: bool, points: list[int]
-) -> None:
-    if compiled:
+@pytest.fixture(params=[True, False], ids=["kernels", "NumPy"])
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param:
         pytest.importorskip("numba")
         kernels.compile_all()
-    try:
-        _joined_is_direct(rows, great, points)
-    finally:
-        kernels.use_numpy()
+    yield
+    kernels.use_numpy()
 
 
-def _joined_is_direct(rows: list[tuple[int, int, bool]], great: bool, points: list[int]) -> None:
+@pytest.mark.usefixtures("form")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=rows, great=st.booleans(), points=st.lists(st.integers(0, 2**30), max_size=2))
+def test_an_answer_joined_is_what_the_driver_would_have_written(
+    rows: list[tuple[int, int, bool]], great: bool, points: list[int]
+) -> None:
     table, driver = shard_table(), ReasonTable()
     first: Codes = np.asarray([code for code, _, _ in rows], dtype=np.uint16)
     units: Floats = np.asarray([number if great else number % 2**31 for _, number, _ in rows], dtype=np.float64)

@@ -4,6 +4,7 @@ import contextlib
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import ray
 
 from dispatcher.runtime.shards.policy import name_of, plans_of
@@ -28,12 +29,13 @@ class ShardActor:
         self._shard.configure(name_of(policy), plans_of(policy))
         return b""
 
-    def take(self, head: bytes, body: Body) -> tuple[bytes, Body, float]:
+    def take(self, head: bytes, body: Body | bytes) -> tuple[bytes, Body, float]:
         """An Order in; a Told and its body out, and the seconds it took. LookupError in a life not yet configured."""
         if not self._configured:
             raise LookupError("this shard has begun anew")
         started = perf_counter()
-        told = self._shard.take(Parcel(head, body))
+        numbers = np.frombuffer(body, dtype=np.uint8) if isinstance(body, bytes) else body
+        told = self._shard.take(Parcel(head, numbers))
         return told.head, told.body, perf_counter() - started
 
 

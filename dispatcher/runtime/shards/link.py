@@ -16,6 +16,7 @@ ANSWER_S = 0.5  # one decision waits no longer; the shard is asked again when th
 STUCK_S = 10.0  # after that the shard is ended and begins anew
 AGAIN_S = 1.0  # between attempts to bring it back
 _SLOW_START_S = 60.0
+_SMALL = 1 << 16  # bytes: below, Ray takes them as they are faster than as an array; above, it does not copy an array
 
 
 class RayShard:
@@ -136,7 +137,8 @@ class RayShard:
     def send(self, order: Parcel) -> None:
         """Hand an order to Ray."""
         try:
-            self._last = self._actor.take.remote(order.head, order.body)
+            body = order.body if order.body.nbytes > _SMALL else order.body.tobytes()
+            self._last = self._actor.take.remote(order.head, body)
         except Exception as error:
             self._lost(error)
 

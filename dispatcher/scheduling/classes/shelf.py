@@ -36,9 +36,9 @@ class ClassShelf:
     def glance(self, key: ClassKey, placed: Placed) -> Glance | None:
         """A look at a pod whose class is not kept (yet); None if the class has to decide. Raises PluginError.
 
-        A class that is met for the fourth time is worth its memory. Where others may be asked, they are.
+        A class that is met for the fourth time is worth its memory.
         """
-        if key in self._classes or self._passes is not None:
+        if key in self._classes:
             return None
         met = self._met.pop(key, 0) + 1
         if met >= _WORTH_KEEPING:
