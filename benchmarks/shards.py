@@ -11,6 +11,7 @@ from time import perf_counter, sleep, thread_time
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.fleets import fleet_of, placed
 from benchmarks.report.rows import Row
@@ -230,4 +231,35 @@ def _wait(condition: Callable[[], bool], until: float) -> None:
         sleep(0.001)
 
 
-CASES = (costs_of_shards, half_a_million_nodes_in_shards, a_million_nodes_in_shards)
+class _Echo:
+    """An actor that answers as a shard of that many rows does, at once."""
+
+    def __init__(self, rows: int) -> None:
+        self._told = (b"", np.zeros(rows, dtype=np.int32), 0.0)
+
+    def take(self, head: bytes, body: bytes) -> tuple[bytes, NDArray[np.int32], float]:
+        return self._told
+
+
+def message_to_a_shard(share: int) -> list[Row]:
+    """One question to a Ray actor on this machine, and an answer about 250,000 rows, that takes it no time."""
+    rows, rounds = 250_000, 600 // share
+    runtime = RayRuntime.start([], RayOptions())
+    try:
+        import ray
+
+        actor = ray.remote(_Echo).options(num_cpus=0).remote(rows)
+        wall, cpu = np.zeros((2, rounds))
+        for at in range(rounds):
+            started, started_cpu = perf_counter(), thread_time()
+            ray.get(actor.take.remote(b"x" * 400, b""))
+            cpu[at], wall[at] = thread_time() - started_cpu, perf_counter() - started
+    finally:
+        runtime.stop()
+    return [
+        Row("shard_message", rows, 0, 1000 * float(wall.min()), "ms", None, None, "there and back: the least of 600"),
+        Row("shard_message_cpu", rows, 0, 1000 * median(cpu), "ms", None, None, "CPU of the dispatcher: the median"),
+    ]
+
+
+CASES = (costs_of_shards, message_to_a_shard, half_a_million_nodes_in_shards, a_million_nodes_in_shards)
