@@ -53,14 +53,16 @@ class ApiClient(Protocol):
 
 
 class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`concurrency`: procedures at once. `event_concurrency`: series of events written at once, one while binds wait
-    for their turn. `event_series`: events in a series. `tick_s`: seconds between two looks at the local duties.
-    `peer_ttl_s`: how long proxy nodes are kept fresh while the dispatcher is silent.
+    """`concurrency`: procedures at once. `event_concurrency`: series of events written at once, `event_series`: events
+    in one. `event_patience_s`: while binds wait for their turn, events wait so long, then go one series at a time.
+    `tick_s`: seconds between two looks at the local duties. `peer_ttl_s`: how long proxy nodes are kept fresh while
+    the dispatcher is silent.
     """
 
     concurrency: int = 16
     event_concurrency: int = 4
     event_series: int = 16
+    event_patience_s: float = 5.0
     tick_s: float = 1.0
     peer_ttl_s: float = PEER_TTL_S
     policy: ExecutorPolicy = ExecutorPolicy()
@@ -106,6 +108,7 @@ class ExecutorLoop:
         self._duties: dict[str, asyncio.Task[None]] = {}
         self._problems: dict[str, str] = {}
         self._stopping = asyncio.Event()
+        self._full_since: float | None = None  # since when binds wait for their turn
 
     @property
     def cluster_uid(self) -> str:
@@ -243,9 +246,7 @@ class ExecutorLoop:
 
     async def _write_events(self) -> None:
         waiting = self._local.events
-        while waiting and not self._stopping.is_set():
-            # What an event costs the server, a bind would have to wait for.
-            at_once = 1 if self._room.locked() else self._settings.event_concurrency
+        while waiting and not self._stopping.is_set() and (at_once := self._series_at_once()):
             series = [some for _ in range(at_once) if (some := self._next_events())]
             answers = await asyncio.gather(*map(self._client.send_all, series))
             left = [
@@ -257,6 +258,15 @@ class ExecutorLoop:
             waiting.extendleft(reversed(left))
             if left or any(answer.unknown for said in answers for answer in said):
                 return  # the server is in trouble: events are the last that it needs now
+
+    def _series_at_once(self) -> int:
+        """What an event costs the server, a bind would have to wait for: binds go first, though not for ever."""
+        if not self._room.locked():
+            self._full_since = None
+            return self._settings.event_concurrency
+        now = self._clock().mono
+        self._full_since = now if self._full_since is None else self._full_since
+        return int(now - self._full_since >= self._settings.event_patience_s)
 
     def _next_events(self) -> list[Request]:
         waiting = self._local.events

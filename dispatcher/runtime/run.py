@@ -13,6 +13,7 @@ from aiohttp import web
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.runtime.assembly import Dispatcher, assemble
 from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.event_loop import run
 from dispatcher.runtime.http_api import serve
 from dispatcher.runtime.interrupts import interruptible, uninterrupted
 from dispatcher.runtime.logs import configure_logging
@@ -43,7 +44,7 @@ def run_dispatcher(file: Path, level: str | None) -> int:
             shards = config.scheduling.shards
             dispatcher = assemble(links, config, ray.shards(shards, policy_of(config)) if shards else ())
             reloader = Reloader(config, registry, dispatcher.take_policies)
-            return asyncio.run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
+            return run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
 

@@ -70,9 +70,18 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = Moment(100.0, 1_700_000_000.0)
+        self._asked = asyncio.Event()
 
     def __call__(self) -> Moment:
+        self._asked.set()
         return self.now
+
+    async def asked_again(self, times: int) -> None:
+        """Wait until the time was asked for so often."""
+        for _ in range(times):
+            self._asked.clear()
+            async with asyncio.timeout(10):
+                await self._asked.wait()
 
     def forward(self, seconds: float) -> None:
         self.now = Moment(self.now.mono + seconds, self.now.wall + seconds)
@@ -224,8 +233,8 @@ async def test_local_duties_write_proxy_nodes_and_events_without_a_dispatcher_ca
         await running
 
 
-async def test_while_binds_wait_for_their_turn_events_are_written_one_at_a_time() -> None:
-    async with stage(concurrency=1) as it:
+async def test_while_binds_wait_for_their_turn_events_wait_too_and_then_go_one_at_a_time() -> None:
+    async with stage(concurrency=1, event_patience_s=5.0, event_series=2) as it:
         it.api.gate.clear()
         binding = asyncio.create_task(it.loop.execute(batch(bind(it.world.submit()))))
         await it.api.asked.wait()
@@ -233,6 +242,9 @@ async def test_while_binds_wait_for_their_turn_events_are_written_one_at_a_time(
             it.loop.warn_foreign(PodRef("default", f"web-{number}", "u"), "default-scheduler")
         it.api.asked.clear()
         running = asyncio.create_task(it.loop.run())
+        await it.clock.asked_again(10)
+        assert it.api.under_way == 1
+        it.clock.forward(5.0)
         await it.api.asked.wait()
         assert it.api.under_way == 2
         it.api.gate.set()
