@@ -6,6 +6,7 @@ down to its identity; one without even that (no uid) is dropped, since nothing c
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ MAX_LABEL_BYTES = 64 * 1024
 MAX_PROBLEMS = 8
 MAX_STATUS_BYTES = 512 * 1024
 MAX_POOL = 65536
+MAX_TIMESTAMP = 64  # characters
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
 _ONES: dict[bytes, Any] = {}
@@ -217,8 +219,13 @@ def _bare_pod(raw: bytes | msgspec.Raw, problem: str) -> PodSeen | None:
 
 def _seconds(timestamp: str | None) -> float:
     """RFC 3339 as unix seconds, 0 if absent or unreadable."""
+    return _parsed(timestamp) if timestamp and len(timestamp) <= MAX_TIMESTAMP else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _parsed(timestamp: str) -> float:
     try:
-        return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+        return datetime.fromisoformat(timestamp).timestamp()
     except (ValueError, OverflowError):
         return 0.0
 

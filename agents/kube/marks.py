@@ -29,6 +29,8 @@ def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict
 def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[SpreadConstraint, ...]:
     """The spread annotation, 'zone=1,cluster=2:soft': level or node label, max skew, hard unless it says soft."""
     text = annotations.get(names.SPREAD, "")
+    if not text:
+        return ()
     entries = [entry for entry in text.split(",") if entry.strip()]
     where = f"metadata.annotations[{names.SPREAD}]"
     if len(entries) > MAX_SPREADS:

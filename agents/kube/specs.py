@@ -17,7 +17,6 @@ MAX_KEPT = 8192
 _KEPT: dict[tuple[bytes, bytes], "SpecRead"] = {}
 _SPEC = msgspec.msgpack.Encoder().encode
 _UNENCODABLE = (msgspec.MsgspecError, OverflowError, ValueError, TypeError, RecursionError)
-_VOLUME_FIELDS = tuple(field for field in wire.Volume.__struct_fields__ if field != "name")
 
 
 class SpecRead(NamedTuple):
@@ -96,7 +95,7 @@ def _beside(pod: wire.PodObject, labels: dict[str, str]) -> tuple[object, ...]:
 
 
 def _tells(volume: wire.Volume) -> bool:
-    return any(getattr(volume, field) is not None for field in _VOLUME_FIELDS)
+    return volume != wire.Volume(volume.name)
 
 
 def _names(items: list[wire.Named] | None) -> tuple[str, ...]:
