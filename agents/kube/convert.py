@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.kube import effective, marks, wire, wire_status
+from agents.kube import effective, marks, wire, wire_pods, wire_status
 from agents.kube.resized import is_resized
 from agents.kube.selectors import labels_size
 from agents.kube.specs import SpecRead, read_spec
@@ -41,7 +41,7 @@ def pods_seen(items: Iterable[bytes | msgspec.Raw]) -> tuple[PodSeen, ...]:
 def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
     """One pod from its JSON; None if not even its uid can be read."""
     try:
-        pod = wire.read_pod(raw)
+        pod = wire_pods.read_pod(raw)
     except wire.BROKEN as error:
         return _bare_pod(raw, str(error))
     if not pod.metadata.uid:
@@ -54,7 +54,7 @@ def version_of(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
 
 
-def _judge(pod: wire.PodObject) -> PodSeen:
+def _judge(pod: wire_pods.PodObject) -> PodSeen:
     """Full for ours, the room it takes for a bound foreign pod, nothing for the rest."""
     meta, spec = pod.metadata, pod.spec
     labels = meta.labels or {}
@@ -71,7 +71,7 @@ def _judge(pod: wire.PodObject) -> PodSeen:
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
 
 
-def _foreign(pod: wire.PodObject, status: wire_status.PodStatus) -> Pod:
+def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
     """A pod that others placed: what it takes of its node, and what it means to pods beside it."""
     meta, spec = pod.metadata, pod.spec
     labels = _labels(meta, [])
@@ -100,7 +100,7 @@ def _foreign(pod: wire.PodObject, status: wire_status.PodStatus) -> Pod:
     )
 
 
-def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
+def _ours(pod: wire_pods.PodObject, delegate: bool) -> Pod:
     meta, spec = pod.metadata, pod.spec
     problems: list[str] = []
     labels = _labels(meta, problems)
@@ -157,7 +157,9 @@ def _ours(pod: wire.PodObject, delegate: bool) -> Pod:
     )
 
 
-def _amounts(spec: wire.PodSpec, said: SpecRead, status: wire_status.PodStatus) -> tuple[Resources, tuple[int, int]]:
+def _amounts(
+    spec: wire_pods.PodSpec, said: SpecRead, status: wire_status.PodStatus
+) -> tuple[Resources, tuple[int, int]]:
     """What the pod requests and is expected to use, a resize in place included."""
     if not is_resized(spec, status):
         return said.requests, said.expected

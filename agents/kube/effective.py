@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from agents.kube.resized import Resizes
-from agents.kube.wire import Container, PodSpec, Port, ResourceList
+from agents.kube.wire_pods import Container, PodSpec, Port, ResourceList
 from agents.kube.wire_status import PodStatus
 from dispatcher.model.pod import HostPort
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, Resources, add, maximum, parse_quantity, unit_scale

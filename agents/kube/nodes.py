@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from agents.kube import wire
+from agents.kube import wire, wire_nodes
 from agents.kube.convert import version_of
 from agents.kube.effective import read_quantities
 from agents.kube.selectors import labels_size
@@ -23,7 +23,7 @@ _IMAGE_NAMES: dict[str, str] = {}
 def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
     """One node from its JSON. One that cannot be read is kept as a node that is not ready; without a name, None."""
     try:
-        node = wire.read_node(raw)
+        node = wire_nodes.read_node(raw)
     except wire.BROKEN as error:
         return _bare_node(raw, str(error))
     if not node.metadata.name:
@@ -33,7 +33,7 @@ def node_seen(raw: bytes | msgspec.Raw) -> NodeSeen | None:
     return NodeSeen(model, version_of(node.metadata.resource_version), _target(node, model), tuple(problems))
 
 
-def _node(node: wire.NodeObject, problems: list[str]) -> Node:
+def _node(node: wire_nodes.NodeObject, problems: list[str]) -> Node:
     meta, spec, status = node.metadata, node.spec, node.status
     labels = meta.labels or {}
     if labels_size(labels) > MAX_LABEL_CHARS:
@@ -93,7 +93,7 @@ def _number(text: str) -> float:
     return value
 
 
-def _images(images: list[wire.Image] | None) -> dict[str, int]:
+def _images(images: list[wire_nodes.Image] | None) -> dict[str, int]:
     """Names (by tag and by digest) and sizes; one string object for a name that many nodes have."""
     found: dict[str, int] = {}
     for image in (images or ())[:MAX_IMAGES]:
@@ -105,7 +105,7 @@ def _images(images: list[wire.Image] | None) -> dict[str, int]:
     return found
 
 
-def _target(node: wire.NodeObject, model: Node) -> NodeTarget | None:
+def _target(node: wire_nodes.NodeObject, model: Node) -> NodeTarget | None:
     """Where to ask for readings; a proxy node has no kubelet."""
     if model.proxy_for:
         return None

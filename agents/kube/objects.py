@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.json import Decoder
 
-from agents.kube import wire
+from agents.kube import wire, wire_terms
 from agents.kube import wire_objects as api
 from agents.kube.convert import version_of
 from agents.kube.effective import read_quantities
@@ -84,7 +84,7 @@ def _labels(meta: wire.Meta) -> dict[str, str]:
     return meta.labels or {}
 
 
-def _selector(raw: wire.Selector | None, field: str, problems: list[str]) -> LabelSelector | None:
+def _selector(raw: wire_terms.Selector | None, field: str, problems: list[str]) -> LabelSelector | None:
     _bounded(f"characters of {field}", selector_size(raw))
     return label_selector(raw, field, problems)
 
@@ -120,7 +120,7 @@ def _volume(found: api.VolumeObject, problems: list[str]) -> model.PersistentVol
     )
 
 
-def _terms(raw: wire.NodeTerms, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
+def _terms(raw: wire_terms.NodeTerms, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
     terms = raw.node_selector_terms or ()
     clauses = (part for term in terms for part in (term.match_expressions, term.match_fields))
     _bounded("characters of spec.nodeAffinity", sum(map(expressions_size, clauses)))

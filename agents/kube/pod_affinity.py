@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from agents.kube import wire
+from agents.kube import wire, wire_terms
 from agents.kube.selectors import label_selector, labels_size, selector_size, with_own_labels
 from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from dispatcher.model.topology import level_of
 
 
 def pod_affinity(
-    raw: wire.PodTerms | None, meta: wire.Meta, labels: dict[str, str], where: str, problems: list[str]
+    raw: wire_terms.PodTerms | None, meta: wire.Meta, labels: dict[str, str], where: str, problems: list[str]
 ) -> PodAffinity | None:
     """The terms of podAffinity or podAntiAffinity (`where` names the field); None when there are none."""
     if raw is None or not (raw.required or raw.preferred):
@@ -29,7 +29,7 @@ def pod_affinity(
 
 
 def _term(
-    raw: wire.PodTerm, meta: wire.Meta, labels: dict[str, str], where: str, problems: list[str]
+    raw: wire_terms.PodTerm, meta: wire.Meta, labels: dict[str, str], where: str, problems: list[str]
 ) -> PodAffinityTerm:
     if not raw.topology_key:
         problems.append(f"{where}.topologyKey: empty; name a node label such as kubernetes.io/hostname")
@@ -42,7 +42,7 @@ def _term(
     return PodAffinityTerm(level_of(raw.topology_key), selector, tuple(sorted({*named, *own})), spaces)
 
 
-def terms_of(affinity: wire.Affinity | None) -> Iterator[wire.PodTerm]:
+def terms_of(affinity: wire_terms.Affinity | None) -> Iterator[wire_terms.PodTerm]:
     """Every term of both kinds, required and preferred."""
     for kind in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ():
         if kind is not None:
@@ -50,7 +50,7 @@ def terms_of(affinity: wire.Affinity | None) -> Iterator[wire.PodTerm]:
             yield from (one.pod_affinity_term for one in kind.preferred or () if one.pod_affinity_term is not None)
 
 
-def term_size(term: wire.PodTerm) -> int:
+def term_size(term: wire_terms.PodTerm) -> int:
     """Characters of a term."""
     return (
         selector_size(term.label_selector)

@@ -7,7 +7,7 @@ Source: k8s.io/component-helpers/resource, determineEffectiveRequests.
 
 from collections.abc import Mapping
 
-from agents.kube.wire import PodSpec, ResourceList
+from agents.kube.wire_pods import PodSpec, ResourceList
 from agents.kube.wire_status import ContainerStatus, PodStatus
 from dispatcher.model.resources import Resources, maximum
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agents.kube import wire
+from agents.kube import wire_pods, wire_terms
 from agents.kube.effective import host_ports
 from agents.kube.pod_affinity import pod_affinity, term_size, terms_of
 from agents.kube.selectors import (
@@ -49,7 +49,7 @@ class Placement(NamedTuple):
     ties: Ties = _NO_TIES
 
 
-def placement(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) -> Placement:
+def placement(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[str]) -> Placement:
     """Read the placement rules; a pod with too much of them gets a problem and none, so that it costs nobody time."""
     spec = pod.spec
     too_much = _too_much(spec)
@@ -66,7 +66,7 @@ def placement(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) 
     )
 
 
-def _ties(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) -> Ties:
+def _ties(pod: wire_pods.PodObject, labels: dict[str, str], problems: list[str]) -> Ties:
     meta, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
     if affinity is None:
         return Ties(volumes=volumes_of(spec, meta.name)) if spec.volumes else _NO_TIES
@@ -78,7 +78,7 @@ def _ties(pod: wire.PodObject, labels: dict[str, str], problems: list[str]) -> T
     )
 
 
-def _too_much(spec: wire.PodSpec) -> list[str]:
+def _too_much(spec: wire_pods.PodSpec) -> list[str]:
     size = selector_bytes(spec)
     bounds = (
         ("containers", len(spec.containers or ()) + len(spec.init_containers or ()), MAX_CONTAINERS, "containers"),
@@ -93,7 +93,7 @@ def _too_much(spec: wire.PodSpec) -> list[str]:
     return [f"spec.{field}: {count} {what}, more than {most}" for field, count, most, what in bounds if count > most]
 
 
-def selector_bytes(spec: wire.PodSpec) -> int:
+def selector_bytes(spec: wire_pods.PodSpec) -> int:
     """How much text the pod's selectors hold together, in characters."""
     return (
         labels_size(spec.node_selector)
@@ -103,7 +103,7 @@ def selector_bytes(spec: wire.PodSpec) -> int:
     )
 
 
-def _node_clauses(affinity: wire.Affinity | None) -> Iterable[list[wire.Expression] | None]:
+def _node_clauses(affinity: wire_terms.Affinity | None) -> Iterable[list[wire_terms.Expression] | None]:
     node = affinity.node_affinity if affinity is not None else None
     if node is None:
         return
@@ -114,7 +114,7 @@ def _node_clauses(affinity: wire.Affinity | None) -> Iterable[list[wire.Expressi
             yield term.match_fields
 
 
-def node_affinity(affinity: wire.Affinity | None, problems: list[str]) -> Affinity | None:
+def node_affinity(affinity: wire_terms.Affinity | None, problems: list[str]) -> Affinity | None:
     """Required and preferred node terms; None when there are none."""
     node = affinity.node_affinity if affinity is not None else None
     if node is None:
@@ -131,19 +131,19 @@ def node_affinity(affinity: wire.Affinity | None, problems: list[str]) -> Affini
     return Affinity(required, preferred) if required is not None or preferred else None
 
 
-def node_terms(terms: Sequence[wire.NodeTerm], where: str, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
+def node_terms(terms: Sequence[wire_terms.NodeTerm], where: str, problems: list[str]) -> tuple[NodeSelectorTerm, ...]:
     """Terms of a node selector; `where` names the field that holds them."""
     return tuple(_term(term, f"{where}[{index}]", problems) for index, term in enumerate(terms))
 
 
-def _term(term: wire.NodeTerm, where: str, problems: list[str]) -> NodeSelectorTerm:
+def _term(term: wire_terms.NodeTerm, where: str, problems: list[str]) -> NodeSelectorTerm:
     return NodeSelectorTerm(
         requirements(term.match_expressions, f"{where}.matchExpressions", problems),
         requirements(term.match_fields, f"{where}.matchFields", problems),
     )
 
 
-def tolerations(raw: list[wire.Toleration] | None) -> tuple[Toleration, ...]:
+def tolerations(raw: list[wire_terms.Toleration] | None) -> tuple[Toleration, ...]:
     """As they stand; an empty operator means Equal."""
     return tuple(
         Toleration(one.key, one.operator or "Equal", one.value, one.effect, one.toleration_seconds) for one in raw or ()
@@ -151,7 +151,7 @@ def tolerations(raw: list[wire.Toleration] | None) -> tuple[Toleration, ...]:
 
 
 def spread_constraints(
-    raw: list[wire.TopologySpread] | None, labels: dict[str, str], problems: list[str]
+    raw: list[wire_terms.TopologySpread] | None, labels: dict[str, str], problems: list[str]
 ) -> tuple[SpreadConstraint, ...]:
     """topologySpreadConstraints; matchLabelKeys become clauses with the pod's own values."""
     found: list[SpreadConstraint] = []

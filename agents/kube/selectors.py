@@ -1,6 +1,6 @@
 """Label selectors of the API -> model selectors, and how much text they hold."""
 
-from agents.kube import wire
+from agents.kube import wire_terms
 from dispatcher.model.labels import IN, NOT_IN, OPERATORS, LabelSelector, Requirement
 
 NOTHING = LabelSelector(match_expressions=(Requirement("", IN, ()),))  # a null labelSelector selects no pod
@@ -11,14 +11,14 @@ def labels_size(labels: dict[str, str] | None) -> int:
     return sum(len(key) + len(value) for key, value in labels.items()) if labels else 0
 
 
-def selector_size(selector: wire.Selector | None) -> int:
+def selector_size(selector: wire_terms.Selector | None) -> int:
     """Characters of a label selector."""
     if selector is None:
         return 0
     return labels_size(selector.match_labels) + expressions_size(selector.match_expressions)
 
 
-def expressions_size(clauses: list[wire.Expression] | None) -> int:
+def expressions_size(clauses: list[wire_terms.Expression] | None) -> int:
     """Characters of all clauses."""
     return sum(
         len(clause.key) + len(clause.operator) + sum(len(value) + 1 for value in clause.values or ())
@@ -26,7 +26,9 @@ def expressions_size(clauses: list[wire.Expression] | None) -> int:
     )
 
 
-def requirements(clauses: list[wire.Expression] | None, where: str, problems: list[str]) -> tuple[Requirement, ...]:
+def requirements(
+    clauses: list[wire_terms.Expression] | None, where: str, problems: list[str]
+) -> tuple[Requirement, ...]:
     """The clauses; an operator that does not exist is a problem."""
     problems.extend(
         f"{where}: operator {clause.operator[:20]!r} is not one of {', '.join(OPERATORS)}"
@@ -36,7 +38,7 @@ def requirements(clauses: list[wire.Expression] | None, where: str, problems: li
     return tuple(Requirement(clause.key, clause.operator, tuple(clause.values or ())) for clause in clauses or ())
 
 
-def label_selector(raw: wire.Selector | None, where: str, problems: list[str]) -> LabelSelector | None:
+def label_selector(raw: wire_terms.Selector | None, where: str, problems: list[str]) -> LabelSelector | None:
     """The selector; None for one that is not given."""
     if raw is None:
         return None

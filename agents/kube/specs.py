@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.kube import effective, rules, wire
+from agents.kube import effective, rules, wire, wire_pods
 from dispatcher.model.pod import HostPort
 from dispatcher.model.resources import Resources
 
@@ -37,7 +37,7 @@ class SpecRead(NamedTuple):
     needs_problems: tuple[str, ...]
 
 
-def read_spec(pod: wire.PodObject, labels: dict[str, str]) -> SpecRead:
+def read_spec(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
     """What the spec of a pod with these labels says; the very same object for pods alike."""
     key = _key(pod, labels)
     if key is None:
@@ -50,7 +50,7 @@ def read_spec(pod: wire.PodObject, labels: dict[str, str]) -> SpecRead:
     return known
 
 
-def _read(pod: wire.PodObject, labels: dict[str, str]) -> SpecRead:
+def _read(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
     spec = pod.spec
     about_placement: list[str] = []
     about_needs: list[str] = []
@@ -70,7 +70,7 @@ def _read(pod: wire.PodObject, labels: dict[str, str]) -> SpecRead:
     )
 
 
-def _key(pod: wire.PodObject, labels: dict[str, str]) -> tuple[bytes, bytes] | None:
+def _key(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[bytes, bytes] | None:
     """The spec without its node and without volumes that say nothing, and what else of the pod its reading rests on."""
     spec = pod.spec
     node, volumes = spec.node_name, spec.volumes
@@ -86,7 +86,7 @@ def _key(pod: wire.PodObject, labels: dict[str, str]) -> tuple[bytes, bytes] | N
     return (raw, beside) if len(raw) + len(beside) <= MAX_KEY else None
 
 
-def _beside(pod: wire.PodObject, labels: dict[str, str]) -> tuple[object, ...]:
+def _beside(pod: wire_pods.PodObject, labels: dict[str, str]) -> tuple[object, ...]:
     """Labels and namespace go into selectors, the pod's name into that of an ephemeral volume's claim."""
     spec, meta = pod.spec, pod.metadata
     selects = spec.affinity is not None or bool(spec.topology_spread_constraints)
@@ -94,19 +94,19 @@ def _beside(pod: wire.PodObject, labels: dict[str, str]) -> tuple[object, ...]:
     return (labels, meta.namespace) if selects else (), meta.name if named else ""
 
 
-def _tells(volume: wire.Volume) -> bool:
-    return volume != wire.Volume(volume.name)
+def _tells(volume: wire_pods.Volume) -> bool:
+    return volume != wire_pods.Volume(volume.name)
 
 
 def _names(items: list[wire.Named] | None) -> tuple[str, ...]:
     return tuple(one.name for one in (items or ())[: rules.MAX_RULES])
 
 
-def _images(spec: wire.PodSpec) -> tuple[str, ...]:
+def _images(spec: wire_pods.PodSpec) -> tuple[str, ...]:
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
     return tuple(container.image for container in containers[: rules.MAX_CONTAINERS])
 
 
-def _volume_images(spec: wire.PodSpec) -> tuple[str, ...]:
+def _volume_images(spec: wire_pods.PodSpec) -> tuple[str, ...]:
     images = (one.image.reference for one in spec.volumes or () if one.image is not None and one.image.reference)
     return tuple(images)[: rules.MAX_CONTAINERS]

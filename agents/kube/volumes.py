@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from agents.kube import wire
+from agents.kube import wire_pods
 from dispatcher.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
 
 MAX_MONITORS = 64
-_DISKS: tuple[tuple[str, Callable[[wire.Volume], wire.Disk | None], Callable[[wire.Disk], str]], ...] = (
+_DISKS: tuple[tuple[str, Callable[[wire_pods.Volume], wire_pods.Disk | None], Callable[[wire_pods.Disk], str]], ...] = (
     (GCE_DISK, lambda volume: volume.gce_persistent_disk, lambda disk: disk.pd_name),
     (EBS_VOLUME, lambda volume: volume.aws_elastic_block_store, lambda disk: disk.volume_id),
     (AZURE_DISK, lambda volume: volume.azure_disk, lambda disk: disk.disk_uri),
@@ -14,12 +14,12 @@ _DISKS: tuple[tuple[str, Callable[[wire.Volume], wire.Disk | None], Callable[[wi
 )
 
 
-def volumes_of(spec: wire.PodSpec, pod_name: str) -> tuple[Volume, ...]:
+def volumes_of(spec: wire_pods.PodSpec, pod_name: str) -> tuple[Volume, ...]:
     """Claims, those of generic ephemeral volumes (named POD-VOLUME), and inline disks, in order."""
     return tuple(found for volume in spec.volumes or () if (found := _volume(volume, pod_name)) is not None)
 
 
-def _volume(volume: wire.Volume, pod_name: str) -> Volume | None:
+def _volume(volume: wire_pods.Volume, pod_name: str) -> Volume | None:
     claim = volume.persistent_volume_claim
     if claim is not None:
         return Volume(CLAIM, claim.claim_name, bool(claim.read_only))
@@ -32,7 +32,7 @@ def _volume(volume: wire.Volume, pod_name: str) -> Volume | None:
     return _disk(volume)
 
 
-def _disk(volume: wire.Volume) -> Volume | None:
+def _disk(volume: wire_pods.Volume) -> Volume | None:
     for kind, source, name in _DISKS:
         disk = source(volume)
         if disk is not None:

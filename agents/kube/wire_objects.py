@@ -4,7 +4,9 @@ from typing import Any
 
 import msgspec
 
-from agents.kube.wire import Int, Meta, Named, NodeTerms, ResourceList, Selector, Text, Wire
+from agents.kube.wire import Int, Meta, Named, Text, Wire
+from agents.kube.wire_pods import ResourceList
+from agents.kube.wire_terms import NodeTerms, Selector
 
 
 class Described(Wire):

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agents.kube.wire import Condition, ResourceList, Text, Wire
+from agents.kube.wire import Condition, Text, Wire
+from agents.kube.wire_pods import ResourceList
 
 
 class ContainerStatus(Wire):

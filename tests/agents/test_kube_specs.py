@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.kube import specs, wire
+from agents.kube import specs, wire_pods
 from agents.kube.specs import read_spec
 
 TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
@@ -43,19 +43,19 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-def pod(spec: str, name: str = "a", namespace: str = "x", app: str = "web", node: str = "") -> wire.PodObject:
+def pod(spec: str, name: str = "a", namespace: str = "x", app: str = "web", node: str = "") -> wire_pods.PodObject:
     volumes = [*SPECS[spec].get("volumes", ()), {"name": f"token-of-{name}", **TOKEN}]
     meta = {"name": name, "namespace": namespace, "uid": name, "labels": {"app": app}}
     full = {**SPECS[spec], "volumes": volumes, "nodeName": node}
-    return wire.read_pod(msgspec.json.encode({"metadata": meta, "spec": full}))
+    return wire_pods.read_pod(msgspec.json.encode({"metadata": meta, "spec": full}))
 
 
-def fresh(one: wire.PodObject) -> specs.SpecRead:
+def fresh(one: wire_pods.PodObject) -> specs.SpecRead:
     """The reading of a pod that nothing was remembered for."""
     return specs._read(one, one.metadata.labels or {})
 
 
-def remembered(one: wire.PodObject) -> specs.SpecRead:
+def remembered(one: wire_pods.PodObject) -> specs.SpecRead:
     return read_spec(one, one.metadata.labels or {})
 
 
