@@ -63,10 +63,12 @@ class FreeRoom:
         self._noted += len(rows)
         fleet, least = self._fleet, self._least
         for row in rows.tolist():
-            free = fleet.allocatable[:, row] - fleet.requested[:, row]
-            block = least[:, row // _BLOCK]
-            np.minimum(block, free, out=block)
-            self._lowest = list(map(min, self._lowest, free.tolist()))
+            block = row // _BLOCK
+            for at, known in enumerate(self._lowest):
+                free = fleet.allocatable.item(at, row) - fleet.requested.item(at, row)
+                if free < least.item(at, block):
+                    least[at, block] = free
+                    self._lowest[at] = min(free, known)
 
     def _rebuild(self) -> None:
         fleet, self._noted = self._fleet, 0

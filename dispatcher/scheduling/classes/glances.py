@@ -48,7 +48,7 @@ class Glances:
         self._profile, self._fleet, self._shared = plan.profile, fleet, shared
         by_class = [role for role in roles if role.reach is not Reach.SHARED]
         self._able = all(role.score_at is None or role.weight >= 0.0 for role in roles)
-        self._bounded = [role for role in by_class if _bounded(role)]
+        self._bounded = [Judge(role) for role in by_class if _bounded(role)]  # asked anew for each pod
         self._others = [role for role in by_class if not _bounded(role)]
         self._room = FreeRoom(fleet)
         self._silent: dict[tuple[Hashable, ...], _Silent] = {}
@@ -66,10 +66,12 @@ class Glances:
             return None
         if not self._are_silent(key, placed):
             return None
-        judges = [Judge(role) for role in self._bounded]
-        if any(judge.pre_filter(placed, self._fleet) is not None for judge in judges):
-            return None
-        judges = [judge for judge in judges if not judge.silent]
+        judges: list[Judge] = []
+        for judge in self._bounded:
+            if judge.pre_filter(placed, self._fleet) is not None:
+                return None
+            if not judge.silent:
+                judges.append(judge)
         setting = self._setting(part, tuple([judge.role for judge in judges]))
         if setting is None or (setting.ceilings is not None and not setting.ceilings.catch_up()):
             return None

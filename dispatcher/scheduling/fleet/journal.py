@@ -50,6 +50,7 @@ class Journal:
         """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""
         if position < self._dropped:
             return None
-        if position >= self._dropped + len(self._rows):
-            return _NONE
+        count = self._dropped + len(self._rows) - position
+        if count <= 1:
+            return np.asarray(self._rows[-1:], dtype=np.intp) if count == 1 else _NONE
         return distinct(np.asarray(self._rows[position - self._dropped :], dtype=np.intp))
