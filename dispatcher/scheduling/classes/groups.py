@@ -177,9 +177,13 @@ def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:
     if top_two.fast is not None:
         found: tuple[int, int] = top_two.fast(totals, ranks)
         return found
-    fits = np.flatnonzero(totals > NOWHERE)
-    best = fits[np.lexsort((fits, ranks[fits], -totals[fits]))[:2]].tolist()
-    return (*best, -1, -1)[0], (*best, -1, -1)[1]
+    first = peak_of(None, totals, ranks)
+    if first is None:
+        return -1, -1
+    totals[first.row] = NOWHERE
+    second = peak_of(None, totals, ranks)
+    totals[first.row] = first.score
+    return first.row, -1 if second is None else second.row
 
 
 class GroupTable:
