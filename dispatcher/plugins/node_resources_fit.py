@@ -141,7 +141,7 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
         codes = np.zeros(len(lacks[0]), dtype=np.uint16)
         short = np.flatnonzero(np.logical_or.reduce(lacks))
         if len(short):
-            where = np.arange(fleet.n)[rows][short]
+            where = short + (rows.start or 0) if isinstance(rows, slice) else rows[short]
             codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
         return codes
 

@@ -1,85 +1,63 @@
-"""The least room that is free on any row of each block of rows: where a pod fits that, it fits all of them."""
+"""Which rows may not have room for a pod, without looking at all of them: those that have little free are known."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Ints
+from dispatcher.scheduling.framework import Ints, Rows
 
-_BLOCK = 256  # rows
 _NEVER = -1
 _NO_ROWS: RowList = np.zeros(0, dtype=np.intp)
+_AMPLE = 2  # rows are known that have less free than so many times what was asked for
 
 
-@kernel("ints ints ints int out_ints")
-def _short(allocatable, requested, least, amount, found):  # type: ignore[no-untyped-def]
-    """How many rows have less than `amount` free; `found` has them. `least`: of each block."""
-    count = 0
-    for block in range(len(least)):
-        if least[block] < amount:
-            for row in range(block * _BLOCK, min(block * _BLOCK + _BLOCK, len(allocatable))):
-                if allocatable[row] - requested[row] < amount:
-                    found[count] = row
-                    count += 1
-    return count
+@dataclass(slots=True)
+class _Low:
+    """`rows`, ascending: all that may have less than `amount` free of a resource; some may have more by now."""
 
-
-@kernel("ints ints out_ints")
-def _lowest(allocatable, requested, least):  # type: ignore[no-untyped-def]
-    """The least that is free on any row of each block; nothing is where there is no node."""
-    for block in range(len(least)):
-        low = MAX_QUANTITY
-        for row in range(block * _BLOCK, min(block * _BLOCK + _BLOCK, len(allocatable))):
-            low = min(low, allocatable[row] - requested[row])
-        least[block] = low
+    amount: int
+    rows: RowList
 
 
 class FreeRoom:
-    """[resources, blocks] of a fleet, never more than the truth: room that comes free is noticed now and then."""
+    """Rows with little room, by resource: found when somebody asks for more than before, then kept up to date."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
-        self._least: Ints = np.zeros((0, 0), dtype=np.int64)
-        self._lowest: list[int] = []  # [resources] of all blocks
+        self._low: dict[int, _Low] = {}
         self._changes_at = self._loads_at = _NEVER
-        self._noted = 0  # rows since all were looked at
+        self._noted = 0  # rows since the last were found
 
     def catch_up(self) -> None:
         """Look again at rows that changed."""
         fleet = self._fleet
         changed = fleet.changes.since(self._changes_at) if self._changes_at != _NEVER else None
         touched = fleet.loads.since(self._loads_at) if self._loads_at != _NEVER else None
-        if changed is None or touched is None or len(changed) or self._noted > fleet.n // 2 + _BLOCK:
-            self._rebuild()
+        if changed is None or touched is None or self._noted > fleet.n:
+            self._low, self._noted = {}, 0  # room that came free is noticed now
         else:
-            self._note(touched)
+            self._note(distinct(changed, touched) if len(changed) else touched)
         self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
 
     def _note(self, rows: RowList) -> None:
         self._noted += len(rows)
-        fleet, least = self._fleet, self._least
-        for row in rows.tolist():
-            block = row // _BLOCK
-            for at, known in enumerate(self._lowest):
-                free = fleet.allocatable.item(at, row) - fleet.requested.item(at, row)
-                if free < least.item(at, block):
-                    least[at, block] = free
-                    self._lowest[at] = min(free, known)
+        for column, low in self._low.items():
+            if len(rows) == 1 and self._free_on(column, rows.item()) >= low.amount:
+                continue  # the usual case, without arrays
+            short = rows[self._free(column, rows) < low.amount]
+            if len(short):
+                low.rows = distinct(low.rows, short)
 
-    def _rebuild(self) -> None:
-        fleet, self._noted = self._fleet, 0
-        self._least = np.zeros((len(fleet.allocatable), -(-fleet.n // _BLOCK)), dtype=np.int64)
-        starts = np.arange(0, fleet.n, _BLOCK)
-        for least, allocatable, requested in zip(self._least, fleet.allocatable, fleet.requested, strict=True):
-            if _lowest.fast is not None:
-                _lowest.fast(allocatable, requested, least)
-            elif fleet.n:
-                np.minimum.reduceat(allocatable - requested, starts, out=least)
-        self._lowest = self._least.min(axis=1, initial=MAX_QUANTITY).tolist()
+    def _free_on(self, column: int, row: int) -> int:
+        return int(self._fleet.allocatable.item(column, row)) - int(self._fleet.requested.item(column, row))
+
+    def _free(self, column: int, rows: Rows) -> Ints:
+        free: Ints = self._fleet.allocatable[column][rows] - self._fleet.requested[column][rows]
+        return free
 
     def short_of(self, wanted: Sequence[tuple[str, int]]) -> RowList | None:
         """The rows on which not all of `wanted` (resource, amount) is free, ascending; some may hold no node.
@@ -90,16 +68,17 @@ class FreeRoom:
         found: list[RowList] = []
         for name, amount in wanted:
             column = fleet.axis.column(name)
-            if column is None or column >= len(self._least):
+            if column is None or column >= len(fleet.allocatable):
                 return None
-            if self._lowest[column] < amount:
-                least = self._least[column]
-                found.append(_rows_short(fleet.allocatable[column], fleet.requested[column], least, amount))
+            rows = self._rows_low(column, amount)
+            if len(rows):
+                found.append(rows[self._free(column, rows) < amount])
         return distinct(*found) if found else _NO_ROWS
 
-
-def _rows_short(allocatable: Ints, requested: Ints, least: Ints, amount: int) -> RowList:
-    if _short.fast is None:
-        return np.flatnonzero(allocatable - requested < amount)
-    found = np.empty(len(allocatable), dtype=np.intp)
-    return found[: _short.fast(allocatable, requested, least, amount, found)]
+    def _rows_low(self, column: int, amount: int) -> RowList:
+        low = self._low.get(column)
+        if low is None or low.amount < amount:
+            ample = max(amount, min(_AMPLE * amount, MAX_QUANTITY))
+            rows: RowList = np.flatnonzero(self._free(column, slice(0, self._fleet.n)) < ample)
+            low = self._low[column] = _Low(ample, rows)
+        return low.rows
