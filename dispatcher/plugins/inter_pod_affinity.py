@@ -18,10 +18,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import HOST_LEVEL, level_of
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -37,11 +35,11 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, whole_number, yes_or_no
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
-from dispatcher.scheduling.framework.tallies import Cap, CountRules, Gain, Need, Scale, Tally
+from dispatcher.scheduling.framework.tallies import CountRules, Scale
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
+from dispatcher.scheduling.rules.affinity_tallies import AffinityTallies, is_one_of
 
 _NO_RULES = AffinityRules((), (), (), None)
-_Count = tuple[str, Ints, int, int]  # topology key, pods by domain, times what weight; what one more pod adds to them
 
 
 @dataclass(frozen=True)
@@ -156,8 +154,8 @@ class InterPodAffinity(DomainPlugin):
         known, brought = cast(_State, state), fleet.brings(placed)
         if brought is None:
             return None
-        moving = _Moving(known, placed, fleet, brought, self._hard_weight)
-        return CountRules(moving.refusals(), moving.first, moving.gains(), scale=Scale.RANGE)
+        moving = AffinityTallies(known.rules, known.about, placed, fleet, brought)
+        return CountRules(moving.refusals(), moving.first, moving.gains(self._hard_weight), scale=Scale.RANGE)
 
     def normalize(self, raw: Floats) -> Floats:
         """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
@@ -166,56 +164,6 @@ class InterPodAffinity(DomainPlugin):
             return np.zeros(len(raw))
         scores: Floats = np.floor(MAX_SCORE * ((raw - least) / (most - least)))
         return scores
-
-
-@dataclass(frozen=True)
-class _Moving:
-    """The counts behind a state, with what one more pod like `placed` adds to each. `brought`: to standing terms."""
-
-    state: _State
-    placed: Placed
-    fleet: Fleet
-    brought: Mapping[int, int]
-    hard_weight: int
-
-    @property
-    def first(self) -> bool:
-        """Whether the pod may be the first of its kind."""
-        together = self.state.rules.together
-        return together is not None and _is_own(together, self.placed, self.fleet)
-
-    def refusals(self) -> Sequence[Cap | Need]:
-        """Required affinity, required anti-affinity, that of placed pods."""
-        reasons, rules = self.fleet.reasons, self.state.rules
-        own, near = reasons.code(Reason.POD_ANTI_AFFINITY), reasons.code(Reason.POD_AFFINITY)
-        theirs = reasons.code(Reason.EXISTING_ANTI_AFFINITY)
-        drawn = [self._own(rules.together, key) for key in _keys(rules.required)] if rules.together else []
-        away = [self._own(rule.pods, rule.key) for rule in rules.repelling]
-        return (
-            *(Need(tally, near) for tally in self._tallies(drawn)),
-            *(Cap(tally, 0, own) for tally in self._tallies(away)),
-            *(Cap(tally, 0, theirs) for tally in self._tallies(self._standing(TermKind.REPELLING, 1))),
-        )
-
-    def gains(self) -> Sequence[Gain]:
-        """One for each topology key."""
-        preferred = [self._own(rule.pods, rule.key, rule.weight) for rule in self.state.rules.preferred]
-        theirs = self._standing(TermKind.PREFERRED, 1), self._standing(TermKind.REQUIRED, self.hard_weight)
-        return tuple(Gain(tally, 1.0) for tally in self._tallies((*preferred, *theirs[0], *theirs[1])))
-
-    def _own(self, pods: PodSet, key: str, weight: int = 1) -> _Count:
-        return key, self.fleet.count_in(pods, key), weight, int(_is_own(pods, self.placed, self.fleet))
-
-    def _standing(self, kind: TermKind, weight: int) -> list[_Count]:
-        terms = [term for term in self.state.about if term.kind is kind]
-        return [(one.key, self.fleet.count_of(one), weight, self.brought.get(one.number, 0)) for one in terms]
-
-    def _tallies(self, counts: Sequence[_Count]) -> Iterator[Tally]:
-        """The counts of each key added up."""
-        for key in dict.fromkeys(key for key, *_ in counts):
-            found = [(count * weight, more * weight) for own_key, count, weight, more in counts if own_key == key]
-            total, more = np.sum([count for count, _ in found], axis=0), sum(more for _, more in found)
-            yield Tally(self.fleet.domain(key), total, more, by_host=level_of(key) == HOST_LEVEL)
 
 
 def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
@@ -227,7 +175,7 @@ def _drawn(rules: AffinityRules, placed: Placed, fleet: Fleet) -> Iterator[Part]
     if rules.together is None:
         return
     counts = {key: fleet.count_in(rules.together, key) for key in _keys(rules.required)}
-    first = not any(found.any() for found in counts.values()) and _is_own(rules.together, placed, fleet)
+    first = not any(found.any() for found in counts.values()) and is_one_of(rules.together, placed, fleet)
     code = fleet.reasons.code(Reason.POD_AFFINITY)
     for key, found in counts.items():
         yield _refusing(fleet.domain(key), (found <= 0) & (not first), code, elsewhere=code)
@@ -256,16 +204,6 @@ def _own_counts(rules: Iterable[AffinityRule], fleet: Fleet) -> Iterator[tuple[s
 
 def _counts_of(about: Sequence[StandingTerm], kind: TermKind, fleet: Fleet) -> Iterator[tuple[str, Ints]]:
     return ((term.key, fleet.count_of(term)) for term in about if term.kind is kind)
-
-
-def _is_own(pods: PodSet, placed: Placed, fleet: Fleet) -> bool:
-    """Whether a pod is one of `pods`."""
-    return pods.matches(placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace))
-
-
-def _labels_of(fleet: Fleet, home: str, namespace: str) -> Mapping[str, str]:
-    found = fleet.objects(home, Namespace).get(namespace)
-    return found.labels if found else {}
 
 
 def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:

@@ -8,11 +8,11 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.decision_log import DecisionLog
 from dispatcher.scheduling.delegation import orders
 from dispatcher.scheduling.delegation.errands import Errands
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked
-from dispatcher.scheduling.explain import DecisionLog
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
 

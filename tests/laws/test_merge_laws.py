@@ -98,7 +98,7 @@ def compiled() -> Iterator[None]:
     kernels.use_numpy()
 
 
-lawful = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+lawful = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.usefixtures("compiled")

@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
-from dispatcher.scheduling.explain import DecisionLog
+from dispatcher.scheduling.decision_log import DecisionLog
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
     Codes,

@@ -22,12 +22,17 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], takes: str) -> None:
         self.function, self.takes = function, takes
         self.fast: Any = None
+        self._made: Any = None
 
     def compile(self) -> None:
         """Make `fast`, or load it from disk; ImportError without Numba."""
         import numba
-        from numba import types
 
+        self._made = self._made or self._compiled(numba)
+        self.fast = self._made
+
+    def _compiled(self, numba: Any) -> Any:
+        types = numba.types
         kinds = {
             "int": types.int64,
             "float": types.float64,
@@ -43,7 +48,7 @@ class Kernel:
             "out_ints": types.Array(types.int64, 1, "C"),
         }
         signature = tuple(kinds[kind] for kind in self.takes.split())
-        self.fast = numba.njit([signature], cache=True, error_model="numpy")(self.function)
+        return numba.njit([signature], cache=True, error_model="numpy")(self.function)
 
 
 def kernel(takes: str) -> Callable[[Callable[..., Any]], Kernel]:

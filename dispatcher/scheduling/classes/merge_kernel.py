@@ -8,6 +8,7 @@ Every number is what the plugins' own parts and `normalize` say, bit for bit (`f
 rules). There is no NumPy form of the merge: without a compiler, plugins are asked again after each pod (`forecast`).
 """
 
+import hashlib
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -345,29 +346,29 @@ class _Merge(Kernel):
 
     def __init__(self) -> None:
         super().__init__(merge, "")
-        self._made: Any = None
-
-    def compile(self) -> None:
-        """Make `fast`, or load it from disk; ImportError without Numba."""
-        import numba
-
-        self._made = self._made or self._compiled(numba)
-        self.fast = self._made
 
     def _compiled(self, numba: Any) -> Any:
-        """The loop, compiled."""
+        """The loop, compiled; its steps are part of it, and nobody calls them from outside."""
 
-        def compiled(function: Callable[..., Any]) -> Any:
+        def compiled(function: Callable[..., Any], name: str = "", **how: bool) -> Any:
             own = FunctionType(function.__code__, known, function.__name__)
-            own.__module__, own.__qualname__ = function.__module__, function.__qualname__
-            return numba.njit(cache=True, error_model="numpy")(own)
+            own.__module__, own.__qualname__ = function.__module__, name or function.__qualname__
+            return numba.njit(error_model="numpy", no_cfunc_wrapper=True, **how)(own)
 
         known = dict(globals())  # in which the steps find each other compiled
         for step in _STEPS:
-            known[step.__name__] = compiled(step)
-        known["merge"] = fast = compiled(merge)
+            known[step.__name__] = compiled(step, no_cpython_wrapper=True)
+        # The cache looks at this file alone: a name of its own for all else that is compiled in.
+        fast = compiled(merge, name=f"merge_{_digest()}", cache=True)
         fast.compile(tuple(numba.typeof(one) for one in blank()))
         return fast
+
+
+def _digest() -> str:
+    """Tells apart what is compiled in from elsewhere."""
+    shapes = [one._fields for one in (Cells, Counts, Rules, Judges, Bids, Trace)]
+    constants = AT, WANTED, VARIED, NEED, DONE, NO_PLACE, NO_BID, NO_CELL, OTHERS_OPEN, TOO_FEW, GRID, MAX_SCORE
+    return hashlib.blake2b(repr((shapes, constants, list(Scale))).encode(), digest_size=6).hexdigest()
 
 
 MERGE = entered(_Merge())

@@ -196,9 +196,7 @@ class FleetState(NodeTable):
         All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._unseen, self._now
-        counted = len(self._counts) > 0 or any(
-            one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers
-        )
+        tied = any(one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers)
         for (pod_id, placed), row in zip(newcomers, rows, strict=True):
             where = self._places[row]
             occupant = Occupant(pod_id, placed, *where, True, now, row, True, True)
@@ -208,7 +206,7 @@ class FleetState(NodeTable):
                 seated, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
             seated[pod_id] = occupant
             unseen.append(occupant)
-        if counted:
+        if tied or len(self._counts):
             for like, where_like in runs_alike([placed for _, placed in newcomers], np.asarray(rows, dtype=np.intp)):
                 self._counts.shift_all(like, where_like, self._domains_of, 1)
                 self._terms.shift_all(like, where_like, self._domains_of, 1)

@@ -3,6 +3,7 @@
 Authors of plugins import the decision's points from here, those around it from `framework.lifecycle`.
 """
 
+from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
     SKIP,
@@ -10,14 +11,12 @@ from dispatcher.scheduling.framework.plugin import (
     ClusterInfo,
     Codes,
     Depends,
-    DomainPlugin,
     Explained,
     Filter,
     Fleet,
     Floats,
     Ints,
     K,
-    Part,
     Permit,
     Placed,
     Plugin,
