@@ -2,10 +2,11 @@
 
 import pytest
 
-from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
-from tests.builders import PodBuilder, fleet, node, pod
+from tests.builders import PodBuilder, fleet, node, pod, put, selector
+from tests.plugins.asking import make
 from tests.scheduling.tiny_plugins import Fit, Ready, Selector, profile
 
 
@@ -89,3 +90,29 @@ def test_a_node_that_goes_takes_the_room_but_not_the_promise() -> None:
     state.remove_node("a", "n1")
     assert one.nominations.of(pod_id) is not None
     assert decided(one, pod("nominee").cpu(1)) == "n2"
+
+
+def test_nobody_leans_on_a_pod_that_is_only_promised_its_place() -> None:
+    """Affinity to a nominee does not count, as in kube-scheduler's second pass."""
+    state = fleet(a=[node("n1").cpu(4), node("n2").cpu(4)])
+    one = Scheduler(profile(NodeReady=1, InterPodAffinity=1), [make("NodeReady"), make("InterPodAffinity")], state)
+    friend = pod("friend").labels(app="friend")
+    pod_id = promise(one, friend)
+    asking = pod("asking").near("host", selector(app="friend"))
+    placed = asking.placed()
+    refused = one.schedule(placed, ("a", placed.pod.uid))
+    assert isinstance(refused, Unschedulable)
+    assert refused.message == "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
+    one.nominations.drop(pod_id)
+    put(state, friend, "a", "n2")
+    assert decided(one, asking) == "n2"
+
+
+def test_a_nominee_does_not_even_out_what_a_pod_spreads_over() -> None:
+    state = fleet(a=[node(name).cpu(4).labels(zone=name) for name in ("x", "y", "z")])
+    one = Scheduler(profile(FaultDomainSpread=1), [make("FaultDomainSpread")], state)
+    web = pod("nominee").labels(app="web")
+    put(state, pod("there").labels(app="web"), "a", "x")
+    promise(one, web, "y")
+    # With the nominee x and y have one each: z alone is left. Without it y would do, too, but there it is promised.
+    assert decided(one, pod("next").labels(app="web").spread("zone")) == "z"

@@ -17,6 +17,7 @@ from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
+from dispatcher.scheduling.cycle.second_pass import holds_alone, leans_on_pods
 from dispatcher.scheduling.explain import Decision, Ground, Notes, Unschedulable, is_ours, no_place, refusal_message
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
@@ -94,9 +95,11 @@ class Scheduler(Booking):
         return results
 
     def _yielding(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
-        """Whether nominated pods step aside for any of these: then each is decided on its own."""
+        """Whether nominated pods step aside for any of these, or may be leant on: then each is decided on its own."""
         nominations = self.nominations
-        return len(nominations) > 0 and any(nominations.matter_to(id_, one.pod.priority) for id_, one in items)
+        return len(nominations) > 0 and any(
+            nominations.matter_to(id_, one.pod.priority) or leans_on_pods(one.pod) for id_, one in items
+        )
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
         try:
@@ -104,7 +107,8 @@ class Scheduler(Booking):
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
-            result = None if self.nominations.of(pod_id) else self._at_a_glance(key, pod_id, placed)
+            leans = len(self.nominations) > 0 and leans_on_pods(placed.pod)
+            result = None if leans or self.nominations.of(pod_id) else self._at_a_glance(key, pod_id, placed)
             if result is None:
                 pods = self._classes.get(key)
                 result = self._guarded(key, pod_id, placed, pods, pods)
@@ -168,6 +172,10 @@ class Scheduler(Booking):
                 return self._refused_class(pod_id, placed, pods, pods.refusal)
         self.fleet.cycle = CycleState(states, pods.answer_of)
         decision = self._promised(pod_id, placed, pods) or rows.decide(pod_id, placed)
+        if decision is not None and rows is pods:
+            decision = holds_alone(decision, pod_id, placed, pods, self.nominations)
+            if decision is None:
+                return self._helped(self._no_place_alone(pod_id, placed, pods), pods)
         if decision is None:
             if self.plan.post_filters and rows is not pods:
                 return None
@@ -176,6 +184,14 @@ class Scheduler(Booking):
         if result is decision:
             rows.booked(decision.row)
         return result
+
+    def _no_place_alone(self, pod_id: PodId, placed: Placed, pods: PodClass) -> Unschedulable:
+        """Why there is no place without those that are promised theirs."""
+        with self.nominations.without_all():
+            pods.catch_up(placed)
+            refused = self._no_place(pod_id, placed, pods.ground())
+        pods.catch_up(placed)
+        return refused
 
     def _finish(self, decision: Decision, at_once: Notes, states: dict[str, object], later: list[int] | None) -> Result:
         """Note why, and book it."""

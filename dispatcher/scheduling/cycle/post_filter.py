@@ -8,11 +8,12 @@ import numpy as np
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.classes.pod_class import PodClass
+from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.explain import Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities
+from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities, Promised
 from dispatcher.scheduling.framework import Codes
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
@@ -75,7 +76,9 @@ class PostFilters:
     ) -> list[Nomination | NoHelp]:
         """What the plugins say, up to the first nomination. `first` [n]: the code by which each row was refused."""
         placed, fleet, answers = refused.placed, self._fleet, []
-        trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, nominee)
+        alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.seated else None
+        promised = Promised(nominee, alone)
+        trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, promised)
         known = self._known_of((id(pods), placed.pod.priority, placed.home))
         known.forget()
         for plugin in self._plan.post_filters:

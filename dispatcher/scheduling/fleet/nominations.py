@@ -2,7 +2,7 @@
 
 A nominee takes room, ports and counts on its node like a pod that is there. Only for pods of higher priority, and for
 the nominee itself, it steps aside while they are decided. (kube-scheduler's RunFilterPluginsWithNominatedPods asks the
-filters with and without nominees, since affinity to a nominee must not count: see `Nominations.without_all`.)
+filters with and without nominees, since affinity to a nominee must not count: see `cycle/second_pass.py`.)
 """
 
 from collections.abc import Iterator
@@ -50,6 +50,12 @@ class Nominations:
 
     def __len__(self) -> int:
         return len(self._nominees)
+
+    @property
+    def seated(self) -> bool:
+        """Whether any nominee is taken for a pod that is there now."""
+        seats = (self._fleet.occupant(seat_of(pod_id)) for pod_id in self._nominees)
+        return any(one is not None and one.row is not None for one in seats)
 
     def of(self, pod_id: PodId) -> Nominee | None:
         """What the pod is promised."""

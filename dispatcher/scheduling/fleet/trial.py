@@ -1,8 +1,9 @@
 """What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them back bit for bit."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,6 +86,13 @@ class Known:
         self._at = self._now()
 
 
+class Promised(NamedTuple):
+    """What the pod was promised; and a while without any nominee, if the pod might lean on some."""
+
+    nominee: Nominee | None
+    alone: Callable[[], AbstractContextManager[None]] | None = None
+
+
 class FleetTrial:
     """Satisfies `lifecycle.Trial`. A context: at its end every pod that was taken out is back.
 
@@ -99,10 +107,12 @@ class FleetTrial:
         first: Codes,
         lowest: Ints,
         may_evict: MayEvict,
-        nominee: Nominee | None,
+        promised: Promised,
     ) -> None:
         self._plan, self._fleet, self._placed = plan, fleet, placed
-        self._lowest, self._may_evict, self._nominee = lowest, may_evict, nominee
+        self._lowest, self._may_evict = lowest, may_evict
+        nominee = self._nominee = promised.nominee
+        self._alone = promised.alone
         self._out: dict[PodId, tuple[Occupant, int]] = {}
         self.known: dict[int, Any] = {}
         self.evaluated = int(np.count_nonzero(fleet.live))
@@ -193,7 +203,14 @@ class FleetTrial:
         self.one_by_one = any(wide for _, _, wide in self._states)
 
     def codes(self, rows: RowList) -> Codes:
-        """[len(rows)] what the filters say now: 0, or the first reason."""
+        """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without if there are any."""
+        codes = self._asked(rows)
+        if self._alone is not None and not codes.all():
+            with self._alone():
+                np.copyto(codes, self._asked(rows), where=codes == 0)
+        return codes
+
+    def _asked(self, rows: RowList) -> Codes:
         codes: Codes = np.zeros(len(rows), dtype=np.uint16)
         for plugin, known, wide in self._states:
             state = guarded(plugin, plugin.refresh, known, self._placed, self._fleet) if wide else known
