@@ -77,10 +77,15 @@ def test_pods_with_volumes_fare_as_under_kube_scheduler(comparison: Comparison) 
     assert comparison.report.counts["placed"] > 100
 
 
-def test_pods_preempt_as_under_kube_scheduler(comparison: Comparison) -> None:
+def test_pods_preempt_as_under_kube_scheduler(comparison: Comparison, tmp_path: Path) -> None:
+    """Who goes, where, and where the pod is placed when they are gone; the oracle says the same."""
     played = comparison.run([preemption_case(SEED, f"e{index}") for index in range(250)], "pods that may preempt")
     verdicts = [verdict for one in played for _, verdict in one.verdicts]
     assert sum(bool(verdict.victims) for verdict in verdicts) > 30
+    oracle = Report(tmp_path / "oracle")
+    for one in played:
+        examine(Oracle(one.case, quirks=True), one.case, one.verdicts, oracle)
+    assert not oracle.found, f"seed {SEED}: the oracle differs:\n{oracle.differing()}"
 
 
 def test_the_command_finds_no_difference_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

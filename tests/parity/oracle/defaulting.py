@@ -9,7 +9,7 @@ from tests.parity.oracle.quantities import fraction, up
 
 def defaulted(case: Case) -> Case:
     """The case as an API server would have stored it, with uids."""
-    classes = {obj["metadata"]["name"]: obj["value"] for obj in case.objects if obj["kind"] == "PriorityClass"}
+    classes = {obj["metadata"]["name"]: obj for obj in case.objects if obj["kind"] == "PriorityClass"}
     objects = [copy.deepcopy(obj) for obj in case.objects]
     for obj in objects:
         if obj["kind"] == "Namespace":
@@ -19,12 +19,15 @@ def defaulted(case: Case) -> Case:
     return Case(case.name, objects, case.nodes, bound, pending)
 
 
-def _pod(pod: Object, classes: dict[str, int]) -> Object:
+def _pod(pod: Object, classes: dict[str, Object]) -> Object:
     made = copy.deepcopy(pod)
     made["metadata"]["uid"] = f"uid-{made['metadata']['name']}"
     spec = made["spec"]
-    spec["schedulerName"] = "default-scheduler" if spec.get("nodeName") else "global-dispatcher"
-    spec["priority"] = classes.get(spec.get("priorityClassName", ""), 0)
+    pending = spec.get("schedulerName", "global-dispatcher")
+    spec["schedulerName"] = "default-scheduler" if spec.get("nodeName") else pending
+    named = classes.get(spec.get("priorityClassName", ""), {})
+    spec["priority"] = named.get("value", 0)
+    spec["preemptionPolicy"] = named.get("preemptionPolicy", "PreemptLowerPriority")
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):
         _container(container, bool(spec.get("hostNetwork")))
     labels = made["metadata"].get("labels") or {}

@@ -50,6 +50,11 @@ def _clash(one: tuple[str, int, str], other: tuple[str, int, str]) -> bool:
     return one[:2] == other[:2] and (one[2] == other[2] or _ANY in (one[2], other[2]))
 
 
+def lasting(pod: Object, place: Place) -> bool:
+    """Whether the node could not take the pod even if it were empty."""
+    return any(amount > place.allocatable.get(name, 0) for name, amount in requests(pod).items())
+
+
 def node_resources_fit(pod: Object, place: Place) -> list[str]:
     """Room for one more pod and for all it asks for; every resource that lacks is named."""
     lacking = ["Too many pods"] if len(place.seats) + 1 > place.allocatable.get("pods", 0) else []

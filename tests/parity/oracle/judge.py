@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from tests.parity.case import Case, Object, Verdict, key_of
 from tests.parity.oracle import affinity, filters, scores, spread
+from tests.parity.oracle.preempt import Preemption
 from tests.parity.oracle.selectors import required_terms, term_is_broken
 from tests.parity.oracle.world import Place, World
-from tests.parity.profile import DEFAULT, WEIGHTS
+from tests.parity.profile import DEFAULT, PREEMPTING, WEIGHTS
 
 _BY_NODE: tuple[Callable[[Object, Place], list[str]], ...] = (
     filters.node_unschedulable,
@@ -34,13 +35,17 @@ class Oracle:
 
     def __init__(self, case: Case, *, quirks: bool = False) -> None:
         self.world = World(case, quirks=quirks)
+        budgets = [obj for obj in case.objects if obj["kind"] == "PodDisruptionBudget"]
+        self._preemption = Preemption(self.world, budgets, self._reasons)
 
     def book(self, pod: Object, node: str) -> None:
         """Enter a pod where it is."""
         self.world.seat({**pod, "spec": {**pod["spec"], "nodeName": node}}, node)
 
     def follow(self, verdict: Verdict) -> None:
-        """The oracle knows neither volumes nor evictions."""
+        """Victims are gone; of volumes the oracle knows nothing."""
+        for place in self.world.places.values():
+            place.seats = [seat for seat in place.seats if key_of(seat.pod) not in verdict.victims]
 
     def judge(self, pod: Object) -> Verdict:
         """What kube-scheduler should say."""
@@ -48,12 +53,14 @@ class Oracle:
         if pod["spec"].get("schedulingGates"):
             return Verdict(name, feasible=frozenset(), message=_GATED)
         if self.world.places and named_nodes(pod) == set():
-            message = f"0/{len(self.world.places)} nodes are available: pod affinity terms conflict."
-            return Verdict(name, feasible=frozenset(), message=message)
+            return self._refused(pod, f"0/{len(self.world.places)} nodes are available: pod affinity terms conflict.")
         reasons = self._reasons(pod)
         feasible = [place for place in self.world.places.values() if not reasons[place.name]]
         if not feasible:
-            return Verdict(name, feasible=frozenset(), message=_message(reasons))
+            return self._refused(pod, _message(reasons))
+        promised = (pod.get("status") or {}).get("nominatedNodeName")
+        if promised in {place.name for place in feasible}:
+            return Verdict(name, promised, frozenset((promised,)))  # it is tried first, and alone
         if self.world.quirks and len(feasible) > 1 and _has_unread_preference(pod):
             return Verdict(name, failed=True, message='running PreScore plugin "NodeAffinity"')
         found = {plugin: raw for plugin, score in _SCORES if (raw := score(self.world, pod, feasible)) is not None}
@@ -65,10 +72,20 @@ class Oracle:
         best = max(totals, key=lambda node: totals[node])
         return Verdict(name, best, frozenset(totals), tables, totals)
 
+    def _refused(self, pod: Object, message: str) -> Verdict:
+        """With what may be done about it, where the profile has preemption."""
+        victims: frozenset[str] = frozenset()
+        if pod["spec"]["schedulerName"] == PREEMPTING and self.world.places:
+            victims, words = self._preemption.help(pod)
+            message = f"{message} {words}".rstrip()
+        return Verdict(key_of(pod), feasible=frozenset(), message=message, victims=victims)
+
     def _reasons(self, pod: Object) -> dict[str, list[str]]:
         """Node -> the reasons of the first filter that refuses it."""
         named = named_nodes(pod)
         found: dict[str, list[str]] = {}
+        if named == set():
+            return {name: ["pod affinity terms conflict"] for name in self.world.places}
         by_domain = [refusals(self.world, pod) for refusals in _BY_DOMAIN]
         for name, place in self.world.places.items():
             if named is not None and name not in named:
