@@ -1,5 +1,6 @@
 """What volume controllers do once kube-scheduler has chosen: the claims of a pod get their volumes."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.parity.kinds import KINDS
 
 _ZONE = "topology.kubernetes.io/zone"
 _SELECTED = "volume.kubernetes.io/selected-node"
+_PAUSE_S = 0.02
 _COMPLETED = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
 
 
@@ -31,6 +33,7 @@ class Binder:
         self._namespace = pod["metadata"]["namespace"]
         self._waiting = set(claim_names(pod))
         self.changed: list[Object] = []
+        self._next = 0.0
 
     @property
     def done(self) -> bool:
@@ -38,7 +41,10 @@ class Binder:
         return not self._waiting
 
     def serve(self) -> None:
-        """Bind each claim for which kube-scheduler has chosen a volume, or a node where one shall be."""
+        """Bind each claim for which kube-scheduler has chosen a volume, or a node where one shall be; now and then."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _PAUSE_S
         for name in sorted(self._waiting):
             claim = self._claim(name)
             if claim is None or claim["spec"].get("volumeName"):

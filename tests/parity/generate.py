@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.parity.case import Case, Object
 from tests.parity.dice import Dice, DrawnDice, SeededDice, chance, pick
 from tests.parity.generate_nodes import names_of, nodes
-from tests.parity.generate_pods import Names, label_selector, pod
+from tests.parity.generate_pods import APPS, REVISIONS, Names, label_selector, pod
 from tests.parity.generate_volumes import Storage, pod_volumes, storage, waiting_volumes
 from tests.parity.profile import PREEMPTING
 
@@ -86,15 +86,63 @@ def _mount(dice: Dice, made: Case, found: Storage) -> None:
             mounted = pod_volumes(dice, found, one["metadata"]["namespace"])
             if mounted:
                 one["spec"]["volumes"] = mounted
-    if found.waiting:
-        # Nobody binds them, so the last pod of the case has them alone.
-        last = made.pending[-1]
-        last["metadata"]["namespace"], last["spec"]["volumes"] = waiting_volumes(dice, found)
+    for one in made.pending if found.waiting else ():
+        if one is made.pending[-1] or chance(dice, 20):
+            one["metadata"]["namespace"], one["spec"]["volumes"] = waiting_volumes(dice, found)
 
 
 def seeded_case(seed: str, name: str, size: Size = Size(), volumes: bool = False, profiles: Sequence[str] = ()) -> Case:
     """The case of a seed."""
     return case(SeededDice(f"{seed}/{name}"), name, size, volumes, profiles)
+
+
+def owned_case(seed: str, name: str) -> Case:
+    """Pods without spread constraints of their own, with Services and owners that kube-scheduler's defaults go by."""
+    dice = SeededDice(f"{seed}/{name}")
+    made = case(dice, name, Size())
+    spaces = [obj["metadata"]["name"] for obj in made.objects if obj["kind"] == "Namespace"]
+    made.objects += [_service(dice, f"{name}-s{at}", pick(dice, spaces)) for at in range(dice.number(1, 4))]
+    owners = [_owner(dice, f"{name}-o{at}", pick(dice, spaces)) for at in range(dice.number(1, 4))]
+    made.objects += owners
+    for one in made.pending:
+        if not chance(dice, 15):
+            one["spec"].pop("topologySpreadConstraints", None)
+        if chance(dice, 60):
+            _own(dice, one, pick(dice, owners))
+    return made
+
+
+def _own(dice: Dice, pod: Object, owner: Object) -> None:
+    """Now and then by one that is in another namespace, or does not mean the pod, or is of a kind that nobody asks."""
+    pod["metadata"]["namespace"] = owner["metadata"]["namespace"] if chance(dice, 85) else pod["metadata"]["namespace"]
+    if chance(dice, 85):
+        pod["metadata"]["labels"] = {**pod["metadata"]["labels"], **owner["spec"]["template"]["metadata"]["labels"]}
+    kind = "Job" if chance(dice, 5) else owner["kind"]
+    reference = {"apiVersion": owner["apiVersion"], "kind": kind, "name": owner["metadata"]["name"], "uid": "owner"}
+    pod["metadata"]["ownerReferences"] = [{**reference, "controller": not chance(dice, 10)}]
+
+
+def _service(dice: Dice, name: str, namespace: str) -> Object:
+    spec = {"selector": _some_labels(dice), "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def _owner(dice: Dice, name: str, namespace: str) -> Object:
+    kind, labels = pick(dice, ("ReplicaSet", "ReplicaSet", "StatefulSet", "ReplicationController")), _some_labels(dice)
+    controller = kind == "ReplicationController"
+    spec: Object = {
+        "replicas": 0,
+        "selector": labels if controller else {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}},
+        **({"serviceName": name} if kind == "StatefulSet" else {}),
+    }
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1" if controller else "apps/v1", "kind": kind, "metadata": meta, "spec": spec}
+
+
+def _some_labels(dice: Dice) -> dict[str, str]:
+    labels = {"app": pick(dice, APPS)}
+    return {**labels, "rev": pick(dice, REVISIONS)} if chance(dice, 30) else labels
 
 
 @st.composite

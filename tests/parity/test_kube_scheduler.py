@@ -11,7 +11,7 @@ from agents.controlplane import binaries
 from tests.parity import __main__ as command
 from tests.parity import manifests
 from tests.parity.case import Case
-from tests.parity.generate import SMALL, preemption_case, seeded_case
+from tests.parity.generate import SMALL, owned_case, preemption_case, seeded_case
 from tests.parity.kube import Played, kube_scheduler
 from tests.parity.oracle.judge import Oracle
 from tests.parity.ours import OurSide
@@ -73,8 +73,13 @@ def test_pods_fare_as_under_kube_scheduler_with_other_strategies_arguments_and_w
 
 def test_pods_with_volumes_fare_as_under_kube_scheduler(comparison: Comparison) -> None:
     """Bound claims, lost ones, those that wait for their pod; limits of nodes, capacity of drivers, inline disks."""
-    comparison.run([seeded_case(SEED, f"v{index}", volumes=True) for index in range(80)], "pods with volumes")
+    comparison.run([seeded_case(SEED, f"v{index}", volumes=True) for index in range(60)], "pods with volumes")
     assert comparison.report.counts["placed"] > 100
+
+
+def test_pods_of_services_and_owners_are_spread_as_by_kube_schedulers_defaults(comparison: Comparison) -> None:
+    comparison.run([owned_case(SEED, f"o{index}") for index in range(40)], "pods of Services and owners")
+    assert comparison.report.counts["placed"] > 150
 
 
 def test_pods_preempt_as_under_kube_scheduler(comparison: Comparison, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from tests.parity.run import Report, examine, oracle_answers
 from tests.parity.seeds import SEED
 from tests.parity.shrink import shrink
 
+pytestmark = pytest.mark.timeout(600)  # what takes ten seconds alone takes minutes beside other work
+
 
 def compared(case: Case, report: Report) -> Report:
     examine(OurSide(case), case, oracle_answers(case), report)
