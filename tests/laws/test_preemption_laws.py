@@ -31,6 +31,7 @@ class Case:
     world: World
     asking: Placed
     budgets: list[tuple[str, PodDisruptionBudget]] = field(default_factory=list)
+    promised: list[PodId] = field(default_factory=list)  # pods that are only promised the places where they sit
 
 
 @contextmanager
@@ -39,6 +40,14 @@ def without(world: World, gone: list[PodId]) -> Iterator[None]:
     world.seats = {pod_id: seat for pod_id, seat in kept.items() if pod_id not in gone}
     yield
     world.seats = kept
+
+
+def allowed(case: Case, placed: Placed, where: Where) -> bool:
+    """Whether the pod may go there, with the pods that are promised a place, and without them."""
+    if not rules.allowed(case.world, placed, where):
+        return False
+    with without(case.world, case.promised):
+        return rules.allowed(case.world, placed, where)
 
 
 def by_importance(case: Case, pods: list[PodId]) -> list[PodId]:
@@ -79,7 +88,7 @@ def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
         if (seat.cluster, seat.node) == where and seat.placed.pod.priority < asking.pod.priority
     ]
     with without(world, lower):
-        if not lower or not rules.allowed(world, asking, where):
+        if not lower or not allowed(case, asking, where):
             return None
     ordered = by_importance(case, lower)
     guarded = violating(case, ordered)
@@ -87,7 +96,7 @@ def victims_on(case: Case, where: Where) -> tuple[list[PodId], int] | None:
     for pod_id in [*guarded, *(one for one in ordered if one not in guarded)]:
         gone.remove(pod_id)
         with without(world, gone):
-            fits = rules.allowed(world, asking, where)
+            fits = allowed(case, asking, where)
         if not fits:
             gone.append(pod_id)
     victims = by_importance(case, gone)
@@ -158,7 +167,7 @@ class Asked:
         pod_id, placed = numbered(case.asking, number)
         before = self.fleet.requested.tobytes()
         result = self.scheduler.schedule(placed, pod_id)
-        assert isinstance(result, Decision) == any(rules.allowed(world, placed, where) for where in world.nodes)
+        assert isinstance(result, Decision) == any(allowed(case, placed, where) for where in world.nodes)
         if isinstance(result, Decision):
             world.seats[pod_id] = Seat(placed, result.cluster, result.node, world.now, world.turn())
             return None
@@ -174,6 +183,7 @@ class Asked:
             self.scheduler.nominations.put(nominee)
             seat = Seat(nominee.placed, nominee.cluster, nominee.node, self.case.world.now, self.case.world.turn())
             self.case.world.seats[nominee.pod_id] = seat
+            self.case.promised.append(nominee.pod_id)
 
     def end(self, index: int) -> None:
         """One of the pods that were there from the beginning ends."""
