@@ -1,8 +1,9 @@
 """A real core on the default profile, for laws about the whole."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
+from dispatcher.scheduling.classes.rows import Passes
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -12,10 +13,17 @@ from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 
 
-def make_core(clusters: Sequence[str], *, boot_epoch: int = 1, timing: CoreTiming | None = None) -> SchedulerCore:
-    """As the runtime makes it, with no tenants."""
+def make_core(
+    clusters: Sequence[str],
+    *,
+    boot_epoch: int = 1,
+    timing: CoreTiming | None = None,
+    passes: Callable[[FleetState], Passes] | None = None,
+) -> SchedulerCore:
+    """As the runtime makes it, with no tenants. `passes`: who else may look at all rows."""
     fleet = FleetState()
     plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
-    profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet)])
+    scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet, passes=passes(fleet) if passes else None)
+    profiles = Profiles([scheduler])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
     return SchedulerCore(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)

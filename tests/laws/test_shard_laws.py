@@ -10,15 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.node import Node
+from dispatcher.scheduling import events
 from dispatcher.scheduling.classes import kernels
+from dispatcher.scheduling.classes.rows import Passes
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.shards.crew import Shards
 from dispatcher.scheduling.shards.held import HELD
 from tests.builders import node, pod, reading
+from tests.laws.cores import make_core
 from tests.laws.local_shards import LocalShard, shards_of
 from tests.laws.oracle import numbered
+from tests.laws.test_exactly_once import CLUSTERS as CLUSTERS_OF_WORLD
+from tests.laws.test_exactly_once import GRACE_S, Simulation
 from tests.laws.test_placement_laws import TINY, real, scripts, tiny
 
 CLUSTERS = ("a", "b", "c")
@@ -87,6 +94,57 @@ class Fleet:
 def test_shards_change_no_decision_and_no_record(count: int, batched: bool, script: list[tuple[Any, ...]]) -> None:
     alone = Fleet(DEFAULT_PROFILE, real, 0).run(script, batched=batched)
     assert Fleet(DEFAULT_PROFILE, real, count).run(script, batched=batched) == alone
+
+
+class Traced(Simulation):
+    """A dispatcher in a troubled world, whose every effect is written down; with two shards or none."""
+
+    def __init__(self, seed: int, *, crowded: bool, trouble: float | None) -> None:
+        self.trace: list[bytes] = []
+        self.answered = 0
+        self._shards: list[Shards] = []
+        self._how = seed, trouble
+        super().__init__(seed, crowded=crowded)
+
+    def _boot(self) -> SchedulerCore:
+        super()._boot()
+        seed, trouble = self._how
+        return make_core(
+            CLUSTERS_OF_WORLD,
+            boot_epoch=self.boots * 1_000_000,
+            timing=CoreTiming(absence_grace_s=GRACE_S),
+            passes=None if trouble is None else lambda fleet: self._passes(fleet, seed, trouble),
+        )
+
+    def _passes(self, fleet: FleetState, seed: int, trouble: float) -> Passes:
+        ledger = real()
+        self._shards.append(shards_of(fleet, DEFAULT_PROFILE, ledger, 2, seed=seed, trouble=trouble))
+        return self._shards[-1].passes(DEFAULT_PROFILE.scheduler_name)
+
+    def _feed(self, event: events.Event) -> None:
+        effects = self.core.handle(event, self.now)
+        for effect in effects:
+            told = json.dumps(effect.decision.record()) if isinstance(effect, events.Decided) else repr(effect)
+            self.trace.append(told.encode())
+        self.mail.post(effects)
+
+    def live(self, seconds: int) -> "Traced":
+        for _ in range(seconds):
+            self.step()
+        self.answered = sum(tally.answered for one in self._shards for tally in one.tallies)
+        return self
+
+
+@pytest.mark.parametrize("crowded", [False, True], ids=["roomy", "with evictions"])
+@pytest.mark.parametrize("trouble", [0.0, 0.2], ids=["shards are well", "shards die"])
+def test_a_dispatcher_with_shards_does_what_one_without_does(crowded: bool, trouble: float) -> None:
+    answered = 0
+    for seed in range(6):
+        alone = Traced(seed, crowded=crowded, trouble=None).live(50)
+        shared = Traced(seed, crowded=crowded, trouble=trouble).live(50)
+        assert shared.trace == alone.trace
+        answered += shared.answered
+    assert answered > 20
 
 
 def test_shards_answer_for_new_classes_and_for_classes_whose_clock_has_moved() -> None:
