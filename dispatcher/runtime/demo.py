@@ -30,7 +30,7 @@ from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.output import Output
 from dispatcher.runtime.ray_runtime import RayRuntime
 from dispatcher.runtime.reload import Reloader
-from dispatcher.runtime.run import check_port, listen, read_config
+from dispatcher.runtime.run import Configured, check_port, listen, read_config
 
 _NAMES = ("east", "west", "north", "south")
 _HOST = "127.0.0.1"
@@ -81,17 +81,18 @@ class DemoOptions:
 
 def run_demo(options: DemoOptions, log_level: str) -> int:
     """The whole demo; returns the exit code. Nothing that it started is left when it returns."""
+    configured = read_config(options.config)
     configure_logging(log_level)
     started = perf_counter()
     try:
         with interruptible(), ExitStack() as cleanup:
-            return _run(options, started, cleanup)
+            return _run(options, configured, started, cleanup)
     except (KeyboardInterrupt, SystemExit):  # Ray turns an early SIGTERM into the latter
         return int(ExitCode.FAILED if options.once else ExitCode.OK)
 
 
-def _run(options: DemoOptions, started: float, cleanup: ExitStack) -> int:
-    config, registry = read_config(options.config)
+def _run(options: DemoOptions, configured: Configured, started: float, cleanup: ExitStack) -> int:
+    config, registry = configured
     check_port(_HOST, options.port)
     state = Path(tempfile.mkdtemp(prefix="global-dispatcher-"))
     if not options.keep_state:

@@ -26,6 +26,8 @@ from dispatcher.runtime.warm import collect_less_often, compile_when_large
 
 log = structlog.get_logger("run")
 
+Configured = tuple[DispatcherConfig, Mapping[str, PluginSpec]]  # and the plugins that are installed
+
 _LOOK_S = 1.0
 
 
@@ -49,7 +51,7 @@ def run_dispatcher(file: Path, level: str | None) -> int:
         return int(ExitCode.OK)
 
 
-def read_config(file: Path | None) -> tuple[DispatcherConfig, Mapping[str, PluginSpec]]:
+def read_config(file: Path | None) -> Configured:
     """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults."""
     try:
         registry = plugin_registry()
