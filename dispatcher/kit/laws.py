@@ -5,7 +5,8 @@ scores are finite, and 0..100 once normalised; reasons are codes of the fleet's 
 pods with equal class keys get equal answers; a key can be hashed;
 what is reserved and given back leaves no trace: the next pod is answered as before;
 it raises for no pod, and an explanation is plain JSON;
-at PreEnqueue, Permit and PreBind it answers what these points know.
+at PreEnqueue, Permit and PreBind it answers what these points know;
+no score passes the bound that the plugin gives, and a filter by room refuses only where some lacks.
 
 What labels and metrics of nodes a plugin asks for is found out first, so that some nodes of the fleet have them.
 """
@@ -20,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from dispatcher.kit.asking import prepared_for_score
+from dispatcher.kit.bounds import bound_laws
 from dispatcher.kit.odd import Asked, odd_fleet, odd_pods
 from dispatcher.kit.room import Room
 from dispatcher.model.reasons import Reason
@@ -46,7 +48,7 @@ def broken_laws(plugin: Plugin) -> list[str]:
     """What is wrong with a plugin, in words for its author; empty if it keeps all laws on the sample."""
     asked = Asked(odd_fleet())
     broken: list[str] = []
-    for law in (_keys, _answers, _classes, _reserves, _later_points):
+    for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
         broken += _said(law, plugin, cast(FleetState, asked))
         broken += _said(law, plugin, odd_fleet(asked.labels, asked.metrics))
     return list(dict.fromkeys(broken))

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
+from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList, WaitingRoom
 
 
@@ -252,3 +253,32 @@ def test_a_score_is_asked_with_what_prescore_prepared() -> None:
     assert broken_laws(Prepared()) == []
     assert scores(Prepared(), a_pod(), fleet) == {("east", "n1"): 2.0, ("east", "n2"): 2.0}
     assert scores(Prepared(), a_pod("never"), fleet) == {}
+
+
+class Boastful(RoomFilter, BoundedScore):
+    """Scores more than its ceiling says, and refuses in spite of room."""
+
+    name: ClassVar[str] = "Boastful"
+
+    def class_key(self, placed: Placed) -> Any:
+        return None
+
+    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+        return (("pods", 1),)
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        return np.full(len(fleet.live[rows]), fleet.reasons.code(Reason.NOT_READY), dtype=np.uint16)
+
+    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+        return np.full(len(fleet.live[rows]), 51.0)
+
+    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+        none = np.zeros(len(fleet.live[rows]))
+        return Ceiling(none + 50.0, none, none, none, none)
+
+
+def test_bounds_that_do_not_hold_are_told() -> None:
+    assert broken_laws(Boastful()) == [
+        "a score is higher than its ceiling",
+        "filter refuses a node on which all that wants() tells of is free",
+    ]

@@ -1,0 +1,48 @@
+"""The laws of plugins that bound their answers: no score passes its ceiling, a filter by room refuses where some lacks."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dispatcher.kit.odd import odd_pods
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import nonzero_request
+from dispatcher.scheduling.framework import Plugin, Refuse, Skip
+from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
+
+_SLACK = 1e-6
+
+
+def bound_laws(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+    """What is wrong with the bounds of a plugin that has any."""
+    for placed in odd_pods():
+        state = plugin.pre_filter(placed, fleet)
+        if isinstance(state, Refuse | Skip):
+            continue
+        if isinstance(plugin, BoundedScore):
+            yield from _passed(plugin, state, nonzero_request(placed.pod), fleet)
+        if isinstance(plugin, RoomFilter):
+            yield from _refused_with_room(plugin, state, fleet)
+
+
+def _passed(plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: FleetState) -> Iterator[str]:
+    rows = slice(0, fleet.n)
+    one = plugin.ceiling(fleet, rows, fleet.now + 10.0)
+    if one is None:
+        return
+    milli, size = asked
+    falls = np.minimum(one.cpu * milli, one.most_cpu) + np.minimum(one.memory * size, one.most_memory)
+    if (plugin.score(state, fleet, rows) > one.base - falls + _SLACK).any():
+        yield "a score is higher than its ceiling"
+
+
+def _refused_with_room(plugin: RoomFilter, state: object, fleet: FleetState) -> Iterator[str]:
+    wanted = plugin.wants(state)
+    if wanted is None:
+        return
+    room = np.ones(fleet.n, dtype=np.bool_)
+    for name, amount in wanted:
+        column = fleet.axis.column(name)
+        room &= False if column is None else fleet.allocatable[column] - fleet.requested[column] >= amount
+    if plugin.filter(state, fleet, slice(0, fleet.n))[room].any():
+        yield "filter refuses a node on which all that wants() tells of is free"
