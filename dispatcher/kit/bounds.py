@@ -1,4 +1,4 @@
-"""The laws of plugins that bound their answers: no score passes its ceiling, a filter by room refuses where some lacks."""
+"""The laws of plugins with bounds: no score passes its ceiling, a filter by room refuses only where some lacks."""
 
 from collections.abc import Iterator
 
