@@ -12,6 +12,7 @@ from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.classes import kernels
 from dispatcher.scheduling.classes.merge import merge_of
+from dispatcher.scheduling.classes.merge_kernel import MERGE
 from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.framework import Placed, Plugin, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -162,3 +163,4 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     merged = merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
     assert merged is not None
     assert len(merged.run([numbered(placed, at) for at in range(100, 107)])) == 7
+    assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait
