@@ -82,10 +82,11 @@ class KubeScheduler:
         try:
             self._log.follow(lambda: names <= self._log.nodes, f"nodes {sorted(names)[:5]} came")
             for done, pod in enumerate(admitted(case).pending, 1):
+                going = self.store.terminating_pods() if pod["spec"].get("schedulerName") == PREEMPTING else frozenset()
                 found = self.store.create(pod)
                 if found is not None:
                     made.pending.append(found)
-                    played.verdicts += self._verdicts(found, made)
+                    played.verdicts += self._verdicts(found, set(going))
                 told(done)
         finally:
             with ThreadPoolExecutor(_IN_FLIGHT) as pool:
@@ -93,10 +94,12 @@ class KubeScheduler:
             self._log.follow(lambda: not names & self._log.nodes, f"nodes {sorted(names)[:5]} went")
         return played
 
-    def _verdicts(self, pod: Object, case: Case) -> Iterator[tuple[Object, Verdict]]:
-        """The verdict on each try of a pod: it is tried again when those are gone that were evicted for it."""
+    def _verdicts(self, pod: Object, gone: set[str]) -> Iterator[tuple[Object, Verdict]]:
+        """The verdict on each try of a pod: it is tried again when those are gone that were evicted for it.
+
+        `gone`: pods that were on their way out before it came.
+        """
         key = key_of(pod)
-        gone = {key_of(one) for one in case.bound if "deletionTimestamp" in one["metadata"]}
         verdict = Verdict(key, message=_gated(pod)) if pod["spec"].get("schedulingGates") else self._first(pod)
         for _ in range(_MOST_TRIES):
             if pod["spec"]["schedulerName"] == PREEMPTING and not verdict.node:
