@@ -135,7 +135,7 @@ class ClusterCache:
         self._pods[pod.uid] = pod
         self._names[pod.namespace, pod.name] = pod.uid
         self._on.put(pod)
-        self.log.touch(PODS, pod.uid)
+        self.log.touch(PODS, pod.uid, urgent=not pod.node)
 
     def _drop_pod(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)

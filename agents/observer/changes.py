@@ -12,20 +12,23 @@ Key = tuple[str, str]  # kind ("nodes", "pods", "readings") and the key within i
 class ChangeLog:
     """Which keys changed at which revision. Revision 0 is before everything; the first change is 1.
 
-    `on_change` is called after every change, to wake who waits for one.
+    `on_change` is called after every change, to wake who waits for one. `urgent` is the latest revision that somebody
+    waits for: a pod to be placed.
     """
 
     def __init__(self, *, max_graves: int = 20_000, on_change: Callable[[], None] = lambda: None) -> None:
-        self.revision = 0
+        self.revision = self.urgent = 0
         self._on_change = on_change
         self._alive: dict[Key, int] = {}  # insertion order is revision order
         self._gone: dict[Key, int] = {}
         self._max_graves = max_graves
         self._forgotten = 0  # the highest revision of a grave that is no longer kept
 
-    def touch(self, kind: str, key: str) -> None:
+    def touch(self, kind: str, key: str, *, urgent: bool = False) -> None:
         """`key` is new or different."""
         self._gone.pop((kind, key), None)
+        if urgent:
+            self.urgent = self.revision + 1
         self._stamp(self._alive, (kind, key))
 
     def drop(self, kind: str, key: str) -> None:

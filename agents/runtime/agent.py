@@ -132,7 +132,11 @@ class Agent:
                 while not self._follow.has_news(self._who(), incarnation, since):
                     self._news.clear()
                     await self._news.wait()
-                    await wait_for_company(lambda: self._log.revision, lambda: asyncio.sleep(self.settings.coalesce_s))
+                    await wait_for_company(
+                        lambda: self._log.revision,
+                        lambda: asyncio.sleep(self.settings.coalesce_s),
+                        lambda: self._log.urgent > since,
+                    )
         return self._follow.since(self._who(), incarnation, since, self._health.now, time.monotonic())
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:

@@ -89,7 +89,7 @@ class AgentSettings(BaseModel):
     coalesce_s: float = Field(
         default=0.02,
         ge=0,
-        description="Seconds a change waits for company before it is sent; up to five times as long while many come.",
+        description="Seconds a change waits for company before it is sent; up to five times that while no pod waits.",
     )
     max_graves: int = Field(
         default=20_000, ge=1, description="Deleted objects remembered for followers that are behind."

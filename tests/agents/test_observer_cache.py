@@ -44,6 +44,16 @@ def test_a_pod_that_ends_gives_its_room_and_ports_back_but_stays_known() -> None
     assert [pod.uid for pod in cache.pods_on("n1")] == ["a"]
 
 
+def test_a_pod_that_waits_for_its_place_is_urgent_and_one_that_has_it_is_not() -> None:
+    cache = cache_of(a_node())
+    cache.apply(a_pod("a", 2, node=""))
+    asked = cache.log.revision
+    assert cache.log.urgent == asked
+    cache.apply(a_pod("a", 3))
+    cache.forget(PODS, "a")
+    assert cache.log.urgent == asked < cache.log.revision
+
+
 def test_an_older_version_of_an_object_is_ignored() -> None:
     cache = cache_of(a_node(), a_pod("a", 5, phase=SUCCEEDED))
     cache.apply(a_pod("a", 4, phase=RUNNING))
