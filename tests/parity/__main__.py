@@ -30,8 +30,8 @@ Each pending pod is booked by our side where kube-scheduler put it, so that ties
 others is tried again when they are gone; one that finds no place is taken out again before the next.
 """
 _CODES = """\
-exit code: 0 no difference, 1 differences, 2 nothing to compare: the file cannot be read, the API server refused all
-pending pods, or the programs of a control plane are missing.
+exit code: 0 no difference, 1 differences, 2 nothing to compare: the file cannot be read, no pod is pending, or the
+programs of a control plane are missing.
 Differences that docs/parity.md lists are printed as "intended" with the name of their row, and are none. What the API
 server refuses is told ("refused"), and neither side is given it.
 """
@@ -78,8 +78,8 @@ def _compare(path: Path, *, everything: bool) -> int:
         refused = scheduler.store.refusals
     for line in refused:
         _say(f"the API server refused {line}")
-    if not played.verdicts:
-        return _fail("no pod is left to compare")
+    if not played.verdicts and not refused:
+        return _fail("no pod is pending, so there is nothing to compare")
     records = list(_records(played))
     shown = [record for record in records if everything or record["differences"] or record["intended"]]
     differing = sum(bool(record["differences"]) for record in records)

@@ -12,9 +12,9 @@ from tests.parity.oracle.world import Place, Seat, World
 Reasons = Callable[[Object], dict[str, list[str]]]
 _SHIFT = 2**31
 # Where a pod is refused for one of these, another pod's leaving may help.
+_OF_ROOM = ("Too many pods", "Insufficient ")
 _HELPED = (
-    "Too many pods",
-    "Insufficient ",
+    *_OF_ROOM,
     "node(s) didn't have free ports",
     "node(s) didn't match pod anti-affinity rules",
     "node(s) didn't satisfy existing pods anti-affinity rules",
@@ -94,7 +94,9 @@ def _without(place: Place, seats: list[Seat]) -> Iterator[None]:
 
 
 def _may_help(pod: Object, place: Place, why: list[str]) -> bool:
-    return all(text == _SPREAD or text.startswith(_HELPED) for text in why) and not lasting(pod, place)
+    if any(text.startswith(_OF_ROOM) for text in why) and lasting(pod, place):
+        return False  # more is asked than the node has; told only where no filter before NodeResourcesFit refused
+    return all(text == _SPREAD or text.startswith(_HELPED) for text in why)
 
 
 def _covers(budget: Object, seat: Seat) -> bool:
