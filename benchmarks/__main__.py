@@ -32,7 +32,7 @@ def main() -> int:
     )
     parser.add_argument("command", nargs="?", choices=sorted(_COMMANDS), default="run")
     parser.add_argument("word", nargs="?", default="", help="for history: a part of a figure's name")
-    parser.add_argument("--only", default="", help="run the benchmarks whose name holds this word")
+    parser.add_argument("--only", default="", help="run the benchmarks whose name holds this word, or one of a,b,c")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not kept")
     parser.add_argument("--no-keep", action="store_true", help="neither in the results file nor in the page")
     parser.add_argument("--write", action="store_true", help="for table: write it into docs/benchmarks.md")

@@ -50,9 +50,9 @@ ALL: tuple[Bench, ...] = (
 )
 
 
-def chosen(word: str) -> list[Bench]:
-    """Those whose name holds the word."""
-    return [bench for bench in ALL if word in bench.name]
+def chosen(words: str) -> list[Bench]:
+    """Those whose name holds one of the words, which commas divide."""
+    return [bench for bench in ALL if any(word in bench.name for word in words.split(","))]
 
 
 def minutes(benches: list[Bench], share: int) -> float:
