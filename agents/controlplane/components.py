@@ -195,7 +195,7 @@ def _kube_scheduler(at: Layout) -> list[str]:
 
 def _kwok(at: Layout) -> list[str]:
     # A lease is renewed each quarter of its duration: often enough for a short grace.
-    lease_s = max(1, min(40, int(at.spec.node_grace_s * 0.8)))
+    lease_s = max(1, int(at.spec.node_grace_s * 0.8))
     path = at.directory / "kwok.yaml"
     path.write_text("---\n".join(yaml.safe_dump(stage, sort_keys=False) for stage in stages()))
     return [

@@ -4,7 +4,6 @@ An object that cannot be read in part becomes a pod with `problems`; one that do
 down to its identity; one without even that (no uid) is dropped, since nothing could ever refer to it.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -31,11 +30,6 @@ _ONES: dict[bytes, Any] = {}
 _NEVER = "Never"
 _NO_STATUS = wire_status.PodStatus()
 T = TypeVar("T")
-
-
-def pods_seen(items: Iterable[bytes | msgspec.Raw]) -> tuple[PodSeen, ...]:
-    """Every pod of a list that has an identity."""
-    return tuple(seen for item in items if (seen := pod_seen(item)) is not None)
 
 
 def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:

@@ -1,6 +1,6 @@
 """What one look at an API object tells the observer: its identity, its version, and what placement needs of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -85,12 +85,3 @@ class ObjectSeen:
 
 
 Seen = NodeSeen | PodSeen | ObjectSeen
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Part of a list. `version` is the list's resourceVersion, `next` the continue token, '' on the last page."""
-
-    items: tuple[Seen, ...] = field(default_factory=tuple)
-    version: str = ""
-    next: str = ""

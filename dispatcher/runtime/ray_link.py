@@ -11,7 +11,7 @@ from ray import cancel
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError
 
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, encode
-from dispatcher.runtime.link import AgentDied, AgentFault, AgentTimeout, LinkError, read, within
+from dispatcher.runtime.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, read, within
 
 _OPEN_TIMEOUT_S = 10.0
 
@@ -62,7 +62,7 @@ class RayLink:
             try:
                 self._handle = await within(opening, _OPEN_TIMEOUT_S, self.cluster, "the look-up of its actor")
             except (RayError, ValueError, RuntimeError) as error:
-                raise AgentFault(f"agent of cluster {self.cluster} cannot be started: {_first_line(error)}") from None
+                raise AgentMissing(f"agent of cluster {self.cluster} cannot be started: {_first_line(error)}") from None
         return self._handle
 
     def _translated(self, error: RayError, method: str) -> LinkError:

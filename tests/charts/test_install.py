@@ -88,7 +88,8 @@ class Install:
         """The agent with the bound token of its service account, and no other credentials."""
         files = write_mounted(objects, self.folder / cluster)
         settings = yaml.safe_load((files / "agent.yaml").read_text())
-        settings["ray"]["temp_dir"] = ""  # all share the head's: they are on one machine
+        # One each, as pods have: Ray nodes that start at once in one folder race for the names of their sockets.
+        settings["ray"]["temp_dir"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-"))
         access = {"kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE)), "context": cluster}
         (files / "agent.yaml").write_text(yaml.safe_dump({**settings, **access}))
         (agent,) = containers(of_kind(objects, "Deployment"))

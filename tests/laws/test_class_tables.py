@@ -1,6 +1,5 @@
 """What a pod class keeps up to date equals what a class made from scratch would hold, and kernels equal NumPy."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -67,14 +66,6 @@ def test_what_a_class_keeps_up_to_date_equals_a_class_made_from_scratch(script: 
     pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
     for event in script:
         pair.apply(event)
-
-
-@pytest.fixture
-def compiled() -> Iterator[None]:
-    pytest.importorskip("numba")
-    assert kernels.compile_all()
-    yield
-    kernels.use_numpy()
 
 
 @pytest.mark.usefixtures("compiled")

@@ -1,7 +1,7 @@
 """Batches that count pods by fault domain, decided by the compiled merge, decide what one by one decides."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -89,14 +89,6 @@ def real() -> Any:
         return build(DEFAULT_PROFILE, PluginContext())
 
     return plugins
-
-
-@pytest.fixture
-def compiled() -> Iterator[None]:
-    pytest.importorskip("numba")
-    assert kernels.compile_all()
-    yield
-    kernels.use_numpy()
 
 
 lawful = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,7 +1,7 @@
 """However many shards there are and whatever becomes of them: the very decisions and records of one process."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -177,14 +177,6 @@ def test_plugins_that_ask_for_more_than_shards_hold_decide_as_ever(script: list[
 def test_shards_that_die_lose_orders_or_do_not_answer_change_nothing(script: list[tuple[Any, ...]], seed: int) -> None:
     alone = Fleet(DEFAULT_PROFILE, real, 0).run(script)
     assert Fleet(DEFAULT_PROFILE, real, 2, seed=seed, trouble=0.2).run(script) == alone
-
-
-@pytest.fixture
-def compiled() -> Iterator[None]:
-    pytest.importorskip("numba")
-    assert kernels.compile_all()
-    yield
-    kernels.use_numpy()
 
 
 @pytest.mark.usefixtures("compiled")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.runtime import ray_link
-from dispatcher.runtime.link import AgentFault, AgentTimeout
+from dispatcher.runtime.link import AgentMissing, AgentTimeout
 from dispatcher.runtime.ray_link import RayLink
 
 
@@ -50,8 +50,8 @@ async def test_one_look_up_at_a_time_and_a_late_answer_is_the_next_calls() -> No
     assert look_up.begun == 1
     look_up.error = ValueError("no Ray node offers it")
     look_up.end.set()
-    with pytest.raises(AgentFault, match="cannot be started: no Ray node offers it"):
+    with pytest.raises(AgentMissing, match="cannot be started: no Ray node offers it"):
         await link.hello(timeout_s=1)
-    with pytest.raises(AgentFault):
+    with pytest.raises(AgentMissing):
         await link.hello(timeout_s=1)
     assert look_up.begun == 2

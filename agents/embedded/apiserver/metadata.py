@@ -22,11 +22,6 @@ def timestamp(now: float) -> str:
     return dt.datetime.fromtimestamp(int(now), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def micro_timestamp(now: float) -> str:
-    """Unix seconds as metav1.MicroTime writes them."""
-    return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def seconds(text: str) -> float:
     """A metav1.Time or MicroTime as unix seconds."""
     return dt.datetime.fromisoformat(text).timestamp()

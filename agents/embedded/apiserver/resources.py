@@ -72,10 +72,6 @@ class Resource:
         return validation.metadata_update(new, old) + own
 
 
-def _no_status(obj: Object) -> Object | None:
-    return None
-
-
 def _status(**values: object) -> Callable[[Object], Object | None]:
     return lambda obj: dict(values)
 

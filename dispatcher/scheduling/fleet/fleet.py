@@ -291,10 +291,6 @@ class FleetState(NodeTable):
         """All pods that are somewhere."""
         return self._occupants.values()
 
-    def occupants_of(self, cluster: str) -> Iterator[Occupant]:
-        """The pods placed in a cluster."""
-        return (occupant for occupant in self._occupants.values() if occupant.cluster == cluster)
-
     def occupants_on(self, cluster: str, node: str) -> Collection[Occupant]:
         """The pods placed on a node, known or not."""
         return self._at.get((cluster, node), {}).values()

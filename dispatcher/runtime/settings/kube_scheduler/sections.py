@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-API_VERSION = "kubescheduler.config.k8s.io/v1"
 Percentage = Annotated[int, Field(ge=0, le=100)]
 
 

@@ -1,0 +1,16 @@
+"""What the laws share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dispatcher.scheduling.classes import kernels
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """Answers by compiled kernels, until a test says otherwise."""
+    pytest.importorskip("numba")
+    assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
