@@ -27,8 +27,8 @@ from benchmarks.end_to_end.processes import cpu_seconds
 from benchmarks.report.rows import Row
 
 PAIRS = 3
-PODS = 3000
-SIZES = (500, 5000)
+# Nodes and pods; the second as scheduler_perf's SchedulingBasic/5000Nodes_10000Pods.
+SIZES = {500: 3000, 5000: 10_000}
 _NAMESPACE = "bench"
 _LIMIT_S = 240.0
 _POLL_S = 0.02
@@ -61,7 +61,11 @@ def beside_kube_scheduler(share: int) -> list[Row]:
     if reason := binaries.unavailable():
         print(f"skipped: {reason}", file=sys.stderr)
         return []
-    return [row for nodes in SIZES for row in _at_size(nodes // share, PODS // share, 1 if share > 1 else PAIRS)]
+    return [
+        row
+        for nodes, pods in SIZES.items()
+        for row in _at_size(nodes // share, pods // share, 1 if share > 1 else PAIRS)
+    ]
 
 
 def _at_size(nodes: int, pods: int, rounds: int) -> list[Row]:

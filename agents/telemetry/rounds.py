@@ -101,9 +101,14 @@ class Rounds:
             if turn is None:
                 # The first question soon, but not all nodes of a big cluster in the same instant.
                 turn = self._turns[name] = Turn(now + random.uniform(0, min(1.0, self._cadence.interval_s / 4)))
-            if turn.due <= now and not turn.busy:
+            if turn.due > now or turn.busy:
+                continue
+            if target.address:
                 turn.busy = True
                 self._spawn(self._node(target, turn))
+            else:  # nobody to ask: thousands of tasks to find that out would delay everything else
+                self._failed(target, turn, SourceError(f"node {name} has no InternalIP"))
+                self._asked(turn)
         if now >= self._fallback_due and any(turn.fails for turn in self._turns.values()):
             self._fallback_due = now + self._cadence.interval_s
             self._spawn(self._fallback())
@@ -114,7 +119,6 @@ class Rounds:
         task.add_done_callback(self._tasks.discard)
 
     async def _node(self, target: NodeTarget, turn: Turn) -> None:
-        interval = self._cadence.interval_s
         try:
             # A kubelet that failed before must not hold a slot that a live one needs.
             async with self._doubtful if turn.fails else self._slots:
@@ -124,16 +128,24 @@ class Rounds:
                 self._turned.recovered.append(target.name)
             turn.fails = 0
         except SourceError as error:
-            if turn.fails == 0:
-                self._turned.lost.append(target.name)
-                self._turned.problem = str(error)
-            turn.fails += 1
+            self._failed(target, turn, error)
         finally:
             turn.busy = False
-            turn.asked += 1
-            # The second sample soon: rates need two.
-            gap = min(interval, FIRST_GAP_S) if turn.asked == 1 else interval * min(MAX_SKIPS, 2**turn.fails)
-            turn.due = time.monotonic() + gap * random.uniform(0.9, 1.1)
+            self._asked(turn)
+
+    def _failed(self, target: NodeTarget, turn: Turn, error: SourceError) -> None:
+        if turn.fails == 0:
+            self._turned.lost.append(target.name)
+            self._turned.problem = str(error)
+        turn.fails += 1
+
+    def _asked(self, turn: Turn) -> None:
+        """When it is asked next."""
+        interval = self._cadence.interval_s
+        turn.asked += 1
+        # The second sample soon: rates need two.
+        gap = min(interval, FIRST_GAP_S) if turn.asked == 1 else interval * min(MAX_SKIPS, 2**turn.fails)
+        turn.due = time.monotonic() + gap * random.uniform(0.9, 1.1)
 
     async def _fallback(self) -> None:
         """Read nodes whose kubelet fails from the metrics API."""

@@ -14,7 +14,7 @@ from dispatcher.scheduling.classes.kernels import compile_all
 
 LOG = structlog.get_logger("dispatcher.kernels")
 WORTH_IT = 1000  # nodes
-_LOOK_S = 5.0
+_LOOK_S = 0.5
 
 
 async def compile_when_large(nodes: Callable[[], int]) -> None:
@@ -24,7 +24,11 @@ async def compile_when_large(nodes: Callable[[], int]) -> None:
             break
         await asyncio.sleep(_LOOK_S)
     started = perf_counter()
-    found = await asyncio.to_thread(compile_all)
+    try:
+        found = await asyncio.to_thread(compile_all)
+    except Exception:  # a compiler that fails costs speed, not decisions
+        LOG.exception("kernels cannot be compiled: NumPy decides")
+        return
     LOG.info("compiled kernels are in use" if found else "numba is missing: NumPy decides", s=perf_counter() - started)
 
 

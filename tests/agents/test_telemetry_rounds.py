@@ -18,7 +18,7 @@ class Sources:
     """Kubelets that answer, refuse or hang, and a metrics API."""
 
     def __init__(self, *names: str) -> None:
-        self.targets = {name: NodeTarget(name, cpu=1000, memory=1000) for name in names}
+        self.targets = {name: NodeTarget(name, "10.0.0.1", cpu=1000, memory=1000) for name in names}
         self.loads = Loads(ChangeLog(), tau_s=0)
         self.asked: dict[str, int] = dict.fromkeys(names, 0)
         self.dead: set[str] = set()
@@ -85,7 +85,19 @@ async def test_nodes_come_and_go() -> None:
     sources = Sources("a")
     async with asking(sources):
         await until(lambda: sources.source("a"))
-        sources.targets["b"] = NodeTarget("b", cpu=1000)
+        sources.targets["b"] = NodeTarget("b", "10.0.0.2", cpu=1000)
         await until(lambda: sources.source("b"))
         del sources.targets["a"]
         await until(lambda: not sources.source("a"))
+
+
+async def test_a_node_without_an_address_is_not_asked_but_read_from_the_metrics_api() -> None:
+    sources = Sources("a", "nameless")
+    sources.targets["nameless"] = NodeTarget("nameless", cpu=1000)
+    sources.metrics = {"nameless": Sample("metrics.k8s.io", cpu_cores=0.2, cpu_time=1.0)}
+    async with asking(sources):
+        await until(lambda: sources.source("nameless") == "metrics.k8s.io")
+        await until(lambda: sources.asked["a"] >= 3)
+        assert sources.asked["nameless"] == 0
+        sources.targets["nameless"] = NodeTarget("nameless", "10.0.0.3", cpu=1000)
+        await until(lambda: sources.source("nameless") == "kubelet")

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher.runtime import warm
 
@@ -32,3 +33,17 @@ async def test_a_small_fleet_never_compiles(calls: list[int]) -> None:
         await asyncio.sleep(0)
     assert (waiting.done(), calls) == (False, [])
     waiting.cancel()
+
+
+async def test_a_compiler_that_fails_is_told_of_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    def compile_all() -> bool:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(warm, "compile_all", compile_all)
+    with capture_logs() as logs:
+        await warm.compile_when_large(lambda: 1000)
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("error", "kernels cannot be compiled: NumPy decides")
+    ]

@@ -1,6 +1,5 @@
 """A shard as a Ray actor. Only bytes and arrays of numbers cross."""
 
-import contextlib
 from time import perf_counter
 from typing import Any
 
@@ -19,8 +18,7 @@ class ShardActor:
 
     def __init__(self) -> None:
         self._shard, self._configured = Shard(), False
-        with contextlib.suppress(Exception):  # a cache that cannot be written: NumPy answers, more slowly
-            compile_all()
+        compile_all()
         collect_less_often()
 
     def configure(self, policy: bytes) -> bytes:

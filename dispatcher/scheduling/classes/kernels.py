@@ -25,7 +25,7 @@ class Kernel:
         self._made: Any = None
 
     def compile(self) -> None:
-        """Make `fast`, or load it from disk; ImportError without Numba."""
+        """Make `fast`, or load it from disk where there is a folder for it; ImportError without Numba."""
         import numba
 
         self._made = self._made or self._compiled(numba)
@@ -48,7 +48,15 @@ class Kernel:
             "out_ints": types.Array(types.int64, 1, "C"),
         }
         signature = tuple(kinds[kind] for kind in self.takes.split())
-        return numba.njit([signature], cache=True, error_model="numpy")(self.function)
+        return kept(numba, self.function, [signature])
+
+
+def kept(numba: Any, function: Callable[..., Any], *signatures: Any, **how: bool) -> Any:
+    """Compile with a cache on disk; where no folder can be written, every process compiles for itself."""
+    try:
+        return numba.njit(*signatures, cache=True, error_model="numpy", **how)(function)
+    except RuntimeError:
+        return numba.njit(*signatures, error_model="numpy", **how)(function)
 
 
 def kernel(takes: str) -> Callable[[Callable[..., Any]], Kernel]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dispatcher.scheduling.classes.judges import GRID
-from dispatcher.scheduling.classes.kernels import Kernel, entered
+from dispatcher.scheduling.classes.kernels import Kernel, entered, kept
 from dispatcher.scheduling.classes.merge_tables import (
     AT,
     DONE,
@@ -350,16 +350,17 @@ class _Merge(Kernel):
     def _compiled(self, numba: Any) -> Any:
         """The loop, compiled; its steps are part of it, and nobody calls them from outside."""
 
-        def compiled(function: Callable[..., Any], name: str = "", **how: bool) -> Any:
-            own = FunctionType(function.__code__, known, function.__name__)
-            own.__module__, own.__qualname__ = function.__module__, name or function.__qualname__
-            return numba.njit(error_model="numpy", no_cfunc_wrapper=True, **how)(own)
+        def own(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+            copy = FunctionType(function.__code__, known, function.__name__)
+            copy.__module__, copy.__qualname__ = function.__module__, name or function.__qualname__
+            return copy
 
         known = dict(globals())  # in which the steps find each other compiled
         for step in _STEPS:
-            known[step.__name__] = compiled(step, no_cpython_wrapper=True)
+            compiled = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+            known[step.__name__] = compiled(own(step))
         # The cache looks at this file alone: a name of its own for all else that is compiled in.
-        fast = compiled(merge, name=f"merge_{_digest()}", cache=True)
+        fast = kept(numba, own(merge, f"merge_{_digest()}"), no_cfunc_wrapper=True)
         fast.compile(tuple(numba.typeof(one) for one in blank()))
         return fast
 
