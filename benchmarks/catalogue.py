@@ -15,7 +15,7 @@ _SECONDS = {
     "a_million_nodes_in_shards": 120,
     "list_and_decode": 40,
     "fragmentation": 60,
-    "beside_kube_scheduler": 420,
+    "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,
     "perf_PreemptionPVs": 70,
     "end_to_end_SchedulingPodAffinity": 80,
