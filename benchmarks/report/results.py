@@ -25,7 +25,12 @@ def append(rows: Iterable[Row], machine: Machine, path: Path = RESULTS) -> None:
     """One JSON object a line: the fields of the row, then those of the machine."""
     with path.open("ab") as file:
         for row in rows:
-            flat = {**msgspec.to_builtins(row), **msgspec.to_builtins(machine), "loaded": machine.loaded}
+            # A figure may be one of NumPy's.
+            flat = {
+                **msgspec.to_builtins(row, enc_hook=float),
+                **msgspec.to_builtins(machine),
+                "loaded": machine.loaded,
+            }
             file.write(msgspec.json.encode(flat) + b"\n")
 
 

@@ -1,8 +1,10 @@
 """The results file: what is written is read, and what a quiet machine gave goes before what a loaded one gave."""
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -17,6 +19,12 @@ def test_what_is_appended_is_read_again_in_order(tmp_path: Path) -> None:
     append([RATE], QUIET, path)
     append([TIME, RATE], LOADED, path)
     assert read(path) == [Result(RATE, QUIET), Result(TIME, LOADED), Result(RATE, LOADED)]
+
+
+def test_a_figure_may_be_a_number_of_numpys(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    append([replace(RATE, value=np.float64(RATE.value))], QUIET, path)
+    assert read(path) == [Result(RATE, QUIET)]
 
 
 def test_a_line_says_for_itself_that_its_machine_was_loaded(tmp_path: Path) -> None:
