@@ -5,7 +5,7 @@ Only bytes cross (`dispatcher.model.messages`). `LocalLink` joins an agent in th
 
 import asyncio
 from collections.abc import Awaitable
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, WireError, decode, encode
 from dispatcher.model.pod import Record
@@ -15,27 +15,19 @@ M = TypeVar("M", bound=Record)
 
 
 class LinkError(Exception):
-    """A call to an agent failed; the text names the cluster and says why. `kind` is the metric label."""
-
-    kind: ClassVar[str] = "fault"
+    """A call to an agent failed; the text names the cluster and says why."""
 
 
 class AgentTimeout(LinkError):  # noqa: N818 - reads as what happened
     """No answer in time. What the agent did is unknown; the call itself was given up."""
 
-    kind = "timeout"
-
 
 class AgentDied(LinkError):  # noqa: N818
     """The agent's process is gone or restarting. What it did with the call is unknown."""
 
-    kind = "died"
-
 
 class AgentMissing(LinkError):  # noqa: N818
     """There is no place where the agent could run: nothing was sent."""
-
-    kind = "missing"
 
 
 class AgentFault(LinkError):  # noqa: N818
@@ -44,8 +36,6 @@ class AgentFault(LinkError):  # noqa: N818
 
 class AgentMismatch(LinkError):  # noqa: N818
     """The peer speaks another version, or is the agent of another cluster."""
-
-    kind = "mismatch"
 
 
 class AgentLink(Protocol):
