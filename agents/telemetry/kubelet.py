@@ -128,12 +128,17 @@ def _scaled(nano: float | None) -> float | None:
     return nano / 1e9 if nano is not None else None
 
 
+def no_address(target: NodeTarget) -> SourceError:
+    """Why a node cannot be asked at all."""
+    return SourceError(f"node {target.name} has no InternalIP")
+
+
 def summary_url(target: NodeTarget) -> str:
     """Where a node's kubelet answers; SourceError without a usable InternalIP."""
     try:
         address = ipaddress.ip_address(target.address)
     except ValueError:
-        raise SourceError(f"node {target.name} has no InternalIP") from None
+        raise no_address(target) from None
     host = f"[{address}]" if address.version == 6 else str(address)
     return f"https://{host}:{target.port}/stats/summary?only_cpu_and_memory=false"
 

@@ -14,7 +14,7 @@ import structlog
 
 from agents.observer.loads import Loads, Sample
 from agents.observer.seen import NodeTarget
-from agents.telemetry.kubelet import SourceError
+from agents.telemetry.kubelet import SourceError, no_address
 
 LOG = structlog.get_logger("agent.telemetry")
 FIRST_GAP_S = 2.0
@@ -107,7 +107,7 @@ class Rounds:
                 turn.busy = True
                 self._spawn(self._node(target, turn))
             else:  # nobody to ask: thousands of tasks to find that out would delay everything else
-                self._failed(target, turn, SourceError(f"node {name} has no InternalIP"))
+                self._failed(target, turn, no_address(target))
                 self._asked(turn)
         if now >= self._fallback_due and any(turn.fails for turn in self._turns.values()):
             self._fallback_due = now + self._cadence.interval_s

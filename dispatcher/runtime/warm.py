@@ -23,10 +23,15 @@ async def compile_when_large(nodes: Callable[[], int]) -> None:
         if nodes() >= WORTH_IT:
             break
         await asyncio.sleep(_LOOK_S)
+    await asyncio.to_thread(load_kernels)
+
+
+def load_kernels() -> None:
+    """Compile all kernels, or load them, and say what came of it: a compiler that fails costs speed, not decisions."""
     started = perf_counter()
     try:
-        found = await asyncio.to_thread(compile_all)
-    except Exception:  # a compiler that fails costs speed, not decisions
+        found = compile_all()
+    except Exception:
         LOG.exception("kernels cannot be compiled: NumPy decides")
         return
     LOG.info("compiled kernels are in use" if found else "numba is missing: NumPy decides", s=perf_counter() - started)

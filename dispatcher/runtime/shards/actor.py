@@ -7,8 +7,7 @@ import numpy as np
 import ray
 
 from dispatcher.runtime.shards.policy import name_of, plans_of
-from dispatcher.runtime.warm import collect_less_often
-from dispatcher.scheduling.classes.kernels import compile_all
+from dispatcher.runtime.warm import collect_less_often, load_kernels
 from dispatcher.scheduling.shards.orders import Body, Parcel
 from dispatcher.scheduling.shards.shard import Shard
 
@@ -18,7 +17,7 @@ class ShardActor:
 
     def __init__(self) -> None:
         self._shard, self._configured = Shard(), False
-        compile_all()
+        load_kernels()
         collect_less_often()
 
     def configure(self, policy: bytes) -> bytes:
