@@ -43,20 +43,19 @@ def delegate_name(source: SourceRef) -> str:
 
 
 def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Check consent, manifest and room; create the delegate or find it; bind it. A refusal leaves nothing behind."""
-    no = _no_consent(intent, local)
+    """Check consent, manifest and room; create the delegate or find it; bind it.
+
+    Refused means that the server has none: the dispatcher takes its claim back then, and places the pod elsewhere.
+    """
+    no = _muddled(intent, local)
     if no:
         return outcome(intent, REFUSED, no)
-    try:
-        wanted = _delegate_object(intent)
-    except manifest.ManifestError as error:
-        return outcome(intent, REFUSED, str(error))
-    pod = local.read_pod(_with_uid(wanted, intent.source.uid))
-    no = _no_place(pod, intent, local, now)
-    if no:
-        return outcome(intent, REFUSED, no)
+    wanted = _wanted(intent, local, now)
+    if isinstance(wanted, str):
+        return outcome(intent, *(yield from _refused(intent, wanted)))
+    pod, body = wanted
     local.ledger.book(booking(pod, "", intent.node, now))
-    answer = yield from _create_and_bind(intent, pod, msgspec.json.encode(wanted), local, now)
+    answer = yield from _create_and_bind(intent, pod, body, local, now)
     if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
         local.ledger.drop(pod.namespace, pod.name)
     return outcome(intent, *answer)
@@ -84,14 +83,28 @@ def _is_delegate(labels: dict[str, str]) -> bool:
     return labels.get(names.DELEGATE_LABEL) == "true"
 
 
-def _no_consent(intent: CreateDelegate, local: Local) -> str:
+def _muddled(intent: CreateDelegate, local: Local) -> str:
+    """Why this is no order that could ever have made a delegate."""
     source = intent.source
     if (source.uid, source.namespace, source.name) != (intent.pod.uid, intent.pod.namespace, intent.pod.name):
         return f"the order is about pod {intent.pod.namespace}/{intent.pod.name} but its source is another pod"
     if source.cluster == local.cluster or (local.cluster_uid and source.cluster_uid == local.cluster_uid):
         return f'cluster "{local.cluster}" is the source itself: bind the pod there instead'
     key = foreign_key(intent.annotations)
-    return f'annotation "{key}" is not ours to write' if key else local.policy.refusal(source, local.cluster)
+    return f'annotation "{key}" is not ours to write' if key else ""
+
+
+def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | str:
+    """The delegate, as a model and as JSON; or why none is to be made of this order."""
+    no = local.policy.refusal(intent.source, local.cluster)
+    if no:
+        return no
+    try:
+        made = _delegate_object(intent)
+    except manifest.ManifestError as error:
+        return str(error)
+    pod = local.read_pod(_with_uid(made, intent.source.uid))
+    return _no_place(pod, intent, local, now) or (pod, msgspec.json.encode(made))
 
 
 def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> str:
@@ -136,14 +149,36 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     no = refusal(pod, intent.node, local, now)
     answer = Answer(REFUSED, no) if no else (yield from bind_to(ref, intent.node, _marks(intent)))
     if answer.verdict == REFUSED:
-        yield from delete_exactly(ref, 0)
+        return (yield from _taken_back(ref, answer.message))
     if answer.verdict == STALE:
         look = yield from pods.look_up(ref.namespace, ref.name)
+        if not look.answered:
+            return Answer(UNKNOWN, look.problem)
         if look.pod is not None and look.pod.uid == ref.uid and look.pod.node:
             return _bound_at(look.pod.node, intent.node)
     if answer.verdict == BOUND:
         events.scheduled(local, ref, f"{local.cluster}/{intent.node}", now)
     return answer
+
+
+def _refused(intent: CreateDelegate, why: str) -> Procedure[Answer]:
+    """Refused, unless this order, sent before, has made the delegate already: the view may not show it yet."""
+    namespace, name = intent.source.namespace, delegate_name(intent.source)
+    look = yield from pods.look_up(namespace, name)
+    if look.pod is None:
+        return Answer(REFUSED, why) if look.answered else Answer(UNKNOWN, look.problem)
+    found = _adopt(look.pod, intent)
+    if isinstance(found, Answer):
+        return found
+    if found.node or found.terminal:
+        return _bound_at(found.node, intent.node)
+    return (yield from _taken_back(PodRef(namespace, name, found.uid), why))
+
+
+def _taken_back(ref: PodRef, why: str) -> Procedure[Answer]:
+    """Refused once the delegate, which has no node, is gone."""
+    deleted = yield from delete_exactly(ref, 0)
+    return Answer(REFUSED, why) if deleted.verdict == DONE else Answer(UNKNOWN, deleted.message)
 
 
 def _marks(intent: CreateDelegate) -> dict[str, str]:
@@ -169,7 +204,7 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
-            return Answer(REFUSED, message)
+            return (yield from _refused(intent, message))
         look = yield from pods.look_up(pod.namespace, pod.name)
         if look.pod is not None:
             return _adopt(look.pod, intent)

@@ -28,6 +28,7 @@ from dispatcher.model.messages import (
     STALE,
     UNKNOWN,
     AnyIntent,
+    CreateDelegate,
     DeleteDelegate,
     IntentBatch,
     Outcome,
@@ -189,7 +190,9 @@ class ExecutorLoop:
         async with self._room:
             now = self._clock()
             if now.mono > deadline:
-                return outcome(intent, STALE, f"not begun within its {batch.deadline_s:g} s")
+                # A delegate may be there from an earlier send of the order: only a look could deny it.
+                verdict = UNKNOWN if isinstance(intent, CreateDelegate) else STALE
+                return outcome(intent, verdict, f"not begun within its {batch.deadline_s:g} s")
             late = self._local.fence.superseded(batch.dispatcher, batch.dispatcher_epoch)
             if late:
                 return outcome(intent, STALE, late)

@@ -109,7 +109,9 @@ class Unclaim(Intent, frozen=True):
 class CreateDelegate(Intent, frozen=True):
     """Create (or find) the delegate of `source` in this cluster from `manifest` (JSON: metadata, spec) and bind it.
 
-    `pod` names the source pod. The delegate's name is derived from the source UID.
+    `pod` names the source pod. The delegate's name is derived from the source UID. REFUSED only where the API server
+    has no delegate of this source: what an earlier send of the order has bound is BOUND, whatever may
+    speak against it now.
     """
 
     source: SourceRef
@@ -200,7 +202,8 @@ AnyIntent = (
 class IntentBatch(Record, frozen=True):
     """Orders of one dispatcher life. `dispatcher_epoch` grows with every start; an agent refuses a lower one.
 
-    `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is answered STALE.
+    `deadline_s` counts from receipt on the agent's own clock: what was not begun by then is answered STALE, a
+    CreateDelegate UNKNOWN.
     """
 
     dispatcher: str

@@ -63,6 +63,7 @@ class Reason(enum.Enum):
     DEVICES = "resource claims ({}) are not supported: request an extended resource instead"
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
+    STILL_ELSEWHERE = "its delegate in cluster {} is not gone yet"
     PREEMPTED = "gave its place to a pod of higher priority while it waited"
     PRE_BIND = "node(s) could not be prepared for the pod: {}"
 

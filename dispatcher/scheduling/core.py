@@ -216,7 +216,9 @@ class SchedulerCore:
             return
         self.queue.remove(tracked.pod_id)
         tracked.queued = False
-        if step is not Step.NOTHING:
+        if step is Step.HOLD:
+            self._state.report(tracked, Why(Reason.STILL_ELSEWHERE, cluster).text, now)
+        elif step is not Step.NOTHING:
             self.outbox.fly(tracked, self._order(tracked, step, cluster, now))
         self._rest(tracked)
 

@@ -247,13 +247,14 @@ class World:
         self.policy, self.peers = policy or ExecutorPolicy(), tuple(Peer(peer, ready=True) for peer in peers)
         self.restart()
 
-    def restart(self) -> None:
-        """A new life of the executor: nothing remembered, everything listed."""
+    def restart(self, *, listed: bool = True) -> None:
+        """A new life of the executor: nothing remembered, everything listed (or nothing yet)."""
         self.cache = ClusterCache(ChangeLog())
         cluster = self.api.cluster
         self.local = Local(self.cache, cluster, read_pod, f"{cluster}-cluster-uid", self.policy)
         self.local.peers.update(self.peers, NOW.mono)
-        self.sync()
+        if listed:
+            self.sync()
 
     def sync(self) -> None:
         """The watch catches up."""

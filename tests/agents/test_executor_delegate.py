@@ -1,6 +1,7 @@
 """Delegates: made once under a derived name, bound, and deleted only when they are delegates."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,14 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.executor.delegate import delegate_name
-from agents.executor.http import Response
+from agents.executor.http import Request, Response
 from agents.executor.manifest import sanitise
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.executor.procedures import carry_out
+from agents.kube.convert import pod_seen
+from agents.observer.seen import PODS
 from dispatcher.model import names
 from dispatcher.model.messages import BOUND, DONE, REFUSED, STALE, UNKNOWN, CreateDelegate, DeleteDelegate, PodRef
 from dispatcher.model.pod import SourceRef
-from tests.agents.executor_world import NOW, World, delegate_of, lost_reply, node_object, pod_object, run, source_of
+from tests.agents.executor_world import (
+    NOW,
+    World,
+    delegate_of,
+    lost_reply,
+    node_object,
+    pod_object,
+    run,
+    scripted,
+    source_of,
+)
 
 SOURCE = PodRef("default", "web", "source-uid")
 
@@ -126,6 +139,87 @@ def test_a_bind_that_is_refused_takes_the_delegate_with_it() -> None:
     outcome = run(carry_out(delegate(), 1, world.local, NOW), no_binds)
     assert outcome.verdict == REFUSED
     assert world.api.pods() == []
+
+
+def unseen(world: World) -> None:
+    """A new life of the executor, whose lists have not come yet."""
+    world.restart(listed=False)
+
+
+def full(world: World) -> None:
+    """Others took the node's room meanwhile, and the view does not show the delegate yet."""
+    world.restart()
+    world.api.put_pod({**pod_object("other", cpu="1"), "spec": {**pod_object(cpu="1")["spec"], "nodeName": "n1"}})
+    world.sync()
+    world.cache.begin(PODS)
+    world.cache.page(PODS, [seen for raw in others(world) if (seen := pod_seen(raw)) is not None])
+    world.cache.end(PODS)
+
+
+def others(world: World) -> list[bytes]:
+    return [msgspec.json.encode(pod) for pod in world.api.pods() if pod["metadata"]["name"] == "other"]
+
+
+def closed(world: World) -> None:
+    """The cluster accepts nobody's pods any more."""
+    world.policy = ExecutorPolicy(accept=())
+    world.restart()
+
+
+SPEAKS_AGAINST: dict[str, Callable[[World], None]] = {
+    "the nodes are not listed yet": unseen,
+    "the node is full": full,
+    "the policy has changed": closed,
+}
+
+
+@pytest.mark.parametrize("what", SPEAKS_AGAINST)
+def test_an_order_whose_answer_was_lost_finds_what_it_bound_whatever_speaks_against_it_now(what: str) -> None:
+    world = target()
+    world.do(delegate())
+    SPEAKS_AGAINST[what](world)
+    assert world.do(delegate()).verdict == BOUND
+    assert (world.api.count("create"), world.api.count("bind"), world.api.count("delete")) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("what", SPEAKS_AGAINST)
+def test_an_order_that_made_an_unbound_delegate_takes_it_back_before_it_is_refused(what: str) -> None:
+    world = target()
+
+    def unbound(request: Request) -> Response:
+        return Response(0) if "binding" in request.path else world.api.answer(request)
+
+    assert run(carry_out(delegate(), 1, world.local, NOW), unbound).verdict == UNKNOWN
+    SPEAKS_AGAINST[what](world)
+    assert world.do(delegate()).verdict == REFUSED
+    assert delegate_of(SOURCE) not in [pod["metadata"]["name"] for pod in world.api.pods()]
+
+
+@pytest.mark.parametrize("what", SPEAKS_AGAINST)
+def test_what_cannot_be_looked_up_is_never_refused(what: str) -> None:
+    world = target()
+    world.do(delegate())
+    SPEAKS_AGAINST[what](world)
+    forbidden = Response(403, b'{"message":"not yet authorised"}')
+    assert run(carry_out(delegate(), 1, world.local, NOW), lambda _: forbidden).verdict == UNKNOWN
+
+
+def test_a_server_that_forbids_it_now_is_asked_what_it_has() -> None:
+    world = target()
+    world.do(delegate())
+    world.restart()
+    answer = scripted(403, then=world.api.answer)
+    assert run(carry_out(delegate(), 1, world.local, NOW), answer).verdict == BOUND
+
+
+def test_a_refused_bind_is_unknown_until_its_delegate_is_gone() -> None:
+    world = target()
+
+    def stuck(request: Request) -> Response:
+        return Response(403) if "binding" in request.path or request.method == "DELETE" else world.api.answer(request)
+
+    assert run(carry_out(delegate(), 1, world.local, NOW), stuck).verdict == UNKNOWN
+    assert world.do(delegate()).verdict == BOUND
 
 
 def test_a_server_that_is_away_makes_it_unknown() -> None:

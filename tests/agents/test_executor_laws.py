@@ -1,8 +1,8 @@
 """The executor's laws under lost requests, lost replies, late landings, duplicates, any order and restarts.
 
 Two clusters, two pod names whose pods are replaced again and again, and a dispatcher that says anything at any time.
-Whatever happens: one delegate a source, one bind a pod, no write to a pod that was not meant, and what has ended stays
-ended.
+Whatever happens: one delegate a source, one bind a pod, no write to a pod that was not meant, what has ended stays
+ended, and nobody hears "refused" of a delegate that runs.
 """
 
 import random
@@ -42,7 +42,8 @@ SOURCE_ORDERS: dict[str, Order] = {
 }
 ORDER_ODDS = (2, 4, 1, 8, 10, 1, 3)
 # What happens next, and how often.
-ODDS = {"replace": 2, "order": 6, "order_delegate": 3, "advance": 30, "land": 4, "sync": 8, "kubelet": 1, "restart": 1}
+ODDS = {"replace": 2, "order": 6, "order_delegate": 3, "advance": 30, "land": 4, "sync": 8, "kubelet": 1}
+ODDS |= {"restart": 1, "cordon": 2}
 FATES = {"done": 12, "request lost": 2, "reply lost": 2, "late": 3}
 
 
@@ -58,7 +59,7 @@ class Running:
     """A procedure under way, and the request that it waits for."""
 
     def __init__(self, world: World, intent: m.AnyIntent) -> None:
-        self.world, self.meant = world, intent.pod.uid
+        self.world, self.meant, self.creates = world, intent.pod.uid, isinstance(intent, m.CreateDelegate)
         self.procedure: Procedure[m.Outcome] = carry_out(intent, 1, world.local, NOW)
         self.request: Request | None = None
         self.advance(None)
@@ -66,8 +67,17 @@ class Running:
     def advance(self, response: Response | None) -> None:
         try:
             self.request = next(self.procedure) if response is None else self.procedure.send(response)
-        except StopIteration:
+        except StopIteration as end:
             self.request = None
+            if self.creates and end.value.verdict == m.REFUSED:
+                assert not self._runs(), "refused, and runs"
+
+    def _runs(self) -> bool:
+        return any(
+            pod["metadata"]["annotations"].get(names.SOURCE_UID) == self.meant
+            for pod in self.world.api.pods()
+            if pod["spec"].get("nodeName")
+        )
 
 
 class Clusters:
@@ -77,6 +87,7 @@ class Clusters:
         big = node_object(cpu="100", pods="100")
         self.home, self.away = World(big, cluster="a", peers=("b",)), World(big, cluster="b")
         self.random = random.Random(seed)
+        self.cordoned = False
         self.running: list[Running] = []
         self.late: list[Sent] = []
         self.refs: list[PodRef] = []
@@ -150,9 +161,15 @@ class Clusters:
     def kubelet(self) -> None:
         self.away.api.kubelet_stops()
 
+    def cordon(self) -> None:
+        """The node takes no pods, or takes them again."""
+        self.cordoned = not self.cordoned
+        self.away.api.put_node(node_object(cpu="100", pods="100", unschedulable=self.cordoned))
+
     def restart(self) -> None:
+        """A new life of an executor; its lists may be long in coming."""
         world = self.random.choice((self.home, self.away))
-        world.restart()
+        world.restart(listed=self.random.random() < 0.5)
         self.running = [one for one in self.running if one.world is not world]
 
     # --- the laws ----------------------------------------------------------------------------------------------------

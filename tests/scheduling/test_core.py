@@ -246,3 +246,19 @@ def test_a_delegate_is_as_important_as_its_source_and_is_evicted_where_it_runs()
     core.handle(ClusterChanged(changes), 1.0)
     (evict,) = intents(core.handle(Tick(), 1.0), Evict)
     assert (evict.pod.uid, evict.node, evict.priority) == ("uid-low-copy", "n1", 10)  # type: ignore[attr-defined]
+
+
+def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_that_is_gone() -> None:
+    core = make_core(("east", "west"))
+    source = SourceRef("east", "east-uid", "default", "a", "uid-a", 1)
+    dying = Pod("d1", "default", "a-123", node="w1", phase="Running", terminating=True, source=source)
+    west = Changes("west", "west-uid", "life-1", 0, 1, full=True, pods=(dying,))
+    core.handle(ClusterChanged(west), 1.0)
+    report(core, pod("a"))
+    settled = 2.0 + core.timing.absence_grace_s
+    effects = core.handle(Tick(), settled)
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.message == "its delegate in cluster west is not gone yet"  # type: ignore[attr-defined]
+    assert not intents(effects, Bind)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods_gone=("d1",))), settled + 1)
+    assert intents(core.handle(Tick(), settled + 2), Bind)

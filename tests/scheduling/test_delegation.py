@@ -82,7 +82,27 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         ),
         pytest.param(seen(PENDING, DELEGATE), Step.DELETE_DELEGATE, id="a delegate that nobody claimed goes"),
         pytest.param(seen(PENDING, DELEGATE, home_settled=False), Step.NOTHING, id="a claim may be unseen yet"),
-        pytest.param(seen(PENDING, DYING), Step.QUEUE, id="a dying stray holds nobody up"),
+        pytest.param(seen(PENDING, DYING), Step.HOLD, id="a pod whose stray still dies has no other place"),
+        pytest.param(seen(PENDING, DELEGATE, **WEST_LOST), Step.HOLD, id="nor one whose stray is out of reach"),
+        pytest.param(
+            seen(PENDING, msgspec.structs.replace(DYING, phase="Failed")),
+            Step.QUEUE,
+            id="an ended stray holds nobody up",
+        ),
+        pytest.param(
+            seen(PENDING, msgspec.structs.replace(DYING, node="")), Step.QUEUE, id="nor does one that never ran"
+        ),
+        pytest.param(
+            replace(seen(CLAIMED), delegates={"north": DYING}), Step.HOLD, id="a claim waits for a stray elsewhere"
+        ),
+        pytest.param(
+            replace(seen(CLAIMED), delegates={"north": DYING, "west": DELEGATE}),
+            Step.BIND_PROXY,
+            id="what runs already is bound, whatever is stray",
+        ),
+        pytest.param(
+            replace(seen(ENDING, **GONE), delegates={"north": DYING}), Step.FINISH, id="a stray keeps no deleted source"
+        ),
         pytest.param(
             seen(msgspec.structs.replace(CLAIMED, node="e1"), DELEGATE),
             Step.DELETE_DELEGATE,

@@ -4,7 +4,7 @@ Nothing is remembered from one answer to the next: after a crash of anything, th
 gives the same step, and every step is idempotent. The order of the rules is the order of the code.
 
 1. Nobody's delegate is collected: its source is surely gone.
-2. A stray delegate is collected: its source did not go to that cluster.
+2. A stray delegate is collected: its source did not go to that cluster. Until it is gone, its source gets no place.
 3. A source that ends takes its delegate with it, and is let go when the delegate is gone.
 4. A claimed, unbound source goes on from where it stopped.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
@@ -24,6 +24,7 @@ class Step(enum.Enum):
     """What to do next for one source pod."""
 
     NOTHING = "nothing"
+    HOLD = "hold"  # it wants a place, but still runs in a cluster that it did not go to
     QUEUE = "queue"  # it wants a place
     RESUME = "resume"  # claim again (same epoch), then create and bind the delegate
     BIND_PROXY = "bind-proxy"
@@ -71,11 +72,8 @@ def next_step(seen: Situation) -> Next:
     if seen.home not in seen.reachable:
         return NOTHING
     target = _target(seen.home, seen.source)
-    strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
-    if strays and not seen.home_settled:
-        return NOTHING
-    stray = _collect(seen, strays)
-    if stray is not NOTHING:
+    stray = _astray(seen, seen.source, target)
+    if stray is not None:
         return stray
     if not target:
         return Next(Step.QUEUE) if wants_place(seen.source) else NOTHING
@@ -100,6 +98,24 @@ def _target(home: str, source: Pod) -> str:
 def wants_place(source: Pod) -> bool:
     """Whether a pod still is to be scheduled."""
     return not (source.node or source.terminating or source.terminal)
+
+
+def _astray(seen: Situation, source: Pod, target: str) -> Next | None:
+    """What delegates in other clusters than the source's ask for; None: they hold nothing up."""
+    strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
+    if strays and not seen.home_settled:
+        return NOTHING
+    due = _collect(seen, strays)
+    if due is not NOTHING:
+        return due
+    running = _running(strays)
+    holds = running and wants_place(source) and target not in seen.delegates
+    return Next(Step.HOLD, running) if holds else None
+
+
+def _running(strays: Mapping[str, Pod]) -> str:
+    """A cluster in which a container of the pod may run, "" if there is none."""
+    return next((cluster for cluster in sorted(strays) if strays[cluster].node and not strays[cluster].terminal), "")
 
 
 def _collect(seen: Situation, delegates: Mapping[str, Pod]) -> Next:

@@ -112,6 +112,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.INVALID: NEVER,
     Reason.NO_PROFILE: NEVER,
     Reason.PERMIT: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    Reason.STILL_ELSEWHERE: NEVER,  # such a pod is not queued
     Reason.PREEMPTED: NODES | WakeEvent.POD_REMOVED,
     Reason.PRE_BIND: NODES | WakeEvent.CLAIM | WakeEvent.VOLUME | WakeEvent.POD_REMOVED,
 }
