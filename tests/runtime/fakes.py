@@ -27,9 +27,9 @@ from dispatcher.scheduling.events import Effect, Event, Tick
 
 FAST = ServiceTiming(
     poll_wait_s=0.01,
-    silent_s=0.03,
-    first_sync_s=0.05,
-    execute_s=0.05,
+    silent_s=0.5,
+    first_sync_s=0.5,
+    execute_s=0.5,
     tick_s=0.005,
     backoff_s=0.001,
     backoff_max_s=0.004,
