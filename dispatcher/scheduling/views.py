@@ -8,6 +8,7 @@ from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
 
 Row = dict[str, Any]
@@ -100,9 +101,15 @@ def _pod_row(core: SchedulerCore, tracked: Tracked) -> Row:
         "node": node,
         "phase": "Terminating" if source.terminating else source.phase,
         "ready": source.ready,
-        "reason": "; ".join(filter(None, (_waiting(core, tracked), core.log.summary(tracked.pod_id))))
-        or tracked.reported,
+        "reason": "; ".join(filter(None, (_waiting(core, tracked), _why(core, tracked, source)))),
     }
+
+
+def _why(core: SchedulerCore, tracked: Tracked, source: Pod) -> str:
+    last = core.log.find(tracked.pod_id)
+    # What a pod without a node was told since its last decision is why that did not come to be.
+    undone = isinstance(last, Decision) and not source.node and tracked.reported
+    return tracked.reported if last is None or undone else last.summary()
 
 
 def _place(tracked: Tracked, source: Pod) -> tuple[str, str]:
