@@ -120,10 +120,13 @@ def events_of(system: System, name: str) -> list[tuple[str, str]]:
 
 
 def test_each_pod_is_placed_by_the_profile_that_it_names(system: System) -> None:
+    # One after the other: which node is the fullest must not change while pods are packed onto it.
     submit(system, "wide", 9)
+    wide = wait_placed(system, "wide", 9)
     submit(system, "tight", 9, "global-dispatcher-packing")
+    tight = wait_placed(system, "tight", 9)
     submit(system, "kube", 6, "global-dispatcher-kube")
-    wide, tight, kube = wait_placed(system, "wide", 9), wait_placed(system, "tight", 9), wait_placed(system, "kube", 6)
+    kube = wait_placed(system, "kube", 6)
     assert len(set(wide)) > 1, wide
     assert len(set(tight)) == 1, tight
     zone = [node["metadata"]["name"] for node in nodes(system, "north") if node["metadata"]["labels"][LABEL] == ZONE]
