@@ -95,7 +95,7 @@ class Claim(Intent, frozen=True):
     """Mark the source pod as going to `node` of `cluster`: annotations and finalizer, guarded by uid and version.
 
     Outcome CLAIMED carries the sanitised manifest for the delegate. Claiming again with the same epoch is a no-op that
-    answers the same; with another claim present it is STALE.
+    answers the same; a newer epoch takes over a claim for the same place. STALE where any other claim is present.
     """
 
     cluster: str

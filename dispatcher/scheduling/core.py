@@ -312,10 +312,12 @@ class SchedulerCore:
         claim = source.claim
         if claim is None:
             raise ValueError(f"{step} of {source.key} needs a claim")
+        # An attempt of its own: agents may have heard a newer one than the claim's since, of a view without the claim.
+        epoch = self.outbox.next_epoch()
         if step is Step.BIND_PROXY:
             ref = orders.ref(source)
-            return orders.bind_proxy(tracked.home, ref, cluster, claim.node, claim.epoch, self._state.why(tracked), now)
-        return orders.claim(tracked.home, source, claim.cluster, claim.node, claim.epoch, now)
+            return orders.bind_proxy(tracked.home, ref, cluster, claim.node, epoch, self._state.why(tracked), now)
+        return orders.claim(tracked.home, source, claim.cluster, claim.node, epoch, now)
 
     # Outcomes
 

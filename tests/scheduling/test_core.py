@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from dispatcher.model import messages
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
@@ -263,3 +264,17 @@ def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_th
     assert not intents(effects, Bind)
     core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods_gone=("d1",))), settled + 1)
     assert intents(core.handle(Tick(), settled + 2), Bind)
+
+
+@pytest.mark.parametrize(
+    ("delegates", "order"), [(False, messages.Claim), (True, Bind)], ids=["no delegate", "bound delegate"]
+)
+def test_a_claim_of_an_earlier_life_goes_on_as_an_attempt_of_this_one(delegates: bool, order: type) -> None:
+    core = make_core(("east", "west"), boot_epoch=1000)
+    marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
+    copies = (Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks),) if delegates else ()
+    west = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=copies)
+    core.handle(ClusterChanged(west), 1.0)
+    effects = report(core, pod("a", claim=Claim("west", "n1", 5), has_finalizer=True))
+    (sent,) = intents(effects, order)
+    assert sent.epoch > 1000  # type: ignore[attr-defined]

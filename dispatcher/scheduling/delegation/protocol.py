@@ -26,7 +26,7 @@ class Step(enum.Enum):
     NOTHING = "nothing"
     HOLD = "hold"  # it wants a place, but still runs in a cluster that it did not go to
     QUEUE = "queue"  # it wants a place
-    RESUME = "resume"  # claim again (same epoch), then create and bind the delegate
+    RESUME = "resume"  # claim again for the same place, then create and bind the delegate
     BIND_PROXY = "bind-proxy"
     MIRROR = "mirror"
     DELETE_DELEGATE = "delete-delegate"
