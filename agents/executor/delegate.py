@@ -52,12 +52,13 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
         return outcome(intent, REFUSED, no)
     wanted = _wanted(intent, local, now)
     if isinstance(wanted, str):
-        return outcome(intent, *(yield from _refused(intent, wanted)))
-    pod, body = wanted
-    local.ledger.book(booking(pod, "", intent.node, now))
-    answer = yield from _create_and_bind(intent, pod, body, local, now)
+        answer = yield from _refused(intent, wanted)
+    else:
+        pod, body = wanted
+        local.ledger.book(booking(pod, "", intent.node, now))
+        answer = yield from _create_and_bind(intent, pod, body, local, now)
     if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
-        local.ledger.drop(pod.namespace, pod.name)
+        local.ledger.drop(intent.source.namespace, delegate_name(intent.source))
     return outcome(intent, *answer)
 
 

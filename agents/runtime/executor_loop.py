@@ -144,7 +144,7 @@ class ExecutorLoop:
 
     async def run(self) -> None:
         """Local duties until `stop`: proxy nodes, pods stranded on them, events."""
-        await asyncio.gather(self._every(self._tend), self._every(self._write_events))
+        await asyncio.gather(self._every(self.tend), self._every(self._write_events))
 
     async def stop(self) -> None:
         """End `run` and every procedure under way; what they had begun is found again by the next executor."""
@@ -225,7 +225,8 @@ class ExecutorLoop:
             except TimeoutError:
                 continue
 
-    async def _tend(self) -> None:
+    async def tend(self) -> None:
+        """Begin what is due of the local duties now; `run` does so every tick."""
         now = self._clock()
         self._local.ledger.settle(self._local.view, now.mono)
         left = islice(stranded(self._local.view), _MAX_STRANDED)

@@ -258,11 +258,7 @@ class World:
 
     def sync(self) -> None:
         """The watch catches up."""
-        for kind, part, see in ((NODES, "/nodes/", node_seen), (PODS, "/pods/", pod_seen)):
-            self.cache.begin(kind)
-            raws = [msgspec.json.encode(obj) for path, obj in self.api.objects.items() if part in path]
-            self.cache.page(kind, [seen for raw in raws if (seen := see(raw)) is not None])
-            self.cache.end(kind)
+        show(self.api, self.cache)
 
     def submit(self, obj: Object | None = None) -> PodRef:
         """A user creates a pod, and the view shows it."""
@@ -273,6 +269,15 @@ class World:
     def do(self, intent: AnyIntent, now: Moment = NOW, *, dispatcher_epoch: int = 1) -> Outcome:
         """Carry out one intent on a server without faults."""
         return run(carry_out(intent, dispatcher_epoch, self.local, now), self.api.answer)
+
+
+def show(api: ApiModel, cache: ClusterCache) -> None:
+    """List nodes and pods anew."""
+    for kind, part, see in ((NODES, "/nodes/", node_seen), (PODS, "/pods/", pod_seen)):
+        cache.begin(kind)
+        raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]
+        cache.page(kind, [seen for raw in raws if (seen := see(raw)) is not None])
+        cache.end(kind)
 
 
 def run(procedure: Procedure[T], answer: Callable[[Request], Response]) -> T:

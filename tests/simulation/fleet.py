@@ -1,0 +1,221 @@
+"""A dispatcher core and three agents' executors and caches, and a seeded source of trouble between them.
+
+One second a step: users and rivals act, watches lag, reports and orders travel, and things die.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.executor.local import Moment
+from dispatcher.model import names
+from dispatcher.model.messages import AnyIntent, Outcome, Peers
+from dispatcher.scheduling import events
+from dispatcher.scheduling.clusters import GapError
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from tests.laws.cores import make_core
+from tests.simulation.cluster import Cluster, Network, copies, evicted
+
+CLUSTERS = ("east", "north", "west")
+GRACE_S = 15.0
+CALL_S = 6  # a batch without an answer for so long is unanswered
+PASSES = 8  # answers that may follow each other within a second
+
+
+@dataclass
+class Call:
+    """A batch on its way."""
+
+    cluster: str
+    intents: tuple[AnyIntent, ...]
+    task: "asyncio.Task[tuple[Outcome, ...]]"
+    since: float
+
+
+class Fleet:
+    """A dispatcher core, three wired clusters, and a seeded source of trouble."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.network = Network(self.dice)
+        self.clusters = {
+            name: Cluster(name, [one for one in CLUSTERS if one != name], self.network) for name in CLUSTERS
+        }
+        self.now, self.boots, self.serial = 1000.0, 0, 0
+        self.trouble = True
+        self.silent: set[str] = set()
+        self.bound: dict[str, str] = {}  # UID of a source -> UID of the one copy that ever had a kubelet
+        self.heard: Counter[str] = Counter()  # verdicts
+        self.drained: set[str] = set()  # UIDs of sources whose delegates somebody deleted, or we evicted
+        self._boot()
+
+    def _boot(self) -> None:
+        """A new life of the dispatcher; what its last life had on its way is carried out, and nobody is told."""
+        self.boots += 1
+        self.core: SchedulerCore = make_core(
+            CLUSTERS, boot_epoch=self.boots * 1_000_000, timing=CoreTiming(absence_grace_s=GRACE_S)
+        )
+        self.calls: list[Call] = []
+        self.post: list[tuple[str, AnyIntent]] = []
+        self.peers: list[events.SendPeers] = []
+
+    async def step(self) -> None:
+        """One second."""
+        self.now += 1.0
+        if self.trouble:
+            await self._make_trouble()
+        for name, cluster in self.clusters.items():
+            cluster.now = Moment(self.now, 1_700_000_000 + self.now)
+            cluster.kubelets()
+            await cluster.executor.tend()
+            if not self.trouble or self.dice.random() < 0.25 or self.now % 8 == 0:
+                cluster.watch()
+            if name in self.silent:
+                self._feed(events.ClusterSilent(name, "no answer"))
+            elif not self.trouble or self.dice.random() > 0.3:
+                self._report(cluster)
+        self._feed(events.Tick())
+        for told in self.peers:
+            if told.cluster not in self.silent:
+                peers = Peers("", self.boots, told.peers)
+                await self.clusters[told.cluster].hear(self.boots, peers)
+        self.peers.clear()
+        self._call()
+        await self._run()
+        self._collect()
+
+    # --- between dispatcher and agents -------------------------------------------------------------------------------
+
+    def _feed(self, event: events.Event) -> None:
+        for effect in self.core.handle(event, self.now):
+            assert not isinstance(effect, events.Trouble), effect.text
+            if isinstance(effect, events.SendIntents):
+                self.post += [(effect.cluster, intent) for intent in effect.intents]
+            elif isinstance(effect, events.SendPeers):
+                self.peers.append(effect)
+
+    def _report(self, cluster: Cluster) -> None:
+        view = self.core.clusters[cluster.name]
+        changes = cluster.changes(view.incarnation, view.revision)
+        try:
+            self._feed(events.ClusterChanged(changes))
+        except GapError:
+            self._feed(events.ClusterChanged(cluster.changes("", 0)))
+
+    def _call(self) -> None:
+        """Send what waits; never two orders about one pod of a cluster at once."""
+        busy = {(call.cluster, intent.pod.uid) for call in self.calls for intent in call.intents}
+        held: list[tuple[str, AnyIntent]] = []
+        for name in CLUSTERS:
+            batch: list[AnyIntent] = []
+            for intent in [one for cluster, one in self.post if cluster == name]:
+                if (name, intent.pod.uid) in busy:
+                    held.append((name, intent))
+                else:
+                    busy.add((name, intent.pod.uid))
+                    batch.append(intent)
+            if batch:
+                self._send(name, tuple(batch))
+        self.post = held
+
+    def _send(self, name: str, intents: tuple[AnyIntent, ...]) -> None:
+        if name in self.silent or self.network.loses():
+            self._unanswered(name, intents, "lost on the way there")
+            return
+        task = asyncio.create_task(self.clusters[name].execute(self.boots, intents))
+        self.calls.append(Call(name, intents, task, self.now))
+
+    async def _run(self) -> None:
+        """Let the executors work, as far as answers come within this second."""
+        for _ in range(PASSES):
+            for _ in range(5):
+                await asyncio.sleep(0)
+            for cluster in self.clusters.values():
+                cluster.answer_some()
+            self._check()
+
+    def _check(self) -> None:
+        now = [*copies(self.clusters.values())]
+        twice = [source for source, count in Counter(source for source, _ in now).items() if count > 1]
+        assert not twice, f"run twice at once: {twice}"
+        self.drained.update(evicted(self.clusters.values()))
+        for source, copy in now:
+            first = self.bound.setdefault(source, copy)
+            assert first == copy or source in self.drained, f"{source} was bound twice: as {first} and as {copy}"
+
+    def _collect(self) -> None:
+        going, self.calls = self.calls, []
+        for call in going:
+            if call.task.done() and not self.network.loses():
+                self.heard.update(one.verdict for one in call.task.result())
+                self._feed(events.Answered(call.cluster, call.task.result()))
+            elif call.task.done() or self.now - call.since > CALL_S:
+                self._unanswered(call.cluster, call.intents, "lost on the way back")
+            else:
+                self.calls.append(call)
+
+    def _unanswered(self, name: str, intents: tuple[AnyIntent, ...], why: str) -> None:
+        self._feed(events.Unanswered(name, tuple(intent.id for intent in intents), why))
+
+    # --- trouble -----------------------------------------------------------------------------------------------------
+
+    async def _make_trouble(self) -> None:
+        dice = self.dice
+        self.network.trouble, self.network.slow = dice.choice(((0.0, 0.0), (0.2, 0.3), (0.5, 0.6)))
+        cluster = self.clusters[dice.choice(CLUSTERS)]
+        for _ in range(dice.randrange(3)):
+            self.serial += 1
+            cluster.submit(f"p{self.serial}", dice.choice(("100m", "500m", "900m")), dice.choice((0, 0, 0, 5)))
+        if dice.random() < 0.08 and (pods := cluster.sources()):
+            cluster.delete(dice.choice(pods))
+        if dice.random() < 0.04 and (pods := cluster.delegates()):
+            delegate = dice.choice(pods)
+            self.drained.add(delegate["metadata"]["annotations"][names.SOURCE_UID])
+            cluster.delete(delegate)
+        if dice.random() < 0.1:
+            cluster.cordon(dice.choice(cluster.nodes), on=dice.random() < 0.6)
+        if dice.random() < 0.05:
+            self.serial += 1
+            cluster.rival(f"rival{self.serial}", dice.choice(cluster.nodes))
+        cluster.forbids = cluster.forbids and dice.random() < 0.5
+        if dice.random() < 0.12:
+            cluster.down = not cluster.down
+            cluster.forbids = not cluster.down
+        if dice.random() < 0.2:
+            await cluster.kill_agent()
+        if dice.random() < 0.05:
+            self.silent ^= {cluster.name}
+        if dice.random() < 0.04:
+            self._boot()
+
+    def heal(self) -> None:
+        """The faults stop, and all nodes take pods."""
+        self.trouble = False
+        self.network.trouble = self.network.slow = 0.0
+        self.silent.clear()
+        for cluster in self.clusters.values():
+            cluster.down = cluster.forbids = False
+            for node in cluster.nodes:
+                cluster.cordon(node, on=False)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def astray(self) -> Iterator[str]:
+        """What is not as it should be when all has settled."""
+        clusters = [*self.clusters.values()]
+        running: Counter[str] = Counter(source for source, _ in copies(clusters))
+        uids: set[str] = set()
+        for cluster in clusters:
+            for pod in cluster.sources():
+                meta = pod["metadata"]
+                uids.add(meta["uid"])
+                if meta.get("deletionTimestamp"):
+                    yield f"{cluster.name}/{meta['name']} was deleted and is still there"
+                elif running[meta["uid"]] != 1 and not self.core.tracked[cluster.name, meta["uid"]].reported:
+                    yield f"{cluster.name}/{meta['name']} runs {running[meta['uid']]} times, and was told nothing"
+        for cluster in clusters:
+            for pod in cluster.delegates():
+                if pod["metadata"]["annotations"][names.SOURCE_UID] not in uids:
+                    yield f"{cluster.name}/{pod['metadata']['name']} has no source"
