@@ -65,11 +65,12 @@ def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Momen
 
 
 def _undoes(intent: AnyIntent, local: Local) -> tuple[str, int] | None:
-    """(source UID, attempt) that this intent takes back, if it is of that kind."""
+    """(source UID, attempt) up to which this intent takes back what was ordered, if it is of that kind."""
     if isinstance(intent, Unclaim):
         return intent.pod.uid, intent.epoch
     if isinstance(intent, DeleteDelegate):
         delegate = local.view.pod(intent.pod.uid)
         source = delegate.source if delegate is not None else None
-        return (source.uid, source.epoch) if source is not None else None
+        # Its own epoch: a later attempt than the delegate's may have found it, and its copies are late ones, too.
+        return (source.uid, intent.epoch) if source is not None else None
     return None

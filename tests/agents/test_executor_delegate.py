@@ -273,6 +273,19 @@ def test_a_delegate_is_deleted_gracefully_and_a_late_copy_of_its_order_makes_no_
     assert world.api.pods() == []
 
 
+def test_a_late_copy_of_an_attempt_that_only_found_the_delegate_makes_no_other_either() -> None:
+    world = target()
+    world.do(delegate(epoch=1))
+    world.do(delegate(epoch=7))
+    world.sync()
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    assert world.do(DeleteDelegate("d", ref, 9)).verdict == DONE
+    world.api.kubelet_stops()
+    world.sync()
+    assert world.do(delegate(epoch=7)).verdict == STALE
+    assert world.do(delegate(epoch=10)).verdict == BOUND
+
+
 def test_deleting_a_delegate_that_is_gone_or_was_made_again_is_done_without_a_delete() -> None:
     world = target()
     world.do(delegate())

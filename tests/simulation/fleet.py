@@ -21,6 +21,7 @@ from tests.simulation.cluster import Cluster, Network, copies, evicted
 CLUSTERS = ("east", "north", "west")
 GRACE_S = 15.0
 CALL_S = 6  # a batch without an answer for so long is unanswered
+LATE_S = 12  # a copy of it may arrive so much later
 PASSES = 8  # answers that may follow each other within a second
 
 
@@ -32,6 +33,17 @@ class Call:
     intents: tuple[AnyIntent, ...]
     task: "asyncio.Task[tuple[Outcome, ...]]"
     since: float
+
+
+@dataclass
+class Late:
+    """A copy of a batch, still on its way."""
+
+    cluster: str
+    life: int
+    boots: int
+    intents: tuple[AnyIntent, ...]
+    at: float
 
 
 class Fleet:
@@ -47,6 +59,8 @@ class Fleet:
         self.trouble = True
         self.silent: set[str] = set()
         self.bound: dict[str, str] = {}  # UID of a source -> UID of the one copy that ever had a kubelet
+        self.late: list[Late] = []
+        self.nobodys: list[asyncio.Task[tuple[Outcome, ...]]] = []
         self.heard: Counter[str] = Counter()  # verdicts
         self.drained: set[str] = set()  # UIDs of sources whose delegates somebody deleted, or we evicted
         self._boot()
@@ -83,6 +97,7 @@ class Fleet:
                 await self.clusters[told.cluster].hear(self.boots, peers)
         self.peers.clear()
         self._call()
+        self._arrive_late()
         await self._run()
         self._collect()
 
@@ -124,8 +139,20 @@ class Fleet:
         if name in self.silent or self.network.loses():
             self._unanswered(name, intents, "lost on the way there")
             return
-        task = asyncio.create_task(self.clusters[name].execute(self.boots, intents))
+        cluster = self.clusters[name]
+        task = asyncio.create_task(cluster.execute(self.boots, intents))
         self.calls.append(Call(name, intents, task, self.now))
+        if self.network.loses():
+            self.late.append(Late(name, cluster.lives, self.boots, intents, self.now + self.dice.randrange(1, LATE_S)))
+
+    def _arrive_late(self) -> None:
+        """Copies of what was sent before, unless their agent has died meanwhile: nobody waits for their answers."""
+        due = [one for one in self.late if one.at <= self.now]
+        self.late = [one for one in self.late if one.at > self.now]
+        for one in due:
+            cluster = self.clusters[one.cluster]
+            if cluster.lives == one.life:
+                self.nobodys.append(asyncio.create_task(cluster.execute(one.boots, one.intents)))
 
     async def _run(self) -> None:
         """Let the executors work, as far as answers come within this second."""
