@@ -8,7 +8,7 @@ the room and quota in use would be unknown.
 
 from collections.abc import Sequence
 
-from dispatcher.model.messages import BOUND, DONE, Changes, Outcome
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, Changes, Outcome
 from dispatcher.model.names import is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -329,8 +329,7 @@ class SchedulerCore:
         if found is None:
             return
         tracked, flight, move = found
-        if outcome.verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
-            self.binding.bound(tracked.pod_id)
+        self._learn(tracked, flight.stage, outcome.verdict, now)
         self._due.add(tracked.pod_id)
         if move is Move.CREATE:
             # From here on a delegate may exist there, seen or not.
@@ -355,6 +354,15 @@ class SchedulerCore:
             tracked.hold_until = now + self.timing.retry.first_s  # the watch shows what was found there
             if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
                 tracked.mirrored = flight.status
+
+    def _learn(self, tracked: Tracked, stage: Stage, verdict: str, now: float) -> None:
+        """What holds now, shown by the watch or not."""
+        if verdict == BOUND and stage in (Stage.BIND, Stage.PROXY):
+            self.binding.bound(tracked.pod_id)
+        elif verdict == CLAIMED:
+            tracked.claimed_at = now
+        elif verdict == DONE and stage is Stage.UNCLAIM:
+            tracked.claimed_at = float("-inf")
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

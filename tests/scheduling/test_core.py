@@ -278,3 +278,27 @@ def test_a_claim_of_an_earlier_life_goes_on_as_an_attempt_of_this_one(delegates:
     effects = report(core, pod("a", claim=Claim("west", "n1", 5), has_finalizer=True))
     (sent,) = intents(effects, order)
     assert sent.epoch > 1000  # type: ignore[attr-defined]
+
+
+def answer(core: SchedulerCore, cluster: str, intent: object, verdict: str, now: float) -> Sequence[Effect]:
+    outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, manifest=b"{}")  # type: ignore[attr-defined]
+    return core.handle(Answered(cluster, (outcome,)), now)
+
+
+def test_a_delegate_is_no_stray_while_the_claim_that_we_made_may_be_unseen() -> None:
+    core = make_core(("east", "west"))
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 1.0)
+    report(core, pod("a"), nodes=())
+    now = 2.0 + core.timing.absence_grace_s  # a home that has long been settled
+    (claim,) = intents(core.handle(Tick(), now), messages.Claim)
+    (create,) = intents(answer(core, "east", claim, messages.CLAIMED, now), messages.CreateDelegate)
+    (proxy,) = intents(answer(core, "west", create, messages.BOUND, now), Bind)
+    marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
+    runs = Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods=(runs,))), now)
+    answer(core, "east", proxy, messages.STALE, now)  # its agent's new life has listed nothing yet
+    assert not intents(core.handle(Tick(), now + 10), messages.DeleteDelegate)
+    claimed = pod("a", claim=Claim("west", "n1", 5), has_finalizer=True)
+    effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(claimed,))), now + 20)
+    (again,) = intents(effects, Bind)
+    assert again.proxy  # type: ignore[attr-defined]

@@ -52,7 +52,8 @@ class Situation:
     home was Ready.
     `reachable`: clusters whose agents answer now. `delegate_gone`: clusters in which the delegate is surely absent (it
     was seen and went, or has been missing for the grace time while the cluster was Ready).
-    `home_settled`: the home cluster has been Ready for the grace time, so that a claim cannot be unseen any more.
+    `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
+    that a claim cannot be unseen any more.
     """
 
     home: str

@@ -19,6 +19,7 @@ class Tracked:
 
     `vanished`: clusters (home included) from which the pod was seen to go: absence there is sure.
     `missing_since`: when a pod that ought to be there was first looked for in vain.
+    `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
     """
 
     pod_id: PodId
@@ -28,6 +29,7 @@ class Tracked:
     missing_since: dict[str, float] = field(default_factory=dict)
     flight: Flight | None = None
     mirrored: bytes = b""
+    claimed_at: float = float("-inf")
     reported: str = ""
     reported_at: float = float("-inf")
     queued: bool = False
@@ -97,12 +99,13 @@ def situation(tracked: Tracked, clusters: dict[str, ClusterView], now: float, gr
         and _absent(tracked, tracked.home, clusters, now, grace_s)
     )
     home = clusters.get(tracked.home)
+    settled_at = max(home.ready_since, tracked.claimed_at) if home is not None else float("inf")
     return Situation(
         tracked.home,
         tracked.source,
         tracked.delegates,
         source_gone=source_gone,
-        home_settled=home is not None and now - home.ready_since >= grace_s,
+        home_settled=now - settled_at >= grace_s,
         reachable=reachable,
         delegate_gone=gone,
         mirrored=tracked.mirrored,
