@@ -22,6 +22,17 @@ CLUSTERS = ("east", "north", "west")
 GRACE_S = 15.0
 CALL_S = 6  # a batch without an answer for so long is unanswered
 LATE_S = 12  # a copy of it may arrive so much later
+# How likely each is in a second, before the seed has drawn its own mix.
+ODDS = {
+    "delete": 0.08,
+    "drain": 0.04,
+    "cordon": 0.1,
+    "rival": 0.05,
+    "down": 0.12,
+    "kill": 0.15,
+    "silence": 0.05,
+    "restart": 0.04,
+}
 PASSES = 8  # answers that may follow each other within a second
 
 
@@ -57,6 +68,8 @@ class Fleet:
         }
         self.now, self.boots, self.serial = 1000.0, 0, 0
         self.trouble = True
+        self.odds = {what: odds * self.dice.choice((0.0, 0.5, 1.0, 3.0)) for what, odds in ODDS.items()}
+        self.sight, self.hearing = self.dice.choice((0.1, 0.25, 0.6)), self.dice.choice((0.4, 0.7, 1.0))
         self.silent: set[str] = set()
         self.bound: dict[str, str] = {}  # UID of a source -> UID of the one copy that ever had a kubelet
         self.late: list[Late] = []
@@ -84,11 +97,12 @@ class Fleet:
             cluster.now = Moment(self.now, 1_700_000_000 + self.now)
             cluster.kubelets()
             await cluster.executor.tend()
-            if not self.trouble or self.dice.random() < 0.25 or self.now % 8 == 0:
+            # A watch lags, but never for longer than the product notices (GRACE_S is above it).
+            if not self.trouble or self.dice.random() < self.sight or self.now % 8 == 0:
                 cluster.watch()
             if name in self.silent:
                 self._feed(events.ClusterSilent(name, "no answer"))
-            elif not self.trouble or self.dice.random() > 0.3:
+            elif not self.trouble or self.dice.random() < self.hearing:
                 self._report(cluster)
         self._feed(events.Tick())
         for told in self.peers:
@@ -189,33 +203,46 @@ class Fleet:
     # --- trouble -----------------------------------------------------------------------------------------------------
 
     async def _make_trouble(self) -> None:
+        self.network.trouble, self.network.slow = self.dice.choice(((0.0, 0.0), (0.2, 0.3), (0.5, 0.6)))
+        cluster = self.clusters[self.dice.choice(CLUSTERS)]
+        cluster.forbids = cluster.forbids and self.dice.random() < 0.5
+        for _ in range(self.dice.randrange(3)):
+            self._submit(cluster)
+        for what, odds in self.odds.items():
+            if self.dice.random() < odds:
+                await self._strike(what, cluster)
+
+    async def _strike(self, what: str, cluster: Cluster) -> None:
+        if what == "kill":
+            await cluster.kill_agent()
+        elif what == "restart":
+            self._boot()
+        elif what == "silence":
+            self.silent ^= {cluster.name}
+        elif what == "down":
+            cluster.down = not cluster.down
+            cluster.forbids = not cluster.down
+        else:
+            self._disturb(what, cluster)
+
+    def _disturb(self, what: str, cluster: Cluster) -> None:
         dice = self.dice
-        self.network.trouble, self.network.slow = dice.choice(((0.0, 0.0), (0.2, 0.3), (0.5, 0.6)))
-        cluster = self.clusters[dice.choice(CLUSTERS)]
-        for _ in range(dice.randrange(3)):
-            self.serial += 1
-            cluster.submit(f"p{self.serial}", dice.choice(("100m", "500m", "900m")), dice.choice((0, 0, 0, 5)))
-        if dice.random() < 0.08 and (pods := cluster.sources()):
+        if what == "delete" and (pods := cluster.sources()):
             cluster.delete(dice.choice(pods))
-        if dice.random() < 0.04 and (pods := cluster.delegates()):
+        elif what == "drain" and (pods := cluster.delegates()):
             delegate = dice.choice(pods)
             self.drained.add(delegate["metadata"]["annotations"][names.SOURCE_UID])
             cluster.delete(delegate)
-        if dice.random() < 0.1:
+        elif what == "cordon":
             cluster.cordon(dice.choice(cluster.nodes), on=dice.random() < 0.6)
-        if dice.random() < 0.05:
+        elif what == "rival":
             self.serial += 1
             cluster.rival(f"rival{self.serial}", dice.choice(cluster.nodes))
-        cluster.forbids = cluster.forbids and dice.random() < 0.5
-        if dice.random() < 0.12:
-            cluster.down = not cluster.down
-            cluster.forbids = not cluster.down
-        if dice.random() < 0.2:
-            await cluster.kill_agent()
-        if dice.random() < 0.05:
-            self.silent ^= {cluster.name}
-        if dice.random() < 0.04:
-            self._boot()
+
+    def _submit(self, cluster: Cluster) -> None:
+        self.serial += 1
+        cpu, priority = self.dice.choice(("100m", "500m", "900m")), self.dice.choice((0, 0, 0, 5))
+        cluster.submit(f"p{self.serial}", cpu, priority)
 
     def heal(self) -> None:
         """The faults stop, and all nodes take pods."""
