@@ -24,7 +24,7 @@ from tests.agents.executor_world import ApiModel, Object, node_object, pod_objec
 
 RUNNING = msgspec.json.encode({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
 FORBIDDEN = Response(403, b'{"message":"not authorised yet"}')
-NODE_CPU = "2"
+NODE_CPU = "4"
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Cluster:
         self.api = ApiModel(self.name)
         self.nodes = [f"{self.name}-{number}" for number in range(2)]
         for node in self.nodes:
-            self.api.put_node(node_object(node, cpu=NODE_CPU, pods="20"))
+            self.api.put_node(node_object(node, cpu=NODE_CPU, pods="40"))
         for peer in self.peers:
             self.api.put_node(proxy_object(peer))
         self._boot()
@@ -141,9 +141,11 @@ class Cluster:
 
     # --- users, kubelets, and others ---------------------------------------------------------------------------------
 
-    def submit(self, name: str, cpu: str, priority: int) -> None:
-        """A user's pod."""
-        self.api.put_pod(pod_object(name, cpu=cpu, priority=priority))
+    def submit(self, name: str, cpu: str, priority: int, *, away: bool) -> None:
+        """A user's pod; `away`: for the other clusters alone."""
+        pod = pod_object(name, cpu=cpu, priority=priority)
+        pod["metadata"]["annotations"] = {names.CLUSTERS: ",".join(self.peers)} if away else {}
+        self.api.put_pod(pod)
 
     def delete(self, pod: Object) -> None:
         """kubectl delete pod."""
@@ -151,7 +153,7 @@ class Cluster:
 
     def cordon(self, node: str, *, on: bool) -> None:
         """kubectl cordon, or uncordon."""
-        self.api.put_node(node_object(node, cpu=NODE_CPU, pods="20", unschedulable=on))
+        self.api.put_node(node_object(node, cpu=NODE_CPU, pods="40", unschedulable=on))
 
     def rival(self, name: str, node: str) -> None:
         """Another scheduler fills half a node."""

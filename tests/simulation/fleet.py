@@ -206,7 +206,7 @@ class Fleet:
         self.network.trouble, self.network.slow = self.dice.choice(((0.0, 0.0), (0.2, 0.3), (0.5, 0.6)))
         cluster = self.clusters[self.dice.choice(CLUSTERS)]
         cluster.forbids = cluster.forbids and self.dice.random() < 0.5
-        for _ in range(self.dice.randrange(3)):
+        for _ in range(self.dice.randrange(4)):
             self._submit(cluster)
         for what, odds in self.odds.items():
             if self.dice.random() < odds:
@@ -241,8 +241,8 @@ class Fleet:
 
     def _submit(self, cluster: Cluster) -> None:
         self.serial += 1
-        cpu, priority = self.dice.choice(("100m", "500m", "900m")), self.dice.choice((0, 0, 0, 5))
-        cluster.submit(f"p{self.serial}", cpu, priority)
+        cpu, priority = self.dice.choice(("100m", "300m", "900m")), self.dice.choice((0, 0, 0, 5))
+        cluster.submit(f"p{self.serial}", cpu, priority, away=self.dice.random() < 0.7)
 
     def heal(self) -> None:
         """The faults stop, and all nodes take pods."""
