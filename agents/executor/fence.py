@@ -12,6 +12,7 @@ class _Seen(NamedTuple):
     dispatcher_epoch: int
     epoch: int
     closed: bool
+    why: str = ""
 
 
 class Fence:
@@ -41,10 +42,10 @@ class Fence:
             return ""
         if (dispatcher_epoch, epoch) < seen[:2]:
             return f"attempt {epoch} is superseded by attempt {seen.epoch}"
-        return f"attempt {epoch} was given up" if seen.closed else ""
+        return f"attempt {epoch} was given up{seen.why and f': {seen.why}'}" if seen.closed else ""
 
-    def close(self, uid: str, dispatcher_epoch: int, epoch: int) -> None:
-        """An attempt was undone: a late copy of its orders must not do it again."""
+    def close(self, uid: str, dispatcher_epoch: int, epoch: int, why: str = "") -> None:
+        """An attempt was undone, or came to nothing: a late copy of its orders must not do it again."""
         seen = self._attempts.get(uid)
         if seen is None or (dispatcher_epoch, epoch) >= seen[:2]:
-            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, closed=True))
+            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, closed=True, why=why))

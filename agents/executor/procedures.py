@@ -16,6 +16,7 @@ from agents.executor.report import report_unschedulable
 from agents.executor.volumes import bind_volume, select_node
 from dispatcher.model.messages import (
     DONE,
+    REFUSED,
     STALE,
     AnyIntent,
     Bind,
@@ -57,20 +58,25 @@ def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Momen
         late = local.fence.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
         if late and not isinstance(intent, Unclaim):
             return outcome(intent, STALE, late)
-    undone = _undoes(intent, local)
+    source = _source_of(intent, local)
     result = yield from PROCEDURES[type(intent)](intent, local, now)
-    if undone is not None and result.verdict == DONE:
-        local.fence.close(undone[0], dispatcher_epoch, undone[1])
+    if source and result.verdict in _UNDOES[type(intent)]:
+        # Its own epoch: a later attempt than a delegate's may have found it, and its copies are late ones, too.
+        local.fence.close(source, dispatcher_epoch, intent.epoch, result.message)
     return result
 
 
-def _undoes(intent: AnyIntent, local: Local) -> tuple[str, int] | None:
-    """(source UID, attempt) up to which this intent takes back what was ordered, if it is of that kind."""
-    if isinstance(intent, Unclaim):
-        return intent.pod.uid, intent.epoch
+# Verdicts after which no attempt up to the intent's own holds: a copy of its orders must not make it hold again.
+_UNDOES: dict[type[AnyIntent], tuple[str, ...]] = {
+    Unclaim: (DONE,),
+    CreateDelegate: (REFUSED, STALE),
+    DeleteDelegate: (DONE,),
+}
+
+
+def _source_of(intent: AnyIntent, local: Local) -> str:
+    """UID of the source whose attempts this intent may take back; '' if it is not of that kind."""
     if isinstance(intent, DeleteDelegate):
         delegate = local.view.pod(intent.pod.uid)
-        source = delegate.source if delegate is not None else None
-        # Its own epoch: a later attempt than the delegate's may have found it, and its copies are late ones, too.
-        return (source.uid, intent.epoch) if source is not None else None
-    return None
+        return delegate.source.uid if delegate is not None and delegate.source is not None else ""
+    return intent.pod.uid if type(intent) in _UNDOES else ""

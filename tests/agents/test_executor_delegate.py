@@ -286,6 +286,17 @@ def test_a_late_copy_of_an_attempt_that_only_found_the_delegate_makes_no_other_e
     assert world.do(delegate(epoch=10)).verdict == BOUND
 
 
+def test_a_late_copy_of_a_refused_order_makes_nothing_and_repeats_why() -> None:
+    world = target(node_object(cpu="50m"))
+    assert world.do(delegate(epoch=1)).verdict == REFUSED
+    world.api.put_node(node_object())
+    world.sync()
+    late = world.do(delegate(epoch=1))
+    assert (late.verdict, late.message) == (STALE, 'attempt 1 was given up: node "n1": Insufficient cpu')
+    assert world.api.pods() == []
+    assert world.do(delegate(epoch=2)).verdict == BOUND
+
+
 def test_deleting_a_delegate_that_is_gone_or_was_made_again_is_done_without_a_delete() -> None:
     world = target()
     world.do(delegate())
