@@ -42,7 +42,7 @@ class Fence:
             return ""
         if (dispatcher_epoch, epoch) < seen[:2]:
             return f"attempt {epoch} is superseded by attempt {seen.epoch}"
-        return f"attempt {epoch} was given up{seen.why and f': {seen.why}'}" if seen.closed else ""
+        return ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why))) if seen.closed else ""
 
     def close(self, uid: str, dispatcher_epoch: int, epoch: int, why: str = "") -> None:
         """An attempt was undone, or came to nothing: a late copy of its orders must not do it again."""
