@@ -297,6 +297,18 @@ def test_a_late_copy_of_a_refused_order_makes_nothing_and_repeats_why() -> None:
     assert world.do(delegate(epoch=2)).verdict == BOUND
 
 
+def test_a_refusal_gives_back_the_room_that_an_unknown_attempt_held() -> None:
+    world = target(node_object(cpu="150m"))
+    first, second = PodRef("default", "one", "u1"), PodRef("default", "two", "u2")
+    assert run(carry_out(delegate(ref=first), 1, world.local, NOW), lambda _: Response(0)).verdict == UNKNOWN
+    world.api.put_node(node_object(cpu="150m", unschedulable=True))
+    world.sync()
+    assert world.do(delegate(ref=first)).verdict == REFUSED
+    world.api.put_node(node_object(cpu="150m"))
+    world.sync()
+    assert world.do(delegate(ref=second)).verdict == BOUND
+
+
 def test_deleting_a_delegate_that_is_gone_or_was_made_again_is_done_without_a_delete() -> None:
     world = target()
     world.do(delegate())
