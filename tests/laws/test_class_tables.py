@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -66,6 +67,16 @@ def test_what_a_class_keeps_up_to_date_equals_a_class_made_from_scratch(script: 
     pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
     for event in script:
         pair.apply(event)
+
+
+def test_scores_that_age_are_known_to_age_also_after_a_change_of_rows_that_are_not_scored() -> None:
+    pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
+    room = {"cpu": 500, "memory": 2**30, "pods": 1}
+    barred = msgspec.structs.replace(node("n1").labels(zone="x").cordoned().build(), allocatable=room)
+    pair.apply(("reading", "b", "n1", 0.0, 45.0))  # counts in full a last time
+    pair.apply(("pods", pod("p").labels(app="u").cpu("100m").placed("b"), 1))
+    pair.apply(("node", "a", barred))
+    pair.apply(("later", 1.0))
 
 
 @pytest.mark.usefixtures("compiled")

@@ -76,8 +76,9 @@ class Judge:
             self.state = guarded(plugin, plugin.pre_filter, placed, fleet)
         else:
             self.state = guarded(plugin, plugin.refresh, self.state, placed, fleet)
-            self.observed.kinds |= before.kinds
-            self.observed.now |= before.now
+        # Rows that are not asked again rest on what was looked at for them.
+        self.observed.kinds |= before.kinds
+        self.observed.now |= before.now
         self.nodes_at, self.weighed = fleet.changes.position, self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
