@@ -149,8 +149,7 @@ def unseen(world: World) -> None:
 def full(world: World) -> None:
     """Others took the node's room meanwhile, and the view does not show the delegate yet."""
     world.restart()
-    world.api.put_pod({**pod_object("other", cpu="1"), "spec": {**pod_object(cpu="1")["spec"], "nodeName": "n1"}})
-    world.sync()
+    world.api.put_pod(pod_object("other", cpu="1", nodeName="n1"))
     world.cache.begin(PODS)
     world.cache.page(PODS, [seen for raw in others(world) if (seen := pod_seen(raw)) is not None])
     world.cache.end(PODS)
@@ -261,14 +260,19 @@ def test_a_cluster_makes_no_delegate_of_its_own_pod() -> None:
     assert world.do(order).verdict == REFUSED
 
 
+def delete(world: World, epoch: int) -> None:
+    """The delegate is deleted, its containers end, and the view shows it."""
+    world.sync()
+    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
+    assert world.do(DeleteDelegate("d", ref, epoch)).verdict == DONE
+    world.api.kubelet_stops()
+    world.sync()
+
+
 def test_a_delegate_is_deleted_gracefully_and_a_late_copy_of_its_order_makes_no_other() -> None:
     world = target()
     world.do(delegate())
-    world.sync()
-    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
-    assert world.do(DeleteDelegate("d", ref, 1)).verdict == DONE
-    world.api.kubelet_stops()
-    world.sync()
+    delete(world, epoch=1)
     assert world.do(delegate(epoch=1)).verdict == STALE
     assert world.api.pods() == []
 
@@ -277,11 +281,7 @@ def test_a_late_copy_of_an_attempt_that_only_found_the_delegate_makes_no_other_e
     world = target()
     world.do(delegate(epoch=1))
     world.do(delegate(epoch=7))
-    world.sync()
-    ref = PodRef("default", delegate_of(SOURCE), the_delegate(world)["metadata"]["uid"])
-    assert world.do(DeleteDelegate("d", ref, 9)).verdict == DONE
-    world.api.kubelet_stops()
-    world.sync()
+    delete(world, epoch=9)
     assert world.do(delegate(epoch=7)).verdict == STALE
     assert world.do(delegate(epoch=10)).verdict == BOUND
 
