@@ -17,6 +17,21 @@ Object = dict[str, Any]
 _RATE = 5000
 # kwok's CEL library writes one map from several goroutines without a lock, and Go ends a process in which two meet.
 ENVIRONMENTS = {"kwok": {"GOMAXPROCS": "1"}}
+# A kubelet's. Not longer for a longer grace: a kwok that is started again waits until its forerunner's leases lapse.
+_LEASE_S = 40
+# kwok's own is 4 of each: no more than 4 a second where an answer takes a second, and leases come late.
+_KWOK_AT_ONCE = {"nodeLeaseParallelism": 16, "podPlayStageParallelism": 16, "nodePlayStageParallelism": 4}
+_KWOK_OPTIONS = {
+    "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+    "kind": "KwokConfiguration",
+    # Where there are options at all, those that are left out are 0, not kwok's defaults.
+    "options": {
+        **_KWOK_AT_ONCE,
+        "podsOnNodeSyncParallelism": 1,
+        "enablePodsOnNodeSyncListPager": True,
+        "enableDebuggingHandlers": True,
+    },
+}
 
 # User and group of each component's client certificate, as RBAC's built-in roles know them.
 IDENTITIES = {
@@ -38,7 +53,8 @@ _MINOR_FLAGS = {
 class PlaneSpec:
     """One control plane. `nodes`: a count of equal KWOK nodes, or each node's shape. `minor`: of Kubernetes.
 
-    `node_grace_s`: how long a node may be silent before it is Unknown (kube-controller-manager's own default: 50).
+    `node_grace_s`: how long a node may be silent before it is Unknown. kube-controller-manager's own default is 50; a
+    machine that is busy with other work starves KWOK for longer, and its nodes are not lost by that.
     `toleration_s`: how long pods stay on a node that is lost (Kubernetes' default: 300).
     `scheduler_config` is laid over kube-scheduler's configuration, `scheduler_verbosity` its log level (10 for scores).
     `api_flags` are further flags of kube-apiserver, `scheduler_flags` of kube-scheduler.
@@ -48,7 +64,7 @@ class PlaneSpec:
     nodes: int | Sequence[NodeSpec] = 0
     scheduler: bool = False
     minor: str = DEFAULT_MINOR
-    node_grace_s: float = 50
+    node_grace_s: float = 300
     toleration_s: int = 300
     scheduler_config: Mapping[str, Any] = field(default_factory=dict)
     scheduler_verbosity: int = 2
@@ -195,9 +211,10 @@ def _kube_scheduler(at: Layout) -> list[str]:
 
 def _kwok(at: Layout) -> list[str]:
     # A lease is renewed each quarter of its duration: often enough for a short grace.
-    lease_s = max(1, int(at.spec.node_grace_s * 0.8))
+    lease_s = max(1, min(_LEASE_S, int(at.spec.node_grace_s * 0.8)))
     path = at.directory / "kwok.yaml"
-    path.write_text("---\n".join(yaml.safe_dump(stage, sort_keys=False) for stage in stages()))
+    documents = (_KWOK_OPTIONS, *stages())
+    path.write_text("---\n".join(yaml.safe_dump(document, sort_keys=False) for document in documents))
     return [
         f"--kubeconfig={at.kubeconfig('kwok')}",
         f"--config={path}",

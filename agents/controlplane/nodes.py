@@ -84,6 +84,13 @@ def stages() -> list[Object]:
         ),
         _stage("pod-ready", "Pod", [_ALIVE, _phase("Pending")], {"statusTemplate": _POD_READY}),
         _stage(
+            "pod-ready-again",
+            "Pod",
+            [_ALIVE, _phase("Running"), _condition("==", "False"), _WITHOUT_REASON, _RUNS_ON],
+            {"statusTemplate": _POD_READY_AGAIN},
+            delay=_STATUS_SYNC,
+        ),
+        _stage(
             "pod-complete",
             "Pod",
             [_ALIVE, _phase("Running"), {"key": f'.metadata.annotations["{RUN_SECONDS}"]', "operator": "Exists"}],
@@ -112,6 +119,12 @@ def _stage(name: str, kind: str, when: Iterable[Object], then: Object, delay: Ob
 
 _ALIVE = {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"}
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
+# The node controller leaves this of a pod whose node was silent; whoever else calls a pod not ready says why.
+_WITHOUT_REASON = {"key": '.status.conditions.[] | select( .type == "Ready" ) | .reason', "operator": "DoesNotExist"}
+_RUNS_ON = {"key": f'.metadata.annotations["{RUN_SECONDS}"]', "operator": "DoesNotExist"}
+# A kubelet compares each 10 s what the API server has of its pods. The node controller marks a pod once each time that
+# its node is lost, so the two write no more often than that.
+_STATUS_SYNC = {"durationMilliseconds": 2_000, "jitterDurationMilliseconds": 10_000}
 _RUN_TIME = f'.metadata.annotations["{RUN_SECONDS}"] + "s"'
 
 
@@ -210,6 +223,13 @@ podIPs:
 - ip: {{ . | Quote }}
 {{ end }}
 {{ end }}
+"""
+
+_POD_READY_AGAIN = """
+conditions:
+- type: Ready
+  status: "True"
+  lastTransitionTime: {{ Now | Quote }}
 """
 
 _POD_COMPLETE = """

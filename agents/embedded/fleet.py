@@ -15,7 +15,7 @@ from typing import Self
 
 from agents.embedded import kubeconfig
 
-_READY_S = 30.0
+_READY_S = 120.0
 _STOP_S = 3.0
 _TAIL_LINES = 20
 _HALT_POLL_S = 0.002

@@ -22,6 +22,7 @@ class Answer(NamedTuple):
 
     verdict: str
     message: str = ""
+    scope: str = ""  # of a refusal: what it is about
 
 
 class _Status(msgspec.Struct, gc=False):
@@ -31,7 +32,7 @@ class _Status(msgspec.Struct, gc=False):
 _STATUS = msgspec.json.Decoder(_Status)
 
 
-def outcome(intent: Intent, verdict: str, message: str = "", manifest: bytes = b"") -> Outcome:
+def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "") -> Outcome:
     """The outcome of `intent`; a message is cut at 1 kB."""
     return Outcome(
         id=intent.id,
@@ -39,7 +40,7 @@ def outcome(intent: Intent, verdict: str, message: str = "", manifest: bytes = b
         epoch=intent.epoch,
         verdict=verdict,
         message=cut(message, _MAX_MESSAGE),
-        manifest=manifest,
+        scope=scope,
     )
 
 

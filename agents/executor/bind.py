@@ -1,13 +1,14 @@
 """Bind: a pod of this cluster to a node of it, or a claimed source pod to the proxy node of its new cluster."""
 
-from agents.executor import events
+from agents.executor import events, pods
 from agents.executor.answer import Answer, outcome
 from agents.executor.binding import annotations_of, bind_to, bind_unclaimed, foreign_key
 from agents.executor.http import Procedure
 from agents.executor.ledger import HOLD_S, Booking
 from agents.executor.local import Local, Moment
 from agents.executor.recheck import refusal
-from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
+from dispatcher.model import names
+from dispatcher.model.messages import BOUND, OF_NODE, REFUSED, STALE, UNKNOWN, Bind, Outcome, PodRef
 from dispatcher.model.names import CLAIM_NODE, SCHEDULER_NAME, is_ours
 from dispatcher.model.pod import Pod
 
@@ -19,9 +20,13 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
     if early is not None:
         return outcome(intent, *early)
     assert pod is not None  # noqa: S101 - unfit() answers for a missing pod
+    if intent.proxy and (word := local.fenced(intent.node)):
+        return outcome(intent, STALE, word)
     why = _proxy_refusal(intent, local, now) if intent.proxy else refusal(pod, intent.node, local, now)
     if why:
-        return outcome(intent, REFUSED, why)
+        return outcome(intent, REFUSED, why, OF_NODE)
+    if intent.proxy and (no := (yield from _unclaimed(intent, pod, local))) is not None:
+        return outcome(intent, *no)
     if not intent.proxy:
         local.ledger.book(booking(pod, pod.uid, intent.node, now))
     annotations = annotations_of(intent.epoch, intent.annotations)
@@ -29,11 +34,11 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
         answer = yield from bind_to(intent.pod, intent.node, annotations)
     else:
         version = local.view.pod_version(pod.uid)
-        answer = yield from bind_unclaimed(intent.pod, intent.node, annotations, version)
+        answer = yield from bind_unclaimed(intent.pod, intent.node, annotations, version, local.keys.public)
     if answer.verdict not in (BOUND, UNKNOWN):
         local.ledger.drop(pod.namespace, pod.name)
     if answer.verdict == BOUND:
-        events.scheduled(local, intent.pod, _where(intent, pod, local, now), now)
+        events.scheduled(local, intent.pod, _where(intent, pod, local), now)
     return outcome(intent, *answer)
 
 
@@ -72,9 +77,22 @@ def _proxy_refusal(intent: Bind, local: Local, now: Moment) -> str:
     return local.peers.unready(intent.node, now.mono)
 
 
-def _where(intent: Bind, pod: Pod, local: Local, now: Moment) -> str:
+def _unclaimed(intent: Bind, pod: Pod, local: Local) -> Procedure[Answer | None]:
+    """Why a pod must not be bound to a proxy node: this cluster has signed no claim for that cluster."""
+    if pod.claim is not None and names.proxy_node_name(pod.claim.cluster) == intent.node:
+        return None
+    look = yield from pods.look_up(pod.namespace, pod.name)  # the view may not show the claim yet
+    if not look.answered:
+        return Answer(UNKNOWN, look.problem)
+    signed = look.pod.claimed(local.keys.public) if look.pod is not None and look.pod.uid == pod.uid else None
+    if signed is not None and names.proxy_node_name(signed.target) == intent.node:
+        return None
+    return Answer(STALE, f'pod {pod.key} has no claim of this cluster for "{intent.node}"')
+
+
+def _where(intent: Bind, pod: Pod, local: Local) -> str:
     if not intent.proxy:
         return f"{local.cluster}/{intent.node}"
     node = intent.annotations.get(CLAIM_NODE) or (pod.claim.node if pod.claim else "")
-    peer = local.peers.alive(now.mono).get(intent.node)
+    peer = local.peers.last_word(intent.node)
     return f"{peer.cluster if peer else intent.node}/{node}".rstrip("/")

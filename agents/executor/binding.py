@@ -8,7 +8,7 @@ from agents.executor import pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
 from agents.executor.http import Procedure, Request
 from agents.executor.pods import Look, Truth
-from dispatcher.model.messages import BOUND, REFUSED, STALE, UNKNOWN, PodRef
+from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, STALE, UNKNOWN, PodRef
 from dispatcher.model.names import EPOCH, PREFIX
 
 
@@ -22,17 +22,20 @@ def foreign_key(annotations: Mapping[str, str]) -> str:
     return next((key for key in annotations if not key.startswith(PREFIX)), "")
 
 
-def bind_unclaimed(ref: PodRef, node: str, annotations: Mapping[str, str], version: str) -> Procedure[Answer]:
+def bind_unclaimed(
+    ref: PodRef, node: str, annotations: Mapping[str, str], version: str, keys: tuple[str, ...]
+) -> Procedure[Answer]:
     """Bind a source pod to a node of its own cluster, unless it is claimed for another one: then stale.
 
     The view that showed it unclaimed may lag, so the write holds only for the `version` seen there; when the pod has
-    moved on, the truth is read and judged before the next try.
+    moved on, the truth is read and judged before the next try. `keys` are this cluster's public ones.
     """
-    return (yield from bind_to(ref, node, annotations, version, _claimed))
 
+    def claimed(pod: Truth) -> str:
+        signed = pod.claimed(keys)
+        return f'it is claimed for cluster "{signed.target}"' if signed else ""
 
-def _claimed(pod: Truth) -> str:
-    return f'it is claimed for cluster "{pod.claim.cluster}"' if pod.claim else ""
+    return (yield from bind_to(ref, node, annotations, version, claimed))
 
 
 def bind_to(
@@ -58,7 +61,7 @@ def bind_to(
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown:
-            return Answer(REFUSED, message)
+            return Answer(REFUSED, message, OF_CLUSTER)
         look = yield from pods.look_up(ref.namespace, ref.name)
         answer = judge(look, ref, node)
         if answer is not None:

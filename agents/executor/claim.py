@@ -1,46 +1,76 @@
 """Claim and unclaim: our mark on a source pod that another cluster shall run.
 
-The mark is annotations (cluster, node, attempt) and a finalizer in one merge patch, guarded by UID and resourceVersion:
-of two who write at the same time, one gets 409.
+The mark is a claim signed by this cluster, annotations for people (cluster, node, attempt) and a finalizer, in one
+merge patch guarded by UID and resourceVersion: of two who write at the same time, one gets 409.
 """
+
+import msgspec
 
 from agents.executor import manifest, pods
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
+from agents.executor.peers import closed_to_new
 from agents.executor.pods import Truth, guarded_patch, without_ours
-from dispatcher.model import names
-from dispatcher.model.messages import CLAIMED, DONE, REFUSED, STALE, UNKNOWN, Claim, Outcome, PodRef, Unclaim
+from dispatcher.model import names, signatures
+from dispatcher.model.messages import (
+    CLAIMED,
+    DONE,
+    OF_CLUSTER,
+    OF_POD,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    Claim,
+    Outcome,
+    PodRef,
+    RestoreClaim,
+    Unclaim,
+)
+from dispatcher.model.pod import SourceRef
+from dispatcher.model.signatures import SignedClaim
 
 
 def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Read the pod, mark it, and answer with the manifest that its delegate shall have."""
-    problem = ""
+    """Read the pod, mark it, and answer with the mark and the manifest that its delegate shall have."""
+    if (early := _not_now(intent, local)) is not None:
+        return outcome(intent, *early)
+    problem, before = "", None
     for _ in range(TRIES):
         look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
         if not look.answered:
             return outcome(intent, UNKNOWN, look.problem)
-        wrong = unfit(look.pod, intent.pod) or _taken(look.pod, intent)
+        wrong = unfit(look.pod, intent.pod) or _forbidden(look.pod, intent) or _taken(look.pod, intent, local)
         if wrong is not None:
             return outcome(intent, *wrong)
         assert look.pod is not None  # noqa: S101 - unfit() answers for a missing pod
         try:
             sanitised = manifest.sanitise(look.body)
         except manifest.ManifestError as error:
-            return outcome(intent, REFUSED, str(error))
-        if _already(look.pod, intent):
-            return outcome(intent, CLAIMED, manifest=sanitised)
-        response = yield _mark(look.pod, intent)
+            return outcome(intent, REFUSED, str(error), OF_POD)
+        wanted, present = _wanted(intent, sanitised, local), look.pod.claimed(local.keys.public)
+        before = before or present
+        if present == wanted:
+            return _claimed(intent, look.pod.mark, sanitised, before)
+        mark = local.keys.sign_claim(wanted)
+        response = yield _marked(intent.pod, look.pod, mark, wanted)
         if response.ok:
-            return outcome(intent, CLAIMED, manifest=sanitised)
+            return _claimed(intent, mark, sanitised, before)
         problem = said(response)
         if not open_question(response):
-            return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem)
+            return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem, OF_POD)
     return outcome(intent, UNKNOWN, problem)
 
 
+def _claimed(intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | None) -> Outcome:
+    """Claimed; the message tells of an earlier attempt for the same place, which may have been heard there."""
+    taken_over = before is not None and before.source.epoch != intent.epoch
+    said = f"taken over from attempt {before.source.epoch}" if before is not None and taken_over else ""
+    return msgspec.structs.replace(outcome(intent, CLAIMED, said), manifest=sanitised, record=mark)
+
+
 def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Take the mark off, unless the pod is bound meanwhile or claimed by a newer attempt."""
+    """Take the mark off, unless the pod runs elsewhere meanwhile or is claimed by a newer attempt."""
     problem = ""
     for _ in range(TRIES):
         look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
@@ -48,15 +78,40 @@ def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:
             return outcome(intent, UNKNOWN, look.problem)
         if look.pod is None or look.differs(intent.pod.uid):
             return outcome(intent, DONE, "the pod is gone")
-        wrong = _keeps(look.pod, intent)
+        wrong = _keeps(look.pod, intent, local)
         if wrong is not None:
             return outcome(intent, *wrong)
-        response = yield _unmark(look.pod, intent.pod)
+        response = yield _unmarked(look.pod, intent.pod)
         if response.ok or response.status == NOT_FOUND:
             return outcome(intent, DONE)
         problem = said(response)
         if not open_question(response):
             return outcome(intent, REFUSED, problem)
+    return outcome(intent, UNKNOWN, problem)
+
+
+def restore_claim(intent: RestoreClaim, local: Local, now: Moment) -> Procedure[Outcome]:
+    """Write a mark of ours again as the delegate has kept it."""
+    wanted = signatures.read_claim(intent.claim)
+    if wanted is None or wanted.source.uid != intent.pod.uid:
+        return outcome(intent, REFUSED, "what the delegate carries is no claim of this pod")
+    if not signatures.is_claim_of(local.keys.public, intent.claim):
+        return outcome(intent, REFUSED, "what the delegate carries was not signed by this cluster")
+    problem = ""
+    for _ in range(TRIES):
+        look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+        if not look.answered:
+            return outcome(intent, UNKNOWN, look.problem)
+        wrong = _not_restored(look.pod, intent, wanted, local)
+        if wrong is not None:
+            return outcome(intent, *wrong)
+        assert look.pod is not None  # noqa: S101 - _not_restored() answers for a missing pod
+        response = yield _marked(intent.pod, look.pod, intent.claim, wanted)
+        if response.ok:
+            return outcome(intent, DONE)
+        problem = said(response)
+        if not open_question(response):
+            return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem)
     return outcome(intent, UNKNOWN, problem)
 
 
@@ -74,10 +129,42 @@ def unfit(pod: Truth | None, ref: PodRef) -> Answer | None:
     return None
 
 
-def _taken(pod: Truth | None, intent: Claim) -> Answer | None:
-    claimed = pod.claim if pod else None
-    if claimed is None:
+def _not_now(intent: Claim, local: Local) -> Answer | None:
+    """What speaks against a claim before the pod is looked at."""
+    if not local.cluster_uid:
+        return Answer(UNKNOWN, "this cluster is not known by its UID yet")
+    proxy = names.proxy_node_name(intent.cluster)
+    if fenced := local.fenced(proxy):
+        return Answer(STALE, fenced)
+    why = closed_to_new(local.view.node(proxy))
+    return Answer(REFUSED, why, OF_CLUSTER) if why else None
+
+
+def _forbidden(pod: Truth | None, intent: Claim) -> Answer | None:
+    """What the owner of the pod wrote against it: the dispatcher goes by the same, and is not trusted with it."""
+    if pod is None:
         return None
+    name, said = f"pod {intent.pod.namespace}/{intent.pod.name}", pod.annotations
+    if pod.spec.scheduling_gates:
+        return Answer(STALE, f"{name} has scheduling gates")
+    allowed = said.get(names.CLUSTERS)
+    listed = allowed is None or intent.cluster in [one.strip() for one in allowed.split(",")]
+    if said.get(names.STAY) != "true" and listed:
+        return None
+    return Answer(REFUSED, f'{name} does not allow cluster "{intent.cluster}"', OF_CLUSTER)
+
+
+def _wanted(intent: Claim, sanitised: bytes, local: Local) -> SignedClaim:
+    pod = intent.pod
+    source = SourceRef(local.cluster, local.cluster_uid, pod.namespace, pod.name, pod.uid, intent.epoch)
+    return SignedClaim(source, intent.cluster, intent.cluster_uid, intent.node, signatures.digest_of(sanitised))
+
+
+def _taken(pod: Truth | None, intent: Claim, local: Local) -> Answer | None:
+    signed = pod.claimed(local.keys.public) if pod else None
+    if signed is None:
+        return None
+    claimed = signed.claim
     if claimed.epoch > intent.epoch:
         return Answer(STALE, f"claimed by the newer attempt {claimed.epoch}")
     if (claimed.cluster, claimed.node) != (intent.cluster, intent.node):
@@ -85,29 +172,43 @@ def _taken(pod: Truth | None, intent: Claim) -> Answer | None:
     return None
 
 
-def _already(pod: Truth, intent: Claim) -> bool:
-    return pod.claim is not None and pod.claim.epoch == intent.epoch
-
-
-def _keeps(pod: Truth, intent: Unclaim) -> Answer | None:
-    if pod.node:
-        return Answer(STALE, f'bound to node "{pod.node}": a bound pod keeps its claim until it ends')
-    if pod.claim is not None and pod.claim.epoch > intent.epoch:
-        return Answer(STALE, f"claimed by the newer attempt {pod.claim.epoch}")
-    marked = names.FINALIZER in pod.finalizers or names.CLAIM_CLUSTER in pod.annotations
+def _keeps(pod: Truth, intent: Unclaim, local: Local) -> Answer | None:
+    if pod.node.startswith(names.PROXY_NODE_PREFIX):
+        return Answer(STALE, f'bound to node "{pod.node}": a pod in another cluster keeps its claim until it ends')
+    signed = pod.claimed(local.keys.public)
+    if signed is not None and signed.source.epoch > intent.epoch:
+        return Answer(STALE, f"claimed by the newer attempt {signed.source.epoch}")
+    marked = names.FINALIZER in pod.finalizers or names.CLAIM in pod.annotations
     return None if marked else Answer(DONE)
 
 
-def _mark(pod: Truth, intent: Claim) -> Request:
+def _not_restored(pod: Truth | None, intent: RestoreClaim, wanted: SignedClaim, local: Local) -> Answer | None:
+    name = f"pod {intent.pod.namespace}/{intent.pod.name}"
+    if pod is None or pod.uid != intent.pod.uid:
+        return Answer(STALE, f"{name} is gone")
+    if pod.node and pod.node != names.proxy_node_name(wanted.target):
+        return Answer(STALE, f'{name} is bound to node "{pod.node}"')
+    if pod.terminating or (pod.terminal and not pod.node):
+        return Answer(STALE, f"{name} {'is being deleted' if pod.terminating else 'has ended'}")
+    present = pod.claimed(local.keys.public)
+    if present is None:
+        return None
+    if present == wanted or (present.target == wanted.target and present.source.epoch >= wanted.source.epoch):
+        return Answer(DONE)
+    newer = not pod.node and present.source.epoch > wanted.source.epoch
+    return Answer(STALE, f"{name} is claimed by the newer attempt {present.source.epoch}") if newer else None
+
+
+def _marked(ref: PodRef, pod: Truth, mark: str, signed: SignedClaim) -> Request:
     annotations = {
-        names.CLAIM_CLUSTER: intent.cluster,
-        names.CLAIM_NODE: intent.node,
-        names.EPOCH: str(intent.epoch),
+        names.CLAIM: mark,
+        names.CLAIM_CLUSTER: signed.target,
+        names.CLAIM_NODE: signed.node,
+        names.EPOCH: str(signed.source.epoch),
     }
-    finalizers = (*(name for name in pod.finalizers if name != names.FINALIZER), names.FINALIZER)
-    return guarded_patch(intent.pod, pod, {"annotations": annotations, "finalizers": finalizers})
+    return guarded_patch(ref, pod, {"annotations": annotations, "finalizers": (*without_ours(pod), names.FINALIZER)})
 
 
-def _unmark(pod: Truth, ref: PodRef) -> Request:
-    annotations = {names.CLAIM_CLUSTER: None, names.CLAIM_NODE: None}
+def _unmarked(pod: Truth, ref: PodRef) -> Request:
+    annotations = dict.fromkeys((names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE))
     return guarded_patch(ref, pod, {"annotations": annotations, "finalizers": without_ours(pod)})

@@ -5,22 +5,28 @@ the order to make one arrives, the API server lets one exist.
 """
 
 import hashlib
+from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, manifest, pods
+from agents.executor import events, made, manifest, pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, outcome, said
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
 from agents.executor.deletion import delete_exactly
+from agents.executor.fields import Object
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
+from agents.executor.narrow import narrow
 from agents.executor.pods import Truth
-from agents.executor.recheck import refusal
-from dispatcher.model import names
+from agents.executor.policy import absent
+from agents.executor.recheck import refusal, reserved
+from dispatcher.model import names, signatures
 from dispatcher.model.messages import (
     BOUND,
     DONE,
+    OF_CLUSTER,
+    OF_NODE,
     REFUSED,
     STALE,
     UNKNOWN,
@@ -33,6 +39,20 @@ from dispatcher.model.pod import Pod, SourceRef
 
 _DIGEST = 10  # hex characters: 40 bits; a collision is refused, never adopted
 _MAX_NAME = 63  # so that it is a valid hostname too
+
+
+class _Made(NamedTuple):
+    """A delegate as the server has made it: the fields that decide, and its JSON."""
+
+    truth: Truth
+    body: bytes
+
+
+class _Result(NamedTuple):
+    """An answer, and what the delegate requests if the server made it so that this is not what was ordered."""
+
+    answer: Answer
+    requests: dict[str, int] | None = None
 
 
 def delegate_name(source: SourceRef) -> str:
@@ -49,30 +69,42 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     """
     no = _muddled(intent, local)
     if no:
-        return outcome(intent, REFUSED, no)
-    wanted = _wanted(intent, local, now)
-    if isinstance(wanted, str):
-        answer = yield from _refused(intent, wanted)
+        return outcome(intent, *no)
+    wanted = _unsigned(intent, local) or _wanted(intent, local, now)
+    if isinstance(wanted, Answer):
+        unheard = wanted.verdict == UNKNOWN
+        result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))
     else:
         pod, body = wanted
         local.ledger.book(booking(pod, "", intent.node, now))
-        answer = yield from _create_and_bind(intent, pod, body, local, now)
+        result = yield from _create_and_bind(intent, pod, body, local, now)
+    answer = result.answer
     if answer != Answer(BOUND) and answer.verdict != UNKNOWN:
         local.ledger.drop(intent.source.namespace, delegate_name(intent.source))
-    return outcome(intent, *answer)
+    return msgspec.structs.replace(outcome(intent, *answer), requests=result.requests or {})
+
+
+def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
+    """An order that comes too late to make a delegate: stale where the server has none, else what became of it."""
+    look = yield from pods.look_up(intent.source.namespace, delegate_name(intent.source))
+    if look.pod is None:
+        return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
+    if _unfinished(look.pod):
+        return outcome(intent, UNKNOWN, f"{why}; its delegate is there and has no node yet")
+    return outcome(intent, *_adopt(look.pod, intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
     """Delete a delegate with its own grace period; a pod that is not a delegate is refused."""
     ref = intent.pod
     known = local.view.pod(ref.uid)
-    if known is None or not _is_delegate(known.labels):
+    if known is None or known.source is None:
         look = yield from pods.look_up(ref.namespace, ref.name)
         if look.differs(ref.uid):
             return outcome(intent, DONE)
         if look.pod is None:
             return outcome(intent, UNKNOWN, look.problem)
-        if not _is_delegate(look.pod.labels):
+        if look.pod.delegated(local.keys.public) is None:
             return outcome(intent, REFUSED, f"pod {ref.namespace}/{ref.name} is not a delegate: not ours to delete")
     elif known.terminating:
         return outcome(intent, DONE)
@@ -80,46 +112,70 @@ def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Proced
     return outcome(intent, *answer)
 
 
-def _is_delegate(labels: dict[str, str]) -> bool:
-    return labels.get(names.DELEGATE_LABEL) == "true"
-
-
-def _muddled(intent: CreateDelegate, local: Local) -> str:
+def _muddled(intent: CreateDelegate, local: Local) -> Answer | None:
     """Why this is no order that could ever have made a delegate."""
-    source = intent.source
+    source, key = intent.source, foreign_key(intent.annotations)
     if (source.uid, source.namespace, source.name) != (intent.pod.uid, intent.pod.namespace, intent.pod.name):
-        return f"the order is about pod {intent.pod.namespace}/{intent.pod.name} but its source is another pod"
+        name = f"{intent.pod.namespace}/{intent.pod.name}"
+        return Answer(REFUSED, f"the order is about pod {name} but its source is another pod")
     if source.cluster == local.cluster or (local.cluster_uid and source.cluster_uid == local.cluster_uid):
-        return f'cluster "{local.cluster}" is the source itself: bind the pod there instead'
-    key = foreign_key(intent.annotations)
-    return f'annotation "{key}" is not ours to write' if key else ""
+        return Answer(REFUSED, f'cluster "{local.cluster}" is the source itself: bind the pod there instead')
+    return Answer(REFUSED, f'annotation "{key}" is not ours to write') if key else None
 
 
-def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | str:
+def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
+    """Why the source cluster's claim does not cover this order, None if it does; unknown while its keys are."""
+    keys = local.trusted.of(intent.source.cluster_uid)
+    if not keys:
+        return Answer(UNKNOWN, f'the keys of cluster "{intent.source.cluster}" are not known here yet')
+    if local.trusted.name_of(intent.source.cluster_uid) != intent.source.cluster:
+        return Answer(REFUSED, f'cluster "{intent.source.cluster}" is known here under another name', OF_CLUSTER)
+    signed = signatures.read_claim(intent.record)
+    if signed is None or not signatures.is_claim_of(keys, intent.record):
+        return Answer(REFUSED, f'cluster "{intent.source.cluster}" has signed no such claim', OF_CLUSTER)
+    place = (signed.target, signed.node) == (local.cluster, intent.node)
+    here = signed.target_uid in ("", local.cluster_uid)
+    content = signed.source == intent.source and signed.digest == signatures.digest_of(intent.manifest)
+    if place and here and content:
+        return None
+    return Answer(
+        REFUSED, f'the claim that cluster "{intent.source.cluster}" has signed is for another order', OF_CLUSTER
+    )
+
+
+def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
     """The delegate, as a model and as JSON; or why none is to be made of this order."""
-    no = local.policy.refusal(intent.source, local.cluster)
+    no = local.policy.refusal(intent.source, local.cluster, local.view.namespace(intent.source.namespace))
     if no:
-        return no
+        return Answer(REFUSED, no, OF_CLUSTER)
     try:
-        made = _delegate_object(intent)
+        posted = _delegate_object(intent, local)
     except manifest.ManifestError as error:
-        return str(error)
-    pod = local.read_pod(_with_uid(made, intent.source.uid))
-    return _no_place(pod, intent, local, now) or (pod, msgspec.json.encode(made))
+        return Answer(REFUSED, str(error), OF_CLUSTER)
+    pod = local.read_pod(_with_uid(posted, intent.source.uid))
+    return _no_place(pod, intent, local, now) or (pod, msgspec.json.encode(posted))
 
 
-def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> str:
+def _no_place(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
     if pod.problems:
-        return f"the delegate's manifest cannot be read: {pod.problems[0]}"
+        return Answer(REFUSED, f"the delegate's manifest cannot be read: {pod.problems[0]}", OF_CLUSTER)
     if local.view.pod_by_name(pod.namespace, pod.name) is not None:
-        return ""  # it may be on the node already, and would not fit beside itself; looked at again before a bind
-    return refusal(pod, intent.node, local, now)
+        return None  # it may be on the node already, and would not fit beside itself; looked at again before a bind
+    no = _not_there(pod, intent, local, now)
+    return Answer(REFUSED, no, OF_NODE) if no else None
 
 
-def _delegate_object(intent: CreateDelegate) -> manifest.Object:
+def _not_there(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> str:
+    """Why this pod of another cluster may not be bound to the node that was chosen; '' if it may."""
+    free = "controlPlane" in local.policy.grants(intent.source).allow
+    return ("" if free else reserved(intent.node, local)) or refusal(pod, intent.node, local, now)
+
+
+def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     """The delegate as it is posted: the manifest sanitised again, for the sender is not trusted, and our marks."""
     source = intent.source
-    clean = msgspec.json.decode(manifest.sanitise(intent.manifest))
+    sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
+    clean = narrow(sanitised, local.cluster, local.policy.grants(source))
     metadata = clean["metadata"]
     marks = {
         names.SOURCE_CLUSTER: source.cluster,
@@ -127,30 +183,53 @@ def _delegate_object(intent: CreateDelegate) -> manifest.Object:
         names.SOURCE_NAMESPACE: source.namespace,
         names.SOURCE_NAME: source.name,
         names.SOURCE_UID: source.uid,
+        names.CLAIM: intent.record,
     }
     metadata["name"], metadata["namespace"] = delegate_name(source), source.namespace
     metadata["labels"] = {**metadata["labels"], names.DELEGATE_LABEL: "true"}
     metadata["annotations"] = {**metadata["annotations"], **annotations_of(intent.epoch, intent.annotations), **marks}
+    clean["spec"]["schedulerName"] = names.DELEGATE_SCHEDULER
     return {"apiVersion": "v1", "kind": "Pod", **clean}
 
 
-def _with_uid(pod: manifest.Object, uid: str) -> bytes:
+def _with_uid(pod: Object, uid: str) -> bytes:
     # What has no UID is no pod to a reader; the delegate's own is not known before it is made.
     return msgspec.json.encode({**pod, "metadata": {**pod["metadata"], "uid": uid}})
 
 
-def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[Answer]:
+def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[_Result]:
     found = yield from _create(intent, pod, body, local)
     if isinstance(found, Answer):
-        return found
-    if found.node or found.terminal:
-        return _bound_at(found.node, intent.node)
-    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=found.uid)
-    # Asked again: a delegate that was found, not made, has not been looked at yet.
-    no = refusal(pod, intent.node, local, now)
-    answer = Answer(REFUSED, no) if no else (yield from bind_to(ref, intent.node, _marks(intent)))
+        return _Result(found)
+    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=found.truth.uid)
+    not_ours = made.disowned(body, found.truth)
+    if not_ours:
+        return _Result((yield from _given_up(ref, not_ours)))
+    actual = local.read_pod(found.body)
+    if not actual.problems:
+        # What is bound is what the server made, also where that is not what was posted.
+        local.ledger.book(booking(actual, "", intent.node, now))
+    no = _unplaceable(actual, intent, local, now)
+    if no is not None and (larger := made.growth(pod, actual, body, found.body)):
+        no = Answer(REFUSED, f"{no.message}; {larger}", OF_CLUSTER)
+    answer = (yield from _taken_back(ref, no)) if no else (yield from _bind(ref, intent, local, now))
+    return _Result(answer, actual.requests if actual.requests != pod.requests else None)
+
+
+def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
+    if actual.problems:
+        unread = f"what the server made of the delegate cannot be read: {actual.problems[0]}"
+        return Answer(REFUSED, unread, OF_CLUSTER)
+    no = _not_there(actual, intent, local, now)
+    return Answer(REFUSED, no, OF_NODE) if no else None
+
+
+def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer]:
+    proof = local.keys.sign_proof(ref.uid, intent.record)
+    marks = {**annotations_of(intent.epoch, intent.annotations), names.DELEGATE_PROOF: proof}
+    answer = yield from bind_to(ref, intent.node, marks)
     if answer.verdict == REFUSED:
-        return (yield from _taken_back(ref, answer.message))
+        return (yield from _taken_back(ref, answer._replace(scope=answer.scope or OF_CLUSTER)))
     if answer.verdict == STALE:
         look = yield from pods.look_up(ref.namespace, ref.name)
         if not look.answered:
@@ -162,35 +241,39 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     return answer
 
 
-def _refused(intent: CreateDelegate, why: str) -> Procedure[Answer]:
+def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answer]:
     """Refused, unless this order, sent before, has made the delegate already: the view may not show it yet."""
     namespace, name = intent.source.namespace, delegate_name(intent.source)
     look = yield from pods.look_up(namespace, name)
     if look.pod is None:
-        return Answer(REFUSED, why) if look.answered else Answer(UNKNOWN, look.problem)
-    found = _adopt(look.pod, intent)
-    if isinstance(found, Answer):
-        return found
-    if found.node or found.terminal:
-        return _bound_at(found.node, intent.node)
-    return (yield from _taken_back(PodRef(namespace, name, found.uid), why))
+        return no if look.answered else Answer(UNKNOWN, look.problem)
+    if _unfinished(look.pod):
+        return (yield from _taken_back(PodRef(namespace, name, look.pod.uid), no))
+    return _adopt(look.pod, intent, local)
 
 
-def _taken_back(ref: PodRef, why: str) -> Procedure[Answer]:
+def _taken_back(ref: PodRef, no: Answer) -> Procedure[Answer]:
     """Refused once the delegate, which has no node, is gone."""
     deleted = yield from delete_exactly(ref, 0)
-    return Answer(REFUSED, why) if deleted.verdict == DONE else Answer(UNKNOWN, deleted.message)
+    return no if deleted.verdict == DONE else Answer(UNKNOWN, deleted.message)
 
 
-def _marks(intent: CreateDelegate) -> dict[str, str]:
-    return annotations_of(intent.epoch, intent.annotations)
+def _given_up(ref: PodRef, why: str) -> Procedure[Answer]:
+    """A delegate that others have taken over is deleted in their time: it may have a node, and run."""
+    deleted = yield from delete_exactly(ref)
+    if deleted.verdict != DONE:
+        return Answer(UNKNOWN, deleted.message)
+    look = yield from pods.look_up(ref.namespace, ref.name)
+    if look.differs(ref.uid):
+        return Answer(REFUSED, why, OF_CLUSTER)
+    return Answer(STALE, f"{why}; it is being deleted") if look.answered else Answer(UNKNOWN, look.problem)
 
 
 def _bound_at(node: str, wanted: str) -> Answer:
     return Answer(BOUND, "" if node == wanted else f'an earlier attempt bound it to node "{node}"')
 
 
-def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Procedure[Truth | Answer]:
+def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Procedure[_Made | Answer]:
     """The delegate as the server has it, or why there is none."""
     request = Request("POST", pods.collection(pod.namespace), body)
     message = ""
@@ -198,36 +281,48 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         response = yield request
         created = pods.read(response.body) if response.ok else None
         if created is not None:
-            return created
+            return _Made(created, response.body)
         message = said(response)
         if response.status == NOT_FOUND:
-            return Answer(REFUSED, _no_namespace(pod.namespace, local.cluster))
+            return Answer(REFUSED, absent(pod.namespace, local.cluster), OF_CLUSTER)
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
-            return (yield from _refused(intent, message))
+            return (yield from _refused(intent, Answer(REFUSED, message, OF_CLUSTER), local))
         look = yield from pods.look_up(pod.namespace, pod.name)
-        if look.pod is not None:
-            return _adopt(look.pod, intent)
         if not look.answered:
             return Answer(UNKNOWN, look.problem)
+        if look.pod is None:
+            continue
+        if not _unfinished(look.pod):
+            return _adopt(look.pod, intent, local)
+        # Nothing runs in it, and anybody may have made it meanwhile: the one that is signed for is made anew.
+        deleted = yield from delete_exactly(PodRef(pod.namespace, pod.name, look.pod.uid), 0)
+        if deleted.verdict != DONE:
+            return Answer(UNKNOWN, deleted.message)
     return Answer(UNKNOWN, message)
 
 
-def _no_namespace(namespace: str, cluster: str) -> str:
-    return f'namespace "{namespace}" does not exist in cluster "{cluster}": create it there to let its pods run there'
+def _unfinished(found: Truth) -> bool:
+    """Whether a pod is a delegate that was made and never bound, or passes itself off as one."""
+    return found.spec.scheduler_name == names.DELEGATE_SCHEDULER and not (found.node or found.terminating)
 
 
-def _adopt(found: Truth, intent: CreateDelegate) -> Truth | Answer:
+def _adopt(found: Truth, intent: CreateDelegate, local: Local) -> Answer:
+    """What a pod that is there already under the delegate's name means: bound, if this cluster has signed for it."""
     source = intent.source
     name = f"pod {source.namespace}/{delegate_name(source)}"
-    origin = (found.annotations.get(names.SOURCE_CLUSTER_UID), found.annotations.get(names.SOURCE_UID))
-    if not _is_delegate(found.labels) or origin != (source.cluster_uid, source.uid):
-        return Answer(
-            REFUSED, f"{name} exists and is not the delegate of {source.cluster} {source.namespace}/{source.name}"
-        )
     if found.terminating:
         return Answer(STALE, f"{name} is being deleted")
-    if found.epoch > intent.epoch:
-        return Answer(STALE, f"{name} belongs to the newer attempt {found.epoch}")
-    return found
+    signed = found.delegated(local.keys.public)
+    if signed is None and found.spec.scheduler_name == names.DELEGATE_SCHEDULER:
+        return Answer(UNKNOWN, f"{name} runs, but what proves whose delegate it is was taken off: delete it")
+    if signed is None or (signed.source.cluster_uid, signed.source.uid) != (source.cluster_uid, source.uid):
+        return Answer(
+            REFUSED,
+            f"{name} exists and is not the delegate of {source.cluster} {source.namespace}/{source.name}",
+            OF_CLUSTER,
+        )
+    if signed.source.epoch > intent.epoch:
+        return Answer(STALE, f"{name} belongs to the newer attempt {signed.source.epoch}")
+    return _bound_at(found.node, intent.node)

@@ -83,6 +83,11 @@ def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) ->
     _put(local, ref, (WARNING, "OtherScheduler", "Scheduling"), note, now)
 
 
+def miswritten(local: Local, ref: PodRef, reason: str, text: str, now: Moment) -> None:
+    """Something on a pod means nothing, or not what its owner takes it for; `text` names it and the fix."""
+    _put(local, ref, (WARNING, reason, "Scheduling"), text, now)
+
+
 @lru_cache(maxsize=1024)
 def _path(namespace: str) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"

@@ -49,7 +49,8 @@ def _early(pod: Truth, intent: Evict, local: Local) -> Answer | None:
         return Answer(REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}")
     if pod.node.startswith(names.PROXY_NODE_PREFIX):
         return Answer(REFUSED, f"{name} runs in another cluster: it is evicted there")
-    if not names.is_ours(pod.spec.scheduler_name) and not local.policy.evict_foreign:
+    ours = names.is_ours(pod.spec.scheduler_name) or pod.spec.scheduler_name == names.DELEGATE_SCHEDULER
+    if not ours and not local.policy.evict_foreign:
         return Answer(REFUSED, f"{name} is of another scheduler: evict_foreign is off in the executor's policy")
     return None
 

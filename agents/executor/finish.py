@@ -12,9 +12,13 @@ from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX
 
 def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[Outcome]:
     """Delete the source with its own grace period, UID as precondition; our finalizer holds it until FinishSource."""
-    pod = local.view.pod(intent.pod.uid)
-    if pod is not None and not pod.node.startswith(PROXY_NODE_PREFIX):
-        return outcome(intent, REFUSED, f"pod {pod.key} is not on a proxy node: it is not ours to delete")
+    look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+    if look.differs(intent.pod.uid):
+        return outcome(intent, DONE, "the pod is gone")
+    if look.pod is None:
+        return outcome(intent, UNKNOWN, look.problem)
+    if not _ours(look.pod):
+        return outcome(intent, REFUSED, _not_ours(intent.pod))
     answer = yield from delete_exactly(intent.pod, None)
     return outcome(intent, *answer)
 
@@ -57,4 +61,4 @@ def _ours(pod: Truth) -> bool:
 
 
 def _not_ours(ref: PodRef) -> str:
-    return f"pod {ref.namespace}/{ref.name} has neither our finalizer nor a proxy node: it is not ours to delete"
+    return f"pod {ref.namespace}/{ref.name} is not on a proxy node: it is not ours to delete"

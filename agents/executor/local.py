@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from agents.executor.fence import Fence
 from agents.executor.http import Request
+from agents.executor.keys import OwnKeys, TrustedKeys
 from agents.executor.ledger import Ledger
 from agents.executor.peers import PeerTable
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.recent import Recent
+from agents.executor.state import ExecutorState
 from agents.executor.view import ClusterView
+from dispatcher.model.names import FENCED
 from dispatcher.model.pod import Pod
 
 PodReader = Callable[[bytes], Pod]
@@ -46,7 +49,7 @@ class Reported(NamedTuple):
 
 @dataclass(slots=True)
 class Local:
-    """One cluster's executor: its view, its policy and its short memory.
+    """One cluster's executor: its view, its policy, its short memory, and what it has stored.
 
     `read_pod` makes a model Pod from the JSON of a pod; a pod that cannot be read has `problems`, it never raises.
     """
@@ -54,14 +57,24 @@ class Local:
     view: ClusterView
     cluster: str
     read_pod: PodReader
+    keys: OwnKeys
     cluster_uid: str = ""
     policy: ExecutorPolicy = field(default_factory=ExecutorPolicy)
     ledger: Ledger = field(default_factory=Ledger)
     fence: Fence = field(default_factory=Fence)
+    state: ExecutorState = field(default_factory=ExecutorState)
     events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
+    trusted: TrustedKeys = field(default_factory=TrustedKeys)
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:
         self.peers = PeerTable(self.cluster)
+
+    def fenced(self, proxy: str) -> str:
+        """Why nothing may go to the cluster of this proxy node: an operator says that nothing runs there; else ''."""
+        node = self.view.node(proxy)
+        if node is None or node.labels.get(FENCED) != "true":
+            return ""
+        return f'node "{proxy}" has the label {FENCED}: an operator has fenced cluster "{node.proxy_for}"'

@@ -1,23 +1,27 @@
 """The delegate's manifest: an allowlist copy of the source pod, made at the source and made again at the target.
 
-What is not named here does not cross. Three ways to treat a field:
+What is not named here does not cross, whatever the target allows; what it does allow is asked of its policy when it
+makes the delegate (`narrow`), and never known at the source. Three ways to treat a field:
 - copied: what the containers are and need (images, commands, environment, probes, resources, references by name to
   ConfigMaps, Secrets and pull secrets, which must exist in the target's namespace of the same name);
 - left behind, because it means something else in another cluster: owner references, finalizers, node name, priority and
   its class, service account and its token volumes (the delegate runs without a token), pod affinity, reserved labels
   and annotations (*.kubernetes.io, *.k8s.io, ours; app.kubernetes.io/ labels stay), and the labels that controllers
   make for themselves: else a ReplicaSet, a Job or a Service of the target would adopt or count the delegate;
-- refused, because it reaches for the node itself or for a volume that is not there: `ManifestError` names the field.
+- refused, because it reaches for the node itself, for its metadata service, or for a volume that is not there:
+  `ManifestError` names the field.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import IPv6Address, ip_address
+from typing import Any, NamedTuple
 
 import msgspec
 
+from agents.executor.baseline import HANDLER_HOSTS, of_containers, of_security
+from agents.executor.fields import Object, Tree, walk
 from dispatcher.model.names import PREFIX, SCHEDULER_NAME, is_app_label, is_reserved
-
-Object = dict[str, Any]
 
 MAX_CONTAINERS = 64
 _POD_FIELDS = (
@@ -26,7 +30,6 @@ _POD_FIELDS = (
     "dnsPolicy",
     "enableServiceLinks",
     "hostAliases",
-    "hostUsers",
     "hostname",
     "imagePullSecrets",
     "nodeSelector",
@@ -68,8 +71,10 @@ _CONTAINER_FIELDS = (
     "workingDir",
 )
 _VOLUME_KINDS = frozenset(("configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"))
-_HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
+_PROJECTED = frozenset(("clusterTrustBundle", "configMap", "downwardAPI", "secret"))
 _ON_THE_NODE = "reaches into the node of another cluster"
+# Metadata services of clouds that are not link-local addresses.
+_METADATA = frozenset(("metadata", "metadata.google.internal", "fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
 
 
 class ManifestError(ValueError):
@@ -79,20 +84,60 @@ class ManifestError(ValueError):
         super().__init__(f'{field} {why}; remove it, or keep the pod at home with annotation {PREFIX}stay: "true"')
 
 
+class _Never(NamedTuple):
+    """Values of some fields that never cross."""
+
+    paths: tuple[str, ...]
+    meant: Callable[[Any], bool]
+    why: str
+
+
+def _is_metadata(host: Any) -> bool:
+    """Whether a probe of this host would ask the node's metadata service, or any other address of its link."""
+    text = str(host).strip("[]").rstrip(".").lower()
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text in _METADATA
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_link_local or str(mapped or address) in _METADATA
+
+
+_NEVER = (
+    _Never(("spec.hostNetwork", "spec.hostPID", "spec.hostIPC"), bool, _ON_THE_NODE),
+    _Never(of_containers("securityContext.privileged"), bool, _ON_THE_NODE),
+    _Never(of_security("windowsOptions.hostProcess"), bool, _ON_THE_NODE),
+    _Never(HANDLER_HOSTS, _is_metadata, "calls the metadata service of another cluster's node"),
+)
+_TREE = Tree((path, never) for never in _NEVER for path in never.paths)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Whatever is wrong with the shape of a pod becomes a ManifestError."""
+    try:
+        yield
+    except ManifestError:
+        raise
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise ManifestError("pod", f"is not readable as a pod ({type(error).__name__})") from None
+
+
 def sanitise(pod: bytes) -> bytes:
     """Manifest (JSON: metadata with labels and annotations, spec) of a pod given as JSON.
 
     Raises ManifestError if it cannot cross. Sanitising a manifest again changes nothing.
     """
-    try:
+    with readable():
         source = msgspec.json.decode(pod)
-        metadata, spec = source.get("metadata") or {}, source["spec"]
-        clean = {"metadata": _metadata(metadata), "spec": _spec(spec)}
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        if isinstance(error, ManifestError):
-            raise
-        raise ManifestError("pod", f"is not readable as a pod ({type(error).__name__})") from None
-    return msgspec.json.encode(clean)
+        _check(source)
+        return msgspec.json.encode({"metadata": _metadata(source.get("metadata") or {}), "spec": _spec(source["spec"])})
+
+
+def _check(source: Object) -> None:
+    for hit in walk(source, _TREE):
+        if hit.leaf.meant(hit.value):
+            raise ManifestError(hit.field, hit.leaf.why)
 
 
 def _metadata(metadata: Object) -> Object:
@@ -105,10 +150,6 @@ def _metadata(metadata: Object) -> Object:
 
 
 def _spec(spec: Object) -> Object:
-    for name in _HOST_FIELDS:
-        if spec.get(name):
-            raise ManifestError(f"spec.{name}", _ON_THE_NODE)
-    _no_host_process(spec, "spec")
     volumes, dropped = _volumes(spec.get("volumes") or ())
     clean: Object = {name: spec[name] for name in _POD_FIELDS if spec.get(name) is not None}
     for kind in ("initContainers", "containers"):
@@ -116,12 +157,14 @@ def _spec(spec: Object) -> Object:
         if len(containers) > MAX_CONTAINERS:
             raise ManifestError(f"spec.{kind}", f"has more than {MAX_CONTAINERS} entries")
         if containers:
-            clean[kind] = [_container(one, f"spec.{kind}[{i}]", dropped) for i, one in enumerate(containers)]
+            clean[kind] = [_container(one, dropped) for one in containers]
     if volumes:
         clean["volumes"] = volumes
     node_affinity = (spec.get("affinity") or {}).get("nodeAffinity")
     if node_affinity:
         clean["affinity"] = {"nodeAffinity": node_affinity}
+    if spec.get("hostUsers") is False:  # true is what a pod gets that does not say: left to the target
+        clean["hostUsers"] = False
     return {**clean, "schedulerName": SCHEDULER_NAME, "automountServiceAccountToken": False}
 
 
@@ -136,22 +179,24 @@ def _volumes(volumes: Iterable[Object]) -> tuple[list[Object], frozenset[str]]:
             raise ManifestError(f"{where}.hostPath", _ON_THE_NODE)
         if kind not in _VOLUME_KINDS:
             raise ManifestError(f"{where}.{kind}", "is a volume that other clusters do not have")
-        if kind == "projected" and _has_token(volume[kind]):
+        if kind == "projected" and _has_token(volume[kind], where):
             dropped.add(volume["name"])
         else:
             kept.append({"name": volume["name"], kind: volume.get(kind, {})})
     return kept, frozenset(dropped)
 
 
-def _has_token(projected: Mapping[str, Any]) -> bool:
-    return any("serviceAccountToken" in source for source in projected.get("sources") or ())
+def _has_token(projected: Mapping[str, Any], where: str) -> bool:
+    sources = projected.get("sources") or ()
+    if any("serviceAccountToken" in source for source in sources):
+        return True
+    other = next((kind for source in sources for kind in source if kind not in _PROJECTED), None)
+    if other is not None:
+        raise ManifestError(f"{where}.projected.{other}", "is a source that other clusters do not have")
+    return False
 
 
-def _container(container: Object, where: str, dropped: frozenset[str]) -> Object:
-    security = container.get("securityContext") or {}
-    if security.get("privileged"):
-        raise ManifestError(f"{where}.securityContext.privileged", _ON_THE_NODE)
-    _no_host_process(container, where)
+def _container(container: Object, dropped: frozenset[str]) -> Object:
     clean: Object = {name: container[name] for name in _CONTAINER_FIELDS if container.get(name) is not None}
     mounts = [mount for mount in clean.get("volumeMounts", ()) if mount["name"] not in dropped]
     if mounts:
@@ -159,9 +204,3 @@ def _container(container: Object, where: str, dropped: frozenset[str]) -> Object
     else:
         clean.pop("volumeMounts", None)
     return clean
-
-
-def _no_host_process(holder: Object, where: str) -> None:
-    windows = (holder.get("securityContext") or {}).get("windowsOptions") or {}
-    if windows.get("hostProcess"):
-        raise ManifestError(f"{where}.securityContext.windowsOptions.hostProcess", _ON_THE_NODE)

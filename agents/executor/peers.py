@@ -1,23 +1,37 @@
-"""The other clusters as the dispatcher last described them, and for how long that description is believed."""
+"""The other clusters as the dispatcher last described them.
 
+Its last word holds without an end for what runs: proxy nodes are kept as it said, whether it speaks or not, and so is
+what an earlier life of this agent wrote onto them. Only for new work it must be fresh. What a dispatcher that speaks no
+longer names is let go; silence is no word against anybody.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
+from dispatcher.model import names
 from dispatcher.model.messages import Peer
 from dispatcher.model.names import proxy_node_name
+from dispatcher.model.node import Node
 
 PEER_TTL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPeer:
-    """A peer and the monotonic time at which the dispatcher last named it."""
+    """A peer and the monotonic time at which the dispatcher last named it, or we found its node.
+
+    `unnamed`: since when a dispatcher that speaks leaves it out, None while it does not.
+    """
 
     peer: Peer
     heard: float
+    unnamed: float | None = None
 
 
 class PeerTable:
-    """Peers by the name of their proxy node. One that is not named for `ttl_s` seconds is not renewed any more."""
+    """Peers by the name of their proxy node. A word of the dispatcher is fresh for `ttl_s` seconds."""
 
     def __init__(self, cluster: str, ttl_s: float = PEER_TTL_S) -> None:
         self.ttl_s = ttl_s
@@ -26,24 +40,90 @@ class PeerTable:
         self._known: dict[str, KnownPeer] = {}
 
     def update(self, peers: tuple[Peer, ...], now: float) -> None:
-        """Take over a new description; peers that it leaves out age from here on."""
+        """Take over a new description. A peer is dropped once it has been left out for `ttl_s` seconds: a dispatcher
+        that has just started may not have heard of all clusters.
+        """
         self.heard = now
+        for name, known in self._known.items():
+            if known.unnamed is None:
+                self._known[name] = KnownPeer(known.peer, known.heard, now)
         for peer in peers:
             if peer.cluster != self._cluster:
-                self._known[proxy_node_name(peer.cluster)] = KnownPeer(peer, now)
+                name = proxy_node_name(peer.cluster)
+                self._known[name] = KnownPeer(self._said(name, peer), now)
 
-    def alive(self, now: float) -> dict[str, Peer]:
-        """Peers that were named recently enough, by proxy node name."""
-        return {name: known.peer for name, known in self._known.items() if now - known.heard < self.ttl_s}
+    def _said(self, name: str, peer: Peer) -> Peer:
+        """A dispatcher that has not heard of a cluster in its life knows nothing of it but that."""
+        known = self._known.get(name)
+        if known is None or is_heard_of(peer):
+            return peer
+        return msgspec.structs.replace(known.peer, ready=False)
 
-    def listed(self, name: str, now: float) -> bool:
-        """Whether a proxy node must stay: its peer is alive, or there is no fresh word of the dispatcher against it."""
-        fresh = self.heard is not None and now - self.heard < self.ttl_s
-        return not fresh or name in self.alive(now)
+    def recall(self, nodes: Iterable[Node], now: float) -> None:
+        """After a restart: proxy nodes that are there are known as they were last written."""
+        for node in nodes:
+            if node.proxy_for not in ("", self._cluster) and is_proxy(node) and node.name not in self._known:
+                self._known[node.name] = KnownPeer(peer_of(node), now)
+
+    @property
+    def known(self) -> dict[str, Peer]:
+        """The last word about each peer, however old, by the name of its proxy node."""
+        return {name: known.peer for name, known in self._known.items()}
+
+    def last_word(self, name: str) -> Peer | None:
+        """The same of one."""
+        known = self._known.get(name)
+        return known.peer if known is not None else None
+
+    def dropped(self, name: str, now: float) -> bool:
+        """Whether a dispatcher that speaks no longer names the peer of this proxy node."""
+        if self.heard is None or now - self.heard >= self.ttl_s:
+            return False
+        known = self._known.get(name)
+        return known is None or (known.unnamed is not None and now - known.unnamed >= self.ttl_s)
+
+    def forget(self, name: str) -> None:
+        """Its proxy node is gone."""
+        self._known.pop(name, None)
+
+    def lost(self, name: str) -> bool:
+        """Whether the last word is against the peer of this proxy node."""
+        peer = self.last_word(name)
+        return peer is not None and not peer.ready
 
     def unready(self, name: str, now: float) -> str:
-        """Why nothing may be bound to this proxy node; '' if its peer is alive and ready."""
-        peer = self.alive(now).get(name)
-        if peer is None:
+        """Why nothing new may be bound to this proxy node; '' if its peer was lately said to be ready."""
+        known = self._known.get(name)
+        if known is None:
             return f'no cluster with proxy node "{name}" is known'
-        return "" if peer.ready else f'cluster "{peer.cluster}" is not ready'
+        if not known.peer.ready:
+            return f'cluster "{known.peer.cluster}" is not ready'
+        age = now - known.heard
+        if self.heard is None:
+            return f'cluster "{known.peer.cluster}" was not named by a dispatcher since this agent started'
+        return f'cluster "{known.peer.cluster}" was last named {age:.0f} s ago' if age >= self.ttl_s else ""
+
+
+def is_heard_of(peer: Peer) -> bool:
+    """Whether the dispatcher knows anything of that cluster but that it is not ready."""
+    return bool(peer.ready or peer.uid or peer.allocatable or peer.labels)
+
+
+def is_proxy(node: Node) -> bool:
+    """Whether it is a proxy node that we made."""
+    return bool(node.proxy_for) and node.name == proxy_node_name(node.proxy_for)
+
+
+def peer_of(node: Node) -> Peer:
+    """What a proxy node says of its peer. Its Ready condition may be the node controller's, from a time in which this
+    agent was away: the label is ours alone.
+    """
+    said = node.labels.get(names.CLUSTER_READY)
+    ready = node.ready if said is None else said == "true"
+    labels = {key: node.labels[key] for key in names.SHARED_LABELS if key in node.labels}
+    return Peer(node.proxy_for, ready, node.allocatable, labels)
+
+
+def closed_to_new(node: Node | None) -> str:
+    """Why nothing new may be claimed for the cluster behind this proxy node; '' if it may: `kubectl cordon` of it."""
+    return f'node "{node.name}" is cordoned' if node is not None and node.unschedulable else ""

@@ -9,9 +9,10 @@ import msgspec
 
 from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, said
 from agents.executor.http import MERGE_PATCH, Procedure, Request
-from dispatcher.model import names
+from dispatcher.model import names, signatures
 from dispatcher.model.messages import PodRef
-from dispatcher.model.pod import TERMINAL, Claim
+from dispatcher.model.pod import TERMINAL
+from dispatcher.model.signatures import SignedClaim
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -27,6 +28,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
+    scheduling_gates: tuple[dict[str, str], ...] | None = None
 
 
 class _Status(msgspec.Struct):
@@ -76,18 +78,26 @@ class Truth(msgspec.Struct):
         return self.metadata.labels or {}
 
     @property
-    def claim(self) -> Claim | None:
-        """Our claim; annotations without our finalizer are a user's own writing and count for nothing."""
-        cluster = self.annotations.get(names.CLAIM_CLUSTER, "")
-        if names.FINALIZER not in self.finalizers or not cluster:
-            return None
-        return Claim(cluster=cluster, node=self.annotations.get(names.CLAIM_NODE, ""), epoch=self.epoch)
+    def mark(self) -> str:
+        """The claim as it is written on the pod, '' if there is none; who has signed it is to be judged."""
+        return self.annotations.get(names.CLAIM, "")
 
-    @property
-    def epoch(self) -> int:
-        """The attempt that our annotation names, 0 if it names none."""
-        text = self.annotations.get(names.EPOCH, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    def claimed(self, keys: tuple[str, ...]) -> SignedClaim | None:
+        """The claim of a source pod, if one of its cluster's public keys signed it for this very pod.
+
+        Without our finalizer it counts for nothing, as the pod may be gone at any moment.
+        """
+        signed = signatures.read_claim(self.mark)
+        if signed is None or signed.source.uid != self.uid or names.FINALIZER not in self.finalizers:
+            return None
+        return signed if signatures.is_claim_of(keys, self.mark) else None
+
+    def delegated(self, keys: tuple[str, ...]) -> SignedClaim | None:
+        """On whose behalf a delegate runs, if one of its own cluster's public keys signed for it."""
+        proof = self.annotations.get(names.DELEGATE_PROOF, "")
+        if self.spec.scheduler_name != names.DELEGATE_SCHEDULER or not proof:
+            return None
+        return signatures.read_claim(self.mark) if signatures.is_proof_of(keys, self.uid, self.mark, proof) else None
 
 
 @dataclass(frozen=True, slots=True)

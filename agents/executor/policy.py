@@ -1,41 +1,113 @@
-"""What this cluster allows others to do in it. Owned by the admins of the cluster, checked for each intent."""
+"""What this cluster allows others to do in it. Owned by the admins of the cluster, checked for each intent.
 
+The ground rule is namespace sameness (SIG-Multicluster): a namespace of one name means the same in all clusters of a
+fleet, so its pods may run wherever that namespace exists, unless it is Kubernetes' own (kube-*), closed by the policy,
+or closed by a label on the Namespace object itself. Rows of consent narrow that, and say what more may cross.
+"""
+
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from typing import Literal, get_args
 
 import msgspec
 
+from dispatcher.model.names import ACCEPT, STAY
+from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import SourceRef
+
+# What a row may let in beyond Pod Security's baseline; controlPlane: onto control-plane nodes.
+Allowance = Literal[
+    "hostPort", "capabilities", "seccomp", "appArmor", "procMount", "seLinux", "sysctls", "probeHost", "controlPlane"
+]
+ALLOWANCES: tuple[str, ...] = get_args(Allowance)
+# The second is read by the kubelets of embedded clusters alone, which run no containers.
+ANNOTATIONS = ("prometheus.io/*", "embedded.global-dispatcher.io/*")
+_AT_HOME = f'keep the pod at home with annotation {STAY}: "true"'
 
 
 class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Source clusters and namespaces whose pods may run here; shell patterns ('*', 'team-*')."""
+    """Source clusters and namespaces whose pods may run here; shell patterns ('*', 'team-*').
+
+    What else may cross with them: `allow` names fields (ALLOWANCES); `secrets` are patterns of the names of Secrets
+    that a pod may refer to, of those that exist here; `annotations` patterns of the keys with a domain that are kept;
+    `tolerations` patterns of the keys that are kept beyond the harmless ones ("*": also the one without a key).
+    """
 
     clusters: tuple[str, ...] = ("*",)
     namespaces: tuple[str, ...] = ("*",)
+    allow: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ANNOTATIONS
+    tolerations: tuple[str, ...] = ()
 
     def covers(self, cluster: str, namespace: str) -> bool:
         """Whether one source is meant by this row."""
-        return _any(self.clusters, cluster) and _any(self.namespaces, namespace)
+        return matches(self.clusters, cluster) and matches(self.namespaces, namespace)
+
+
+class Grants(msgspec.Struct, frozen=True):
+    """What the rows that cover one source let in together; fields as in Accept."""
+
+    allow: frozenset[str] = frozenset()
+    secrets: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    tolerations: tuple[str, ...] = ()
 
 
 class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Rows of consent; a source is accepted if any row covers it. The default accepts all, as on a laptop.
+    """Rows of consent: within namespace sameness, a source is accepted if any row covers it. `closed` are patterns of
+    namespaces that take no pods of other clusters.
 
     `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of higher priority.
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
     evict_foreign: bool = True
+    closed: tuple[str, ...] = ()
 
-    def refusal(self, source: SourceRef, cluster: str) -> str:
-        """Why pods of this source may not run in `cluster`; '' if they may."""
-        if any(row.covers(source.cluster, source.namespace) for row in self.accept):
+    def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:
+        """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if they may."""
+        name = source.namespace
+        if Namespace(name).system:
+            return f'namespace "{name}" is Kubernetes\' own and another one in every cluster: {_AT_HOME}'
+        pattern = next((one for one in self.closed if fnmatchcase(name, one)), None)
+        if pattern is not None:
+            key = f'"{pattern}" in `closed` of its executor policy'
+            return f'namespace "{name}" is closed in cluster "{cluster}" by {key}: remove it there, or {_AT_HOME}'
+        if namespace is None:
+            return absent(name, cluster)
+        if namespace.closed:
+            label = f'{ACCEPT}: "{namespace.labels[ACCEPT]}"'
+            return f'namespace "{name}" of cluster "{cluster}" has label {label}: remove it there, or {_AT_HOME}'
+        if self._rows(source):
             return ""
         return (
-            f'cluster "{cluster}" does not accept pods of namespace "{source.namespace}" of cluster '
-            f'"{source.cluster}": add a row to the accept list of its executor policy'
+            f'cluster "{cluster}" does not accept pods of namespace "{name}" of cluster '
+            f'"{source.cluster}": add a row to the accept list of its executor policy, or {_AT_HOME}'
         )
 
+    def grants(self, source: SourceRef) -> Grants:
+        """What may cross with pods of this source."""
+        rows = self._rows(source)
+        return Grants(
+            allow=frozenset(word for row in rows for word in row.allow),
+            secrets=tuple(one for row in rows for one in row.secrets),
+            annotations=tuple(one for row in rows for one in row.annotations),
+            tolerations=tuple(one for row in rows for one in row.tolerations),
+        )
 
-def _any(patterns: tuple[str, ...], text: str) -> bool:
+    def _rows(self, source: SourceRef) -> list[Accept]:
+        return [row for row in self.accept if row.covers(source.cluster, source.namespace)]
+
+
+def absent(namespace: str, cluster: str) -> str:
+    """What is said where a namespace of this name is missing."""
+    return (
+        f'namespace "{namespace}" does not exist in cluster "{cluster}", as far as its agent can see: create it there '
+        "to let its pods run there"
+    )
+
+
+def matches(patterns: Iterable[str], text: str) -> bool:
+    """Whether any of the shell patterns means `text`."""
     return any(fnmatchcase(text, pattern) for pattern in patterns)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from agents.executor.absence import confirm_no_delegate, confirm_no_source
 from agents.executor.answer import outcome
 from agents.executor.bind import bind
-from agents.executor.claim import claim, unclaim
-from agents.executor.delegate import create_delegate, delete_delegate
+from agents.executor.claim import claim, restore_claim, unclaim
+from agents.executor.delegate import create_delegate, delete_delegate, overtaken
 from agents.executor.evict import evict
 from agents.executor.finish import delete_source, finish_source
 from agents.executor.http import Procedure
@@ -22,6 +23,8 @@ from dispatcher.model.messages import (
     Bind,
     BindVolume,
     Claim,
+    ConfirmNoDelegate,
+    ConfirmNoSource,
     CreateDelegate,
     DeleteDelegate,
     DeleteSource,
@@ -30,6 +33,7 @@ from dispatcher.model.messages import (
     MirrorStatus,
     Outcome,
     ReportUnschedulable,
+    RestoreClaim,
     SelectNode,
     Unclaim,
 )
@@ -39,6 +43,9 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     Bind: bind,
     Claim: claim,
     Unclaim: unclaim,
+    RestoreClaim: restore_claim,
+    ConfirmNoDelegate: confirm_no_delegate,
+    ConfirmNoSource: confirm_no_source,
     CreateDelegate: create_delegate,
     DeleteDelegate: delete_delegate,
     MirrorStatus: mirror_status,
@@ -49,14 +56,20 @@ PROCEDURES: dict[type[AnyIntent], Callable[[Any, Local, Moment], Procedure[Outco
     SelectNode: select_node,
     Evict: evict,
 }
-_PLACING = (Bind, Claim, Unclaim, CreateDelegate)
+_PLACING = (Bind, Claim, Unclaim, RestoreClaim, CreateDelegate)
 
 
 def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Moment) -> Procedure[Outcome]:
     """One intent from fence to outcome. What an undone attempt still has on its way is stale from then on."""
     if isinstance(intent, _PLACING):
         late = local.fence.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
+        if late and isinstance(intent, CreateDelegate):
+            return (yield from overtaken(intent, late, local))  # stale gives the place away: not without a look
         if late and not isinstance(intent, Unclaim):
+            return outcome(intent, STALE, late)
+    if isinstance(intent, MirrorStatus):
+        late = local.fence.outdated(f"{intent.pod.uid}/status", dispatcher_epoch, intent.epoch)
+        if late:  # a copy that was long under way: a newer status has been written
             return outcome(intent, STALE, late)
     source = _source_of(intent, local)
     result = yield from PROCEDURES[type(intent)](intent, local, now)
@@ -71,6 +84,7 @@ _UNDOES: dict[type[AnyIntent], tuple[str, ...]] = {
     Unclaim: (DONE,),
     CreateDelegate: (REFUSED, STALE),
     DeleteDelegate: (DONE,),
+    ConfirmNoDelegate: (DONE,),
 }
 
 

@@ -1,25 +1,26 @@
-"""Keeps one proxy node for each other cluster: made when its peer appears, kept fresh while the peer is alive, removed
-when the peer is gone and no pod is bound to it.
+"""Keeps one proxy node for each other cluster: made when its peer appears, kept as the dispatcher last said, removed
+when a dispatcher that speaks no longer names the peer and no pod is bound to it.
 
-While the dispatcher is silent the last word is kept alive for `peer_ttl_s`; after that nothing is renewed, so that the
-cluster's own node controller marks the proxy node as it would a lost node.
+Lease and status are renewed without an end, whether the peer is ready or not: a dispatcher that is silent is no
+evidence against anybody, and what the node controller shall believe of a lost cluster is what we write. The word is a
+label, too, so that the next life of this agent finds it even if the node controller has meanwhile written over the
+condition. `kubectl cordon` and taints of others are left alone.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from agents.executor import proxy_objects
 from agents.executor.answer import CONFLICT, NOT_FOUND, said
-from agents.executor.deletion import delete_exactly
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
-from agents.executor.view import ClusterView
+from agents.executor.peers import is_heard_of, is_proxy
 from dispatcher.model import names
-from dispatcher.model.messages import Peer, PodRef
+from dispatcher.model.messages import Peer
 from dispatcher.model.node import Node
 
 LEASE_S = 10.0  # renewals; a Lease lasts 40 s
@@ -27,6 +28,17 @@ HEARTBEAT_S = 30.0  # status writes when nothing changed
 CHANGE_S = 5.0  # status writes when only the amounts changed, or when the view has not caught up
 _NODES = "/api/v1/nodes"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{proxy_objects.LEASE_NAMESPACE}/leases"
+
+
+class Duty(NamedTuple):
+    """A procedure that is due without being ordered; it returns '' or what went wrong, in words.
+
+    `name` says what it is about: never two of a name at once. `lane`: where it waits for its turn, None if it must not.
+    """
+
+    name: str
+    lane: str | None
+    procedure: Procedure[str]
 
 
 @dataclass(slots=True)
@@ -42,26 +54,30 @@ class _Beat:
 
 
 class ProxyNodes:
-    """Says which proxy nodes want a write now. A procedure returns '' or what went wrong, in words."""
+    """Says which proxy nodes want a write now."""
 
     def __init__(self, local: Local) -> None:
         self._local = local
         self._beats: dict[str, _Beat] = {}
 
-    def due(self, now: Moment) -> Iterator[tuple[str, Procedure[str]]]:
-        """(proxy node name, procedure) for each proxy node with something to write."""
-        alive = self._local.peers.alive(now.mono)
-        for name, peer in alive.items():
-            node, beat = self._local.view.node(name), self._beats.setdefault(name, _Beat())
-            if node is None or self._status_due(peer, node, beat, now) or _lease_due(beat, now) or _drifted(peer, node):
-                yield name, self._tend(name, peer, beat, now)
-        for node in tuple(self._local.view.nodes()):
-            if node.proxy_for and _is_ours(node) and self._removable(node, now):
-                self._beats.pop(node.name, None)
-                yield node.name, _remove(node)
+    def due(self, now: Moment) -> Iterator[Duty]:
+        """One for each proxy node with something to write, by its name."""
+        peers, view = self._local.peers, self._local.view
+        peers.recall(tuple(view.nodes()), now.mono)
+        for name, peer in peers.known.items():
+            node, beat = view.node(name), self._beats.setdefault(name, _Beat())
+            if peers.dropped(name, now.mono) and not view.pods_on(name):
+                peers.forget(name)
+                del self._beats[name]
+                if node is not None and is_proxy(node):
+                    yield Duty(name, None, _remove(node))
+            elif self._is_due(peer, node, beat, now):
+                yield Duty(name, None, self._tend(name, peer, beat, now))
 
-    def _removable(self, node: Node, now: Moment) -> bool:
-        return not self._local.peers.listed(node.name, now.mono) and not self._local.view.pods_on(node.name)
+    def _is_due(self, peer: Peer, node: Node | None, beat: _Beat, now: Moment) -> bool:
+        if node is None:
+            return is_heard_of(peer)
+        return self._status_due(peer, node, beat, now) or _lease_due(beat, now) or _drifted(peer, node)
 
     def _status_due(self, peer: Peer, node: Node, beat: _Beat, now: Moment) -> bool:
         age = now.mono - beat.status
@@ -88,28 +104,6 @@ class ProxyNodes:
         if _lease_due(beat, now):
             problems.append((yield from _renew(name, node.uid if node else beat.uid, beat, now)))
         return next(filter(None, problems), "")
-
-
-def stranded(view: ClusterView) -> Iterator[tuple[str, Procedure[str]]]:
-    """Pods on proxy nodes that are being deleted and that we do not hold: no kubelet will ever finish them.
-
-    A source pod that has a delegate carries our finalizer and is not meant here.
-    """
-    for node in tuple(view.nodes()):
-        if not node.proxy_for or not _is_ours(node):
-            continue
-        for pod in tuple(view.pods_on(node.name)):
-            if pod.terminating and not pod.has_finalizer:
-                yield pod.uid, _let_go(PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid))
-
-
-def _let_go(ref: PodRef) -> Procedure[str]:
-    answer = yield from delete_exactly(ref, 0)
-    return answer.message
-
-
-def _is_ours(node: Node) -> bool:
-    return node.name == names.proxy_node_name(node.proxy_for)
 
 
 def _drifted(peer: Peer, node: Node) -> bool:

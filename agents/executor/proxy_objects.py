@@ -19,7 +19,11 @@ _FIXED_LABELS = {"type": "virtual-kubelet", "node.kubernetes.io/exclude-from-ext
 
 def labels_of(peer: Peer) -> dict[str, str]:
     """The labels of a proxy node; those of the peer cannot replace ours."""
-    own = {names.PROXY_LABEL: peer.cluster, names.HOSTNAME: proxy_node_name(peer.cluster)}
+    own = {
+        names.PROXY_LABEL: peer.cluster,
+        names.CLUSTER_READY: "true" if peer.ready else "false",
+        names.HOSTNAME: proxy_node_name(peer.cluster),
+    }
     return {**peer.labels, **_FIXED_LABELS, **own}
 
 

@@ -4,9 +4,10 @@ The dispatcher has judged all nodes already; here only that is asked again which
 kubelet would answer with a terminal rejection (OutOfcpu, NodeAffinity, NodePorts) if nobody asked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from agents.executor.local import Local, Moment
+from dispatcher.model.names import CONTROL_PLANE
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import HostPort, Pod
 from dispatcher.model.reasons import Reason, Why
@@ -28,6 +29,18 @@ def refusal(pod: Pod, node_name: str, local: Local, now: Moment) -> str:
             return f'node "{node_name}": {reason}'
     reason = _full(pod, node_name, local, now)
     return f'node "{node_name}": {reason}' if reason else ""
+
+
+def reserved(node_name: str, local: Local) -> str:
+    """Why no pod of another cluster may be bound to this node, whatever it tolerates; '' if one may."""
+    node = local.view.node(node_name)
+    label = next((key for key in CONTROL_PLANE if node is not None and key in node.labels), "")
+    if not label:
+        return ""
+    return (
+        f'node "{node_name}" is a control-plane node ({label}) of cluster "{local.cluster}": pods of other clusters go '
+        'there only where a row of `accept` of its executor policy has "controlPlane" in `allow`'
+    )
 
 
 def _not_ready(pod: Pod, node: Node) -> str:
@@ -76,10 +89,16 @@ def _full(pod: Pod, node: str, local: Local, now: Moment) -> str:
     short = next((name for name, amount in pod.requests.items() if amount > 0 and amount > free.get(name, 0)), None)
     if short is not None:
         return Reason.INSUFFICIENT.text(short)
-    return Reason.PORTS.text() if any(_clash(mine, taken) for mine in pod.ports for taken in ports) else ""
+    return Reason.PORTS.text() if _clash(pod.ports, ports) else ""
 
 
-def _clash(one: HostPort, other: HostPort) -> bool:
-    if (one.port, one.protocol) != (other.port, other.protocol):
-        return False
-    return one.ip == other.ip or one.ip in _ANY_IP or other.ip in _ANY_IP
+def _clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+    """Whether any two are the same port; each is looked at once, for two pods may have 30,000 each."""
+    held: dict[tuple[int, str], set[str]] = {}
+    for port in taken:
+        held.setdefault((port.port, port.protocol), set()).add(port.ip)
+    return any(_same_ip(one.ip, held.get((one.port, one.protocol), set())) for one in wanted)
+
+
+def _same_ip(ip: str, taken: set[str]) -> bool:
+    return bool(taken) and (ip in taken or ip in _ANY_IP or not taken.isdisjoint(_ANY_IP))

@@ -8,17 +8,21 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.model.node import Node
+from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import HostPort, Pod
 
 
 class ClusterView(Protocol):
-    """Nodes and pods of one cluster as last seen by its watch. Quantities in internal units."""
+    """Nodes, namespaces and pods of one cluster as last seen by its watch. Quantities in internal units."""
 
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""
 
     def nodes(self) -> Iterable[Node]:
         """All nodes, proxy nodes included."""
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The Namespace object of this name."""
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this UID."""

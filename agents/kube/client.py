@@ -72,10 +72,13 @@ class KubeClient:
             await session.close()
 
     async def send(self, request: Request, *, timeout_s: float | None = None, max_body: int = MAX_BODY) -> Response:
-        """One call. 429 is tried again a few times after the time the server asks for: it did nothing yet."""
-        for attempt in range(MAX_RETRIES_429 + 1):
+        """One call. The caller is told of 429 at once, and waits as it sees fit; only a list, whose pages so far would
+        be lost, is asked for again a few times after the time that the server asks for.
+        """
+        tries = MAX_RETRIES_429 + 1 if request.params else 1
+        for attempt in range(tries):
             response = await self._send_once(request, timeout_s or self._patience.request_s, max_body)
-            if response.status != 429 or attempt == MAX_RETRIES_429:
+            if response.status != 429 or attempt == tries - 1:
                 break
             await asyncio.sleep(min(response.retry_after_s or 1.0, MAX_RETRY_AFTER_S) * random.uniform(1.0, 1.3))
         return response

@@ -10,23 +10,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agents.kube import effective, marks, wire, wire_pods, wire_status
+from agents.kube import effective, marks, user_marks, wire, wire_pods, wire_status
+from agents.kube.pool import Pool
 from agents.kube.resized import is_resized
 from agents.kube.selectors import labels_size
 from agents.kube.specs import SpecRead, read_spec
-from agents.observer.seen import Misplaced, PodSeen
+from agents.observer.seen import Misplaced, Miswritten, PodSeen
 from dispatcher.model import names
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
 from dispatcher.model.resources import Resources
 
 MAX_LABEL_BYTES = 64 * 1024
 MAX_PROBLEMS = 8
+MAX_NOTE = 512  # characters
 MAX_STATUS_BYTES = 512 * 1024
-MAX_POOL = 65536
 MAX_TIMESTAMP = 64  # characters
 _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
-_POOL: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
-_ONES: dict[bytes, Any] = {}
+_POOL: Pool[frozenset[tuple[str, str]], dict[str, str]] = Pool()
+_ONES: Pool[bytes, Any] = Pool()
 _NEVER = "Never"
 _NO_STATUS = wire_status.PodStatus()
 T = TypeVar("T")
@@ -43,6 +44,16 @@ def pod_seen(raw: bytes | msgspec.Raw) -> PodSeen | None:
     return _judge(pod)
 
 
+def pod_in_full(raw: bytes | msgspec.Raw) -> Pod | None:
+    """One pod from its JSON, whoever schedules it; None if not even its uid can be read."""
+    try:
+        pod = wire_pods.read_pod(raw)
+    except wire.BROKEN as error:
+        bare = _bare_pod(raw, str(error))
+        return bare.pod if bare is not None else None
+    return _ours(pod, delegate=False) if pod.metadata.uid else None
+
+
 def version_of(text: str) -> int:
     """A resourceVersion as a number to compare, 0 when it is none (it then compares as unknown)."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
@@ -53,16 +64,25 @@ def _judge(pod: wire_pods.PodObject) -> PodSeen:
     meta, spec = pod.metadata, pod.spec
     labels = meta.labels or {}
     version = version_of(meta.resource_version)
-    delegate = labels.get(names.DELEGATE_LABEL) == "true"
-    if delegate or names.is_ours(spec.scheduler_name):
-        return PodSeen(meta.uid, version, _ours(pod, delegate))
+    delegate = labels.get(names.DELEGATE_LABEL) == "true" and spec.scheduler_name == names.DELEGATE_SCHEDULER
+    if delegate and marks.source_of(meta.annotations or {}):
+        return PodSeen(meta.uid, version, _ours(pod, delegate=True))
+    if names.is_ours(spec.scheduler_name):
+        judged = user_marks.of_ours(meta, spec)
+        return PodSeen(meta.uid, version, _ours(pod, delegate=False, judged=judged), None, _told(meta, judged.notes))
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
         misplaced = Misplaced(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
     status = _status(pod.status, [])
-    if not spec.node_name or status.phase in TERMINAL:
+    if status.phase in TERMINAL:
         return PodSeen(meta.uid, version, None, misplaced)
+    if not spec.node_name:
+        return PodSeen(meta.uid, version, None, misplaced, _told(meta, user_marks.of_foreign(meta, spec)))
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
+
+
+def _told(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[Miswritten, ...]:
+    return tuple(Miswritten(meta.uid, meta.namespace, meta.name, note.reason, note.text[:MAX_NOTE]) for note in notes)
 
 
 def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
@@ -94,9 +114,9 @@ def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:
     )
 
 
-def _ours(pod: wire_pods.PodObject, delegate: bool) -> Pod:
+def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged = user_marks.NOTHING) -> Pod:
     meta, spec = pod.metadata, pod.spec
-    problems: list[str] = []
+    problems = list(judged.problems)
     labels = _labels(meta, problems)
     own = marks.own_annotations(meta.annotations or {}, problems)
     status = _status(pod.status, problems)
@@ -106,9 +126,9 @@ def _ours(pod: wire_pods.PodObject, delegate: bool) -> Pod:
     spread = (*placement.spread, *marks.spread_of(own, problems))
     problems.extend(said.needs_problems)
     requests, expected = _amounts(spec, said, status)
-    # A delegate's epoch is its source's; it is never itself claimed.
-    claim = None if delegate else marks.claim_of(own, problems)
-    source = marks.source_of(own, problems) if delegate else None
+    # A delegate carries its source's claim; it is never itself claimed.
+    claim = None if delegate else marks.claim_of(own, meta.uid)
+    source = marks.source_of(own) if delegate else None
     return Pod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -148,6 +168,7 @@ def _ours(pod: wire_pods.PodObject, delegate: bool) -> Pod:
         nominated_node=status.nominated_node_name or "",
         started=_seconds(status.start_time),
         expected=expected,
+        failover=marks.failover_of(own),
     )
 
 
@@ -228,16 +249,14 @@ def _parsed(timestamp: str) -> float:
 
 def _shared(items: dict[str, str]) -> dict[str, str]:
     """One dict for all equal ones: replicas have the same labels. Records are never changed."""
-    if len(_POOL) > MAX_POOL:
-        _POOL.clear()
-    return _POOL.setdefault(frozenset(items.items()), items)
+    key = frozenset(items.items())
+    return _POOL.one(key, items, labels_size(items))
 
 
 def _one_of(found: T) -> T:
     """One object for all equal ones, as above, of what cannot be hashed: replicas have the same terms and amounts."""
     if found is None:
         return found
-    if len(_ONES) > MAX_POOL:
-        _ONES.clear()
-    one: T = _ONES.setdefault(msgspec.msgpack.encode(found), found)
+    key = msgspec.msgpack.encode(found)
+    one: T = _ONES.one(key, found, len(key))
     return one

@@ -3,7 +3,9 @@
 - A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
 - A watch resumes from the last version seen; 410 or an unreadable event leads to a new list.
 - A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
-- Errors are waited out with growing, jittered pauses. Nothing that a server sends ends the loop.
+- Errors are waited out with growing, jittered pauses, lists that follow each other closely as well. Nothing that a
+  server sends ends the loop.
+- A server that goes back in time is told to `on_back`, and what it shows is taken: see agents/runtime/truths.py.
 """
 
 import asyncio
@@ -21,6 +23,8 @@ from agents.kube import wire
 from agents.kube.client import FAILURES, KubeClient, describe
 from agents.kube.convert import version_of
 from agents.kube.lines import Lines
+from agents.kube.relists import Relists
+from agents.observer.counted import Counted, Truth
 from agents.observer.seen import Seen
 
 LOG = structlog.get_logger("agent.watch")
@@ -34,8 +38,8 @@ class Sink(Protocol):
     def begin(self, kind: str, *, forget_versions: bool = False) -> None:
         """A list starts."""
 
-    def page(self, kind: str, items: tuple[Seen, ...]) -> None:
-        """Part of the list."""
+    def page(self, kind: str, items: tuple[Seen, ...]) -> tuple[int, int] | None:
+        """Part of the list. What it shows at an older version than known is taken, and told: (known, shown)."""
 
     def end(self, kind: str) -> None:
         """The list is complete."""
@@ -49,16 +53,21 @@ class Sink(Protocol):
     def forget(self, kind: str, key: str) -> None:
         """An object was deleted."""
 
+    def count(self, kind: str) -> int:
+        """How many objects of this kind are known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Times of the loop in seconds, and sizes."""
 
-    silence_s: float = 90.0  # real servers send a bookmark about every minute
-    watch_s: float = 300.0  # asked of the server, with jitter up to twice as long
+    silence_s: float = 28.0  # longer than twice watch_s: a server that is well ends the stream before
+    watch_s: float = 13.0  # asked of the server, with jitter up to twice as long; it sends a bookmark before the end
     list_s: float = 60.0  # for one page
     backoff_s: float = 0.25
     max_backoff_s: float = 5.0
+    relist_s: float = 1.0  # between a second and a third list soon after each other; doubles
+    max_relist_s: float = 20.0
     page: int = 500
     max_event: int = 16 * 1024 * 1024
     absent_s: float = 60.0  # before an optional kind that is not shown is asked for again
@@ -78,7 +87,11 @@ class ListError(RuntimeError):
 
 class ListWatch:
     """Keeps `sink` equal to one resource of one API server. `problem` is '' while the watch is open and alive,
-    `broken_since` (monotonic) is since when nothing came, `fails` counts errors since the last event.
+    `broken_since` (monotonic) is since when nothing came, `fails` counts errors since the last event. `highest` is the
+    highest version that the server has shown, 0 if none. `counted` compares the number of objects.
+
+    `on_back` is called, with the version known and the one found, before anything is taken over from a server that has
+    gone back; `on_return` when a stream is open again after the connection was lost.
 
     An `optional` resource may be missing or forbidden: it is then told to the sink as absent and asked for seldom.
     """
@@ -95,25 +108,35 @@ class ListWatch:
         optional: bool = False,
     ) -> None:
         self.kind = kind
+        self.path = path
         self.optional = optional
+        self.on_back: Callable[[int, int], None] = lambda known, found: None
+        self.on_return: Callable[[], None] = lambda: None
         self.problem = "not listed yet"
         self.broken_since: float | None = time.monotonic()
         self._client = client
-        self._path = path
         self._read = read
         self._sink = sink
         self._pace = pace
         self._version = ""  # where the next watch starts; '' means list first
-        self._highest = 0
+        self.highest = 0
+        self.counted = Counted()
         self._went_back = 0
+        self._forget_versions = False
+        self._relists = Relists(pace.relist_s, pace.max_relist_s)
+        self._disconnected = False
+        self._lives = 0
         self.fails = 0
 
     async def run(self) -> None:
-        """Until cancelled; run again, it goes on where it was, without the pause that earlier errors had earned."""
+        """Until cancelled or run again: then it goes on where it was, without the pause that errors had earned."""
         self.fails = 0
-        while True:
+        self._lives += 1
+        life = self._lives
+        while life == self._lives:
             try:
                 if not self._version:
+                    await asyncio.sleep(self._relists.wait_s(time.monotonic()) * random.uniform(0.5, 1.0))
                     await self._list()
                 await self._watch()
             except ListError as error:
@@ -125,11 +148,34 @@ class ListWatch:
                     at_least = self._pace.absent_s * random.uniform(1.0, 1.5)
                 await self._pause(str(error), at_least)
             except FAILURES as error:
+                self._disconnected = True
                 await self._pause(describe(error))
             except Exception as error:  # a fault of ours must not end the watch; a new list repairs what it left
                 LOG.exception("watch failed", kind=self.kind)
                 self._version = ""
                 await self._pause(describe(error))
+
+    def start_over(self, *, went_back: bool) -> None:
+        """The next `run` lists anew; the one under way has to be ended first.
+
+        `went_back`: the server did, so that what was seen of versions counts no more.
+        """
+        self._version = ""
+        if self.broken_since is None:
+            self.broken_since = time.monotonic()
+        self.problem = f"{self.kind}: to be listed anew"
+        if went_back:
+            self.highest = self._went_back = 0
+            self._forget_versions = True
+
+    def compare(self, truth: Truth) -> bool:
+        """Take the server's own word of its version and count. True if it is to be asked again soon."""
+        if not self._version:
+            return False
+        self.highest = max(self.highest, truth.version)
+        own = self._sink.count(self.kind)
+        self.counted.told(truth, version_of(self._version), own, time.monotonic())
+        return self.counted.differs(own)
 
     def _absent(self, problem: str) -> None:
         self._sink.absent(self.kind)
@@ -140,6 +186,9 @@ class ListWatch:
         if self.broken_since is not None:
             LOG.info("watching", kind=self.kind, version=self._version)
         self.problem, self.broken_since = "", None
+        if self._disconnected:
+            self._disconnected = False
+            self.on_return()
 
     def _progress(self) -> None:
         """A long list of a big cluster is no interruption: only a list that stands still is."""
@@ -158,27 +207,30 @@ class ListWatch:
     # --- list --------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        token, begun = "", False
+        token, begun, complete = "", False, True
         started = time.monotonic()
         while True:
             raw = await self._page(token)
             if not begun:
                 self._begin(version_of(raw.metadata.resource_version))
                 begun = True
-            self._sink.page(self.kind, tuple(seen for item in raw.items or () if (seen := self._read(item))))
+            items = tuple(seen for item in raw.items or () if (seen := self._read(item)))
+            complete = complete and len(items) == len(raw.items or ())
+            if older := self._sink.page(self.kind, items):
+                self._back(*older)
             self._progress()
             token = raw.metadata.continue_ or ""
             if not token:
                 break
         self._sink.end(self.kind)
         self._version = raw.metadata.resource_version
-        self._highest = max(self._highest, version_of(self._version))
+        self.counted.listed(complete=complete)
         LOG.info("listed", kind=self.kind, version=self._version, seconds=round(time.monotonic() - started, 2))
 
     async def _page(self, token: str) -> wire.RawList:
         # No resourceVersion: a quorum read. Version 0 could bring an older world back from a lagging server.
         params = {"limit": str(self._pace.page), **({"continue": token} if token else {})}
-        answer = await self._client.send(Request("GET", self._path, params=params), timeout_s=self._pace.list_s)
+        answer = await self._client.send(Request("GET", self.path, params=params), timeout_s=self._pace.list_s)
         if not answer.ok:
             raise _refusal(answer)
         try:
@@ -188,14 +240,21 @@ class ListWatch:
 
     def _begin(self, version: int) -> None:
         """Refuse a list older than what was seen, unless the server insists: then it was restored from a backup."""
-        restored = bool(version) and version < self._highest
+        self._relists.listed(time.monotonic())
+        restored = bool(version) and version < self.highest
         self._went_back = self._went_back + 1 if restored else 0
         if restored and self._went_back < RESTORED_AFTER:
-            raise ListError(f"the list is at version {version}, older than {self._highest} already seen", expired=True)
+            raise ListError(f"the list is at version {version}, older than {self.highest} already seen", expired=True)
         if restored:
-            LOG.warning("the API server went back to an older version", kind=self.kind, version=version)
-            self._highest, self._went_back = version, 0
-        self._sink.begin(self.kind, forget_versions=restored)
+            self._back(self.highest, version)
+            self._went_back = 0
+        self.highest = version if restored else max(self.highest, version)
+        self._sink.begin(self.kind, forget_versions=restored or self._forget_versions)
+        self._forget_versions = False
+
+    def _back(self, known: int, found: int) -> None:
+        LOG.warning("the API server went back to an older version", kind=self.kind, known=known, found=found)
+        self.on_back(known, found)
 
     # --- watch -------------------------------------------------------------------------------------------------------
 
@@ -208,7 +267,7 @@ class ListWatch:
             "timeoutSeconds": str(max(1, int(seconds))),
         }
         opened = time.monotonic()
-        async with self._client.stream(Request("GET", self._path, params=params), self._pace.silence_s) as answer:
+        async with self._client.stream(Request("GET", self.path, params=params), self._pace.silence_s) as answer:
             if answer.status != 200:
                 raise _refusal(Response(answer.status, await answer.content.read(65536)))
             self._alive()
@@ -231,11 +290,14 @@ class ListWatch:
         self.fails = 0
         if event.type == "BOOKMARK":
             version = wire.read_bookmark(event.object).metadata.resource_version
+            self._pass(version_of(version) + 1)
             self._advance(version, version_of(version))
             return
         seen = self._read(event.object)
         if seen is None:
+            self.counted.uncounted()
             return
+        self._pass(seen.version)
         if event.type == "DELETED":
             self._sink.forget(self.kind, seen.key)
         else:
@@ -243,10 +305,15 @@ class ListWatch:
         if seen.version:
             self._advance(str(seen.version), seen.version)
 
+    def _pass(self, version: int) -> None:
+        """An event of this version comes next."""
+        if self.counted.passes(version):
+            self.counted.passing(self._sink.count(self.kind))
+
     def _advance(self, version: str, number: int) -> None:
         if version and number >= version_of(self._version):
             self._version = version
-            self._highest = max(self._highest, number)
+            self.highest = max(self.highest, number)
 
 
 def _refusal(answer: Response) -> ListError:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 
-from dispatcher.model import names
+from dispatcher.model import names, signatures
 from dispatcher.model.pod import Claim, SourceRef, SpreadConstraint
 from dispatcher.model.topology import level_of
 
 MAX_VALUE = 4096
 MAX_SPREADS = 16
 _SPREAD = re.compile(r"\s*([A-Za-z0-9][-A-Za-z0-9_./]{0,316})\s*=\s*([1-9][0-9]{0,5})\s*(?::\s*(hard|soft))?\s*")
-_EPOCH = re.compile(r"[0-9]{1,18}")
+FAILOVER_MODES = ("strict", "asap")
 
 
 def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict[str, str]:
@@ -28,11 +28,13 @@ def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict
 
 def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[SpreadConstraint, ...]:
     """The spread annotation, 'zone=1,cluster=2:soft': level or node label, max skew, hard unless it says soft."""
-    text = annotations.get(names.SPREAD, "")
-    if not text:
+    text = annotations.get(names.SPREAD)
+    if text is None:
         return ()
     entries = [entry for entry in text.split(",") if entry.strip()]
     where = f"metadata.annotations[{names.SPREAD}]"
+    if not entries:
+        problems.append(f"{where}: is empty; write LEVEL=SKEW such as zone=1, or remove it")
     if len(entries) > MAX_SPREADS:
         problems.append(f"{where}: more than {MAX_SPREADS} entries")
         return ()
@@ -47,38 +49,22 @@ def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[Spre
     return tuple(found)
 
 
-def claim_of(annotations: Mapping[str, str], problems: list[str]) -> Claim | None:
-    """Where the pod was claimed for, None if it is not; a claim without a readable epoch is a problem."""
-    cluster, node = annotations.get(names.CLAIM_CLUSTER, ""), annotations.get(names.CLAIM_NODE, "")
-    if not cluster:
-        return None
-    epoch = _epoch(annotations, problems)
-    return Claim(cluster, node, epoch) if epoch is not None else None
+def failover_of(annotations: Mapping[str, str]) -> str:
+    """When a copy in a lost cluster may be replaced, '' for the default and for what is none of the modes."""
+    text = annotations.get(names.FAILOVER, "")
+    return text if text in FAILOVER_MODES else ""
 
 
-def source_of(annotations: Mapping[str, str], problems: list[str]) -> SourceRef | None:
-    """Whose delegate this is; a delegate without all of its source annotations is a problem."""
-    keys = (
-        names.SOURCE_CLUSTER,
-        names.SOURCE_CLUSTER_UID,
-        names.SOURCE_NAMESPACE,
-        names.SOURCE_NAME,
-        names.SOURCE_UID,
-    )
-    missing = [key for key in keys if not annotations.get(key)]
-    if missing:
-        problems.append(f"metadata.annotations[{missing[0]}]: missing on a pod that is labelled a delegate")
-        return None
-    epoch = _epoch(annotations, problems)
-    if epoch is None:
-        return None
-    cluster, cluster_uid, namespace, name, uid = (annotations[key] for key in keys)
-    return SourceRef(cluster, cluster_uid, namespace, name, uid, epoch)
+def claim_of(annotations: Mapping[str, str], uid: str) -> Claim | None:
+    """Where the pod was claimed for, None if it is not. Whether our cluster signed it is judged by the observer.
+
+    A claim that names another pod is none of this one's.
+    """
+    signed = signatures.read_claim(annotations.get(names.CLAIM, ""))
+    return signed.claim if signed is not None and signed.source.uid == uid else None
 
 
-def _epoch(annotations: Mapping[str, str], problems: list[str]) -> int | None:
-    text = annotations.get(names.EPOCH, "")
-    if _EPOCH.fullmatch(text) is None:
-        problems.append(f"metadata.annotations[{names.EPOCH}]: {text[:40]!r} is not a whole number")
-        return None
-    return int(text)
+def source_of(annotations: Mapping[str, str]) -> SourceRef | None:
+    """Whose delegate a pod says it is, None if it does not say. Whether that is true is judged by the observer."""
+    signed = signatures.read_claim(annotations.get(names.CLAIM, ""))
+    return signed.source if signed is not None and annotations.get(names.DELEGATE_PROOF) else None

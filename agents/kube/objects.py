@@ -21,6 +21,7 @@ from agents.kube.volume_sources import csi_name
 from agents.observer.seen import ObjectSeen
 from dispatcher.model import objects as model
 from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
+from dispatcher.model.names import ACCEPT
 from dispatcher.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels or selectors of one object
@@ -95,6 +96,11 @@ def _note(meta: wire.Meta, key: str) -> str:
 
 def _namespace(found: api.Described, problems: list[str]) -> model.Namespace:
     return model.Namespace(found.metadata.name, _labels(found.metadata))
+
+
+def _unread_namespace(_: str, name: str) -> model.Namespace:
+    """It may be closed: pods of other clusters wait until it can be read."""
+    return model.Namespace(name, {ACCEPT: "unreadable"})
 
 
 def _volume(found: api.VolumeObject, problems: list[str]) -> model.PersistentVolume:
@@ -254,7 +260,7 @@ def _by_name(record: Callable[[str], model.AnyObject]) -> Callable[[str, str], m
 
 _CORE, _APPS, _STORAGE, _POLICY = "/api/v1", "/apis/apps/v1", "/apis/storage.k8s.io/v1", "/apis/policy/v1"
 KINDS: tuple[Kind[Any], ...] = (
-    Kind("Namespace", f"{_CORE}/namespaces", Decoder(api.Described).decode, _namespace, _by_name(model.Namespace)),
+    Kind("Namespace", f"{_CORE}/namespaces", Decoder(api.Described).decode, _namespace, _unread_namespace),
     Kind(
         "PersistentVolume",
         f"{_CORE}/persistentvolumes",

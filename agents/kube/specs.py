@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.kube import effective, rules, wire, wire_pods
+from agents.kube import effective, groups, rules, wire, wire_pods
 from dispatcher.model.pod import HostPort
 from dispatcher.model.resources import Resources
 
@@ -52,7 +52,7 @@ def read_spec(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
 
 def _read(pod: wire_pods.PodObject, labels: dict[str, str]) -> SpecRead:
     spec = pod.spec
-    about_placement: list[str] = []
+    about_placement = groups.in_the_spec(spec)
     about_needs: list[str] = []
     placement = rules.placement(pod, labels, about_placement)
     needs = effective.read_needs(spec, about_needs)

@@ -86,6 +86,7 @@ class ListMeta(Wire):
     """metav1 ListMeta."""
 
     resource_version: str = ""
+    remaining_item_count: Long | None = None
     continue_: Text = msgspec.field(name="continue", default=None)
 
 

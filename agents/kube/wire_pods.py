@@ -80,6 +80,12 @@ class Volume(Wire):
     image: ImageVolume | None = None
 
 
+class PodGroupRef(Wire):
+    """core/v1 PodSchedulingGroup (1.36)."""
+
+    pod_group_name: Text = None
+
+
 class PodSpec(Wire):
     """core/v1 PodSpec."""
 
@@ -99,6 +105,8 @@ class PodSpec(Wire):
     resource_claims: list[Named] | None = None
     host_network: bool | None = None
     preemption_policy: Text = None
+    scheduling_group: PodGroupRef | None = None
+    workload_ref: Named | None = None
 
 
 class PodObject(Wire):

@@ -7,14 +7,17 @@ room they hold. Not kept: the rest. What is kept is what crosses the wire, so th
 from collections.abc import Iterable
 
 from agents.observer.changes import ChangeLog
+from agents.observer.choices import unknown_clusters
 from agents.observer.occupancy import Occupancy
-from agents.observer.seen import NODES, PODS, Misplaced, NodeSeen, NodeTarget, ObjectSeen, PodSeen, Seen
+from agents.observer.seen import NODES, PODS, Misplaced, Miswritten, NodeSeen, NodeTarget, ObjectSeen, PodSeen, Seen
+from dispatcher.model.names import CLUSTERS
 from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject
+from dispatcher.model.objects import AnyObject, Namespace
 from dispatcher.model.pod import HostPort, Pod
 from dispatcher.model.resources import PODS as PLACES
 
-MAX_WARNED = 10_000
+MAX_WARNED = 10_000  # pods
+MAX_WARNINGS = 16  # of one pod, as long as it is there
 
 
 class ClusterCache:
@@ -34,8 +37,9 @@ class ClusterCache:
         self._versions: dict[str, dict[str, int]] = {kind: {} for kind in (NODES, PODS, *self._objects)}
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
-        self._warned: dict[str, None] = {}
-        self._warnings: list[Misplaced] = []
+        self._warned: dict[str, set[int]] = {}
+        self._warnings: list[Misplaced | Miswritten] = []
+        self._choosy: set[str] = set()  # unbound pods that name clusters, not looked at yet
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -45,20 +49,30 @@ class ClusterCache:
         if forget_versions:
             self._versions[kind].clear()
 
-    def page(self, kind: str, items: Iterable[Seen]) -> None:
-        """Part of that list."""
-        listed = self._listed[kind]
+    def page(self, kind: str, items: Iterable[Seen]) -> tuple[int, int] | None:
+        """Part of that list, which was read with quorum: an object at an older version than known is taken, too.
+
+        Such an object proves that the server went back although its own version may not show it. The answer is then
+        (version known, version shown) of the first one.
+        """
+        listed, versions = self._listed[kind], self._versions[kind]
+        older: tuple[int, int] | None = None
         for seen in items:
             listed.add(seen.key)
+            known = versions.get(seen.key, 0)
+            if seen.version and seen.version < known:
+                older = older or (known, seen.version)
+                del versions[seen.key]
             self.apply(seen)
+        return older
 
     def end(self, kind: str) -> None:
-        """The list is complete: what was not in it is gone."""
+        """The list is complete: what was not in it is gone, but nobody has seen it go."""
         listed = self._listed.pop(kind)
         for key in [key for key in self._versions[kind] if key not in listed]:
-            self.forget(kind, key)
+            self._bury(kind, key, missing=True)
         for key in [key for key in self._known(kind) if key not in listed]:
-            self.forget(kind, key)
+            self._bury(kind, key, missing=True)
         self._completed(kind)
 
     def absent(self, kind: str) -> None:
@@ -88,22 +102,46 @@ class ClusterCache:
             self._put_object(seen)
 
     def forget(self, kind: str, key: str) -> None:
-        """The object is gone."""
+        """The object was seen to be deleted."""
+        self._bury(kind, key)
+
+    def _bury(self, kind: str, key: str, *, missing: bool = False) -> None:
+        """`missing`: it is just not there any more."""
         self._versions[kind].pop(key, None)
         if kind == NODES:
             self.targets.pop(key, None)
             if self._nodes.pop(key, None) is not None:
-                self.log.drop(NODES, key)
+                self.log.drop(NODES, key, missing=missing)
         elif kind == PODS:
             self._warned.pop(key, None)
-            self._drop_pod(key)
+            self._drop_pod(key, missing=missing)
         elif self._objects[kind].pop(key, None) is not None:
-            self.log.drop(kind, key)
+            self.log.drop(kind, key, missing=missing)
 
-    def take_warnings(self) -> list[Misplaced]:
-        """Pods found since the last call that ask for us by annotation and for another scheduler by name, each once."""
+    def take_warnings(self, cluster: str = "") -> list[Misplaced | Miswritten]:
+        """What people are to be warned of since the last call, each pod and text once. `cluster`: the name of this one.
+
+        The clusters that pods name are looked at as soon as there is a proxy node of another cluster to compare with.
+        """
+        others = {one.proxy_for for one in self._nodes.values() if one.proxy_for} if self._choosy else set()
+        if others and NODES in self._complete:
+            chosen = (self._pods.get(uid) for uid in sorted(self._choosy))
+            found = (unknown_clusters(pod, others | {cluster}) for pod in chosen if pod is not None and not pod.node)
+            for warning in filter(None, found):
+                self._warn(warning)
+            self._choosy.clear()
         taken, self._warnings = self._warnings, []
         return taken
+
+    def _warn(self, warning: Misplaced | Miswritten) -> None:
+        told = self._warned.get(warning.uid)
+        if told is None:
+            if len(self._warned) >= MAX_WARNED:
+                return
+            told = self._warned[warning.uid] = set()
+        if hash(warning) not in told and len(told) < MAX_WARNINGS:
+            told.add(hash(warning))
+            self._warnings.append(warning)
 
     def _put_node(self, seen: NodeSeen) -> None:
         if seen.target is not None:
@@ -121,9 +159,10 @@ class ClusterCache:
             self.log.touch(seen.kind, seen.key)
 
     def _put_pod(self, seen: PodSeen) -> None:
-        if seen.misplaced is not None and seen.uid not in self._warned and len(self._warned) < MAX_WARNED:
-            self._warned[seen.uid] = None
-            self._warnings.append(seen.misplaced)
+        if seen.misplaced is not None:
+            self._warn(seen.misplaced)
+        for warning in seen.miswritten:
+            self._warn(warning)
         pod, known = seen.pod, self._pods.get(seen.uid)
         if pod is None:
             self._drop_pod(seen.uid)
@@ -132,19 +171,21 @@ class ClusterCache:
             return
         if known is not None:
             self._on.remove(known)
+        if CLUSTERS in pod.annotations and not pod.node and len(self._choosy) < MAX_WARNED:
+            self._choosy.add(pod.uid)
         self._pods[pod.uid] = pod
         self._names[pod.namespace, pod.name] = pod.uid
         self._on.put(pod)
         self.log.touch(PODS, pod.uid, urgent=not pod.node)
 
-    def _drop_pod(self, uid: str) -> None:
+    def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
         self._on.remove(pod)
         if self._names.get((pod.namespace, pod.name)) == uid:
             del self._names[pod.namespace, pod.name]
-        self.log.drop(PODS, uid)
+        self.log.drop(PODS, uid, missing=missing)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -158,6 +199,10 @@ class ClusterCache:
         """The kinds of objects beside nodes and pods."""
         return self._objects.keys()
 
+    def count(self, kind: str) -> int:
+        """Objects of this kind that the server has shown and not taken back, also those that are not kept."""
+        return len(self._versions[kind])
+
     def object(self, kind: str, key: str) -> AnyObject | None:
         """The object of this kind and key."""
         return self._objects[kind].get(key)
@@ -165,6 +210,11 @@ class ClusterCache:
     def objects(self) -> Iterable[AnyObject]:
         """All objects beside nodes and pods."""
         return (record for objects in self._objects.values() for record in objects.values())
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The Namespace of this name; None also while that kind is not watched."""
+        found = self._objects.get(Namespace.__name__, {}).get(name)
+        return found if isinstance(found, Namespace) else None
 
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""

@@ -21,23 +21,27 @@ class ChangeLog:
         self._on_change = on_change
         self._alive: dict[Key, int] = {}  # insertion order is revision order
         self._gone: dict[Key, int] = {}
+        self._missing: set[Key] = set()  # of the gone ones
         self._max_graves = max_graves
         self._forgotten = 0  # the highest revision of a grave that is no longer kept
 
     def touch(self, kind: str, key: str, *, urgent: bool = False) -> None:
         """`key` is new or different."""
         self._gone.pop((kind, key), None)
+        self._missing.discard((kind, key))
         if urgent:
             self.urgent = self.revision + 1
         self._stamp(self._alive, (kind, key))
 
-    def drop(self, kind: str, key: str) -> None:
-        """`key` is gone."""
+    def drop(self, kind: str, key: str, *, missing: bool = False) -> None:
+        """`key` is gone; `missing`: nobody has seen it go."""
         self._alive.pop((kind, key), None)
+        (self._missing.add if missing else self._missing.discard)((kind, key))
         self._stamp(self._gone, (kind, key))
         while len(self._gone) > self._max_graves:
             oldest = next(iter(self._gone))
             self._forgotten = self._gone.pop(oldest)
+            self._missing.discard(oldest)
 
     def bump(self) -> None:
         """Something without a key changed (health): wake the followers."""
@@ -55,6 +59,10 @@ class ChangeLog:
     def gone(self, since: int) -> Iterator[Key]:
         """Keys that went away after `since`, latest first."""
         return _after(self._gone, since)
+
+    def missing(self, kind: str, key: str) -> bool:
+        """Whether `key` is gone and nobody has seen it go."""
+        return (kind, key) in self._missing
 
     def _stamp(self, where: dict[Key, int], key: Key) -> None:
         self.revision += 1

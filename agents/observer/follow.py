@@ -15,20 +15,22 @@ from dispatcher.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here."""
+    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here. `keys`: as in Hello."""
 
     cluster: str
     cluster_uid: str
     incarnation: str
     evicts_foreign: bool = False
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the picture can be trusted to be fresh, and why not."""
+    """Whether the picture can be trusted to be fresh, and why not. `restored`: as in Changes."""
 
     api_ok: bool = False
     problem: str = ""
+    restored: bool = False
 
 
 class Follow:
@@ -63,7 +65,9 @@ class Follow:
             frame = Changes(who.cluster, who.cluster_uid, asked, since, since, synced=False)
             return _with(frame, health, problem=health.problem or "the first list is not complete yet")
         consent = who.evicts_foreign
-        frame = Changes(who.cluster, who.cluster_uid, who.incarnation, since, self.revision, evicts_foreign=consent)
+        frame = Changes(
+            who.cluster, who.cluster_uid, who.incarnation, since, self.revision, evicts_foreign=consent, keys=who.keys
+        )
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
         return _with(frame, health, **self._difference(since, now))
@@ -88,6 +92,7 @@ class Follow:
             "nodes_gone": tuple(gone[NODES]),
             "pods": pods,
             "pods_gone": tuple(gone[PODS]),
+            "pods_missing": tuple(uid for uid in gone[PODS] if self._log.missing(PODS, uid)),
             "readings": self._readings(changed[READINGS], now),
             "objects": tuple(
                 record
@@ -110,4 +115,5 @@ class Follow:
 
 
 def _with(frame: Changes, health: Health, **fields: object) -> Changes:
-    return msgspec.structs.replace(frame, **{"api_ok": health.api_ok, "problem": health.problem, **fields})
+    told = {"api_ok": health.api_ok, "problem": health.problem, "restored": health.restored}
+    return msgspec.structs.replace(frame, **{**told, **fields})

@@ -51,6 +51,17 @@ class Misplaced:
     scheduler_name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Miswritten:
+    """Something on a pod that means nothing, or not what its owner takes it for: an event of `reason` tells `text`."""
+
+    uid: str
+    namespace: str
+    name: str
+    reason: str
+    text: str
+
+
 class PodSeen(msgspec.Struct, frozen=True, gc=False):
     """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node."""
 
@@ -58,6 +69,7 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     version: int
     pod: Pod | None = None
     misplaced: Misplaced | None = None
+    miswritten: tuple[Miswritten, ...] = ()
 
     @property
     def key(self) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,22 +17,28 @@ from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
 from agents.kube.session import Access
+from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads
-from agents.observer.seen import NODES, PODS
+from agents.observer.seen import NODES, PODS, Misplaced
 from agents.runtime.company import wait_for_company
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
 from agents.runtime.intake import Intake
+from agents.runtime.keyfile import load_keys
 from agents.runtime.readings import Readings
-from agents.runtime.settings import AgentSettings, ApiSettings, ExecutorOptions
+from agents.runtime.settings import AgentSettings, ApiSettings
+from agents.runtime.truths import Truths
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PodRef
 
 LOG = structlog.get_logger("agent")
 MAX_WAIT_S = 60.0
+CANCEL_AGAIN_S = 0.5
 HOUSEKEEPING_S = 1.0
+RECALL_S = 5.0  # between two looks at what the executor has stored, while that is not known or wrong
+HELLO_S = 1.0  # how long a greeting waits for it
 
 
 class Agent:
@@ -48,7 +54,9 @@ class Agent:
         self._follow = Follow(self.cache, self._loads)
         api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
-        intake = Intake(self.cache, settings.kubelet.bandwidth)
+        keys = load_keys(settings.key_file, settings.cluster)
+        self._keys = keys.told()
+        self._intake = intake = Intake(self.cache, settings.kubelet.bandwidth, Authenticity(keys.public))
         pace = _pace(api)
         self._watches = (
             ListWatch(self._client, NODES, "/api/v1/nodes", node_seen, intake, pace),
@@ -56,11 +64,13 @@ class Agent:
             *(ListWatch(self._client, kind.name, kind.path, kind.seen, intake, pace, optional=True) for kind in KINDS),
         )
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
+        self._truths = Truths(self._client, self._watches, api, self._reopen, self._health.went_back)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)
         self._executor = ExecutorLoop(
-            self._client, self.cache, settings.cluster, settings=executor_settings(settings.executor)
+            self._client, self.cache, settings.cluster, settings=executor_settings(settings), keys=keys
         )
-        self._watching: list[asyncio.Task[None]] = []
+        self._executor.obedience.remote_pods = self._remote_pods
+        self._watching: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -73,27 +83,31 @@ class Agent:
             self._rewatch()
             self._tasks = [
                 self._spawn(self._health.run(), "health"),
+                self._spawn(self._truths.run(), "truths"),
                 self._spawn(self._readings.run(), "readings"),
                 self._spawn(self._executor.run(), "executor"),
                 self._spawn(self._keep_house(), "housekeeping"),
+                self._spawn(self._keep_memory(), "memory"),
             ]
 
     async def stop(self) -> None:
         """End everything; calls still waiting are answered as they stand."""
         await self._executor.stop()
-        tasks = [*self._tasks, *self._watching]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(self._tasks)
+        await _end(self._watching.values())
         await self._readings.close()
         await self._client.close()
         LOG.info("agent stopped", cluster=self.settings.cluster)
 
     def _rewatch(self) -> None:
         """(Re)open the watches; each resumes where it was."""
-        for task in self._watching:
-            task.cancel()
-        self._watching = [self._spawn(watch.run(), f"watch {watch.kind}") for watch in self._watches]
+        for watch in self._watches:
+            self._reopen(watch)
+
+    def _reopen(self, watch: ListWatch) -> None:
+        if watch.kind in self._watching:
+            self._watching[watch.kind].cancel()
+        self._watching[watch.kind] = self._spawn(watch.run(), f"watch {watch.kind}")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -104,25 +118,61 @@ class Agent:
         """Hand over what the executor learns from the observer: the cluster's UID, pods to warn about."""
         while True:
             self._executor.cluster_uid = self._health.cluster_uid
-            for pod in self.cache.take_warnings():
-                self._executor.warn_foreign(PodRef(pod.namespace, pod.name, pod.uid), pod.scheduler_name)
+            for pod in self.cache.take_warnings(self.settings.cluster):
+                ref = PodRef(pod.namespace, pod.name, pod.uid)
+                if isinstance(pod, Misplaced):
+                    self._executor.warn_foreign(ref, pod.scheduler_name)
+                else:
+                    self._executor.warn_miswritten(ref, pod.reason, pod.text)
+            for ref, text in self._intake.take_forged():
+                self._executor.warn_miswritten(ref, "UnverifiedMark", text)
             await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _keep_memory(self) -> None:
+        """Know whom the executor has obeyed, and under which name its cluster is served."""
+        while True:
+            await self._executor.obedience.recall()
+            await asyncio.sleep(RECALL_S)
+
+    def _remote_pods(self) -> int | None:
+        """Sources that went elsewhere and delegates that came, None while not everything is listed."""
+        if not self.cache.synced:
+            return None
+        return sum(pod.has_finalizer or pod.source is not None for pod in self.cache.pods())
 
     # --- what the dispatcher calls -----------------------------------------------------------------------------------
 
     @property
     def health(self) -> Health:
-        """Whether the API server answers, and why not."""
-        return self._health.now
+        """Whether the API server answers and is the right one, and why not."""
+        misnamed = self._executor.obedience.misnamed
+        return Health(problem=misnamed) if misnamed else self._health.now
+
+    def confirm_restored(self) -> None:
+        """An operator says that what the API server shows since it went back in time is meant."""
+        self._health.confirm_restored()
+
+    def highest_seen(self) -> dict[str, int]:
+        """The highest resourceVersion seen of each kind, to be given to `remember_highest` of the agent's next life."""
+        return self._health.highest_seen()
+
+    def remember_highest(self, seen: Mapping[str, int]) -> None:
+        """What an earlier life saw; at any time. A server that is behind it went back in between."""
+        self._truths.remember(seen)
 
     def _who(self) -> Identity:
+        """Nobody's, as far as a dispatcher may know, where the cluster is served under another name."""
+        uid = "" if self._executor.obedience.misnamed else self._health.cluster_uid
         consent = self.settings.executor.evict_foreign
-        return Identity(self.settings.cluster, self._health.cluster_uid, self.incarnation, consent)
+        return Identity(self.settings.cluster, uid, self.incarnation, consent, self._keys)
 
     async def hello(self) -> Hello:
         """Who this is. `cluster_uid` is empty until the API server has answered."""
-        who = self._who()
-        return Hello(who.cluster, who.cluster_uid, who.incarnation, server_version=self._health.server_version)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HELLO_S):
+                await self._executor.obedience.recall()
+        who, server, obeys = self._who(), self._health.server_version, self._executor.obeys
+        return Hello(who.cluster, who.cluster_uid, who.incarnation, server_version=server, keys=self._keys, obeys=obeys)
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
         """Long poll: what changed after `since` as soon as there is any, else nothing new after `wait_s` seconds."""
@@ -137,7 +187,7 @@ class Agent:
                         lambda: asyncio.sleep(self.settings.coalesce_s),
                         lambda: self._log.urgent > since,
                     )
-        return self._follow.since(self._who(), incarnation, since, self._health.now, time.monotonic())
+        return self._follow.since(self._who(), incarnation, since, self.health, time.monotonic())
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out intents; one outcome each, in their order."""
@@ -149,14 +199,16 @@ class Agent:
         await self._executor.set_peers(peers)
 
 
-def executor_settings(options: ExecutorOptions) -> ExecutorSettings:
+def executor_settings(settings: AgentSettings) -> ExecutorSettings:
     """The executor's settings and policy from the agent's."""
-    rows = tuple(Accept(row.clusters, row.namespaces) for row in options.accept)
+    options = settings.executor
+    rows = tuple(Accept(**row.model_dump()) for row in options.accept)
     return msgspec.structs.replace(
         ExecutorSettings(),
         concurrency=options.concurrency,
         peer_ttl_s=options.peer_ttl_s,
-        policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign),
+        policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign, closed=options.closed),
+        rename_from=settings.rename_from,
     )
 
 
@@ -169,6 +221,15 @@ def _pace(api: ApiSettings) -> Pace:
         max_backoff_s=api.max_backoff_s,
         page=api.page,
     )
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel until all have ended: aiohttp loses a cancellation that comes together with a timeout of its own."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -6,24 +6,28 @@ anybody else's.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
 
 from agents.executor import events
-from agents.executor.answer import TOO_BUSY, outcome
-from agents.executor.http import Procedure, Request, Response
-from agents.executor.local import Local, Moment, PodReader
+from agents.executor.answer import outcome
+from agents.executor.http import Procedure
+from agents.executor.keys import OwnKeys
+from agents.executor.local import Local, Moment
 from agents.executor.peers import PEER_TTL_S, PeerTable
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
-from agents.executor.proxy import ProxyNodes, stranded
 from agents.executor.view import ClusterView
-from agents.kube.convert import pod_seen
+from agents.kube.convert import pod_in_full
+from agents.runtime.drive import ApiClient, Driver, Errand, Pauses, TooBusyError
+from agents.runtime.duties import Duties, Events
+from agents.runtime.keyfile import ephemeral_keys
+from agents.runtime.obedience import Obedience
+from agents.runtime.turns import Turns
 from dispatcher.model.messages import (
     STALE,
     UNKNOWN,
@@ -38,43 +42,32 @@ from dispatcher.model.messages import (
 )
 from dispatcher.model.pod import Pod
 
-T = TypeVar("T")
 _log = structlog.get_logger()
-_MAX_STRANDED = 64  # in one tick; the rest waits for the next
-
-
-class ApiClient(Protocol):
-    """What is needed of a client. It never raises for what the server or the network does."""
-
-    async def send(self, request: Request) -> Response:
-        """One call; status 0 when no answer came."""
-
-    async def send_all(self, requests: Sequence[Request]) -> Sequence[Response]:
-        """Calls that the server does one after the other, cheaper than each for itself; an answer for each."""
+_PATIENCE_S = 30.0  # of what waits for no turn, with a server that is too busy
 
 
 class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`concurrency`: procedures at once. `event_concurrency`: series of events written at once, `event_series`: events
-    in one. `event_patience_s`: while binds wait for their turn, events wait so long, then go one series at a time.
-    `tick_s`: seconds between two looks at the local duties. `peer_ttl_s`: how long proxy nodes are kept fresh while
-    the dispatcher is silent.
+    """`concurrency`: procedures at once that are answered in time. `event_concurrency`: series of events written at
+    once, `event_series`: events in one. `event_patience_s`: while binds wait for their turn, events wait so long, then
+    go one series at a time. `answer_s`: a batch of which nothing has ended for so long is answered as it stands.
+    `tick_s`: seconds between two looks at the local duties. `peer_ttl_s`: how long the dispatcher's word about another
+    cluster is good enough for new work. `rename_from`: the name under which the cluster was served before.
     """
 
     concurrency: int = 16
     event_concurrency: int = 4
     event_series: int = 16
     event_patience_s: float = 5.0
+    answer_s: float = 10.0
     tick_s: float = 1.0
     peer_ttl_s: float = PEER_TTL_S
     policy: ExecutorPolicy = ExecutorPolicy()
+    rename_from: str = ""
 
 
 def read_pod(raw: bytes) -> Pod:
     """A model Pod from a pod's JSON; one that cannot be read says so in `problems`."""
-    seen = pod_seen(raw)
-    if seen is None or seen.pod is None:
-        return Pod(uid="", namespace="", name="", problems=("it is not readable as a pod",))
-    return seen.pod
+    return pod_in_full(raw) or Pod(uid="", namespace="", name="", problems=("it is not readable as a pod",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +79,7 @@ class _Running:
 class ExecutorLoop:
     """The executor of one cluster. `cluster_uid` may be set later, when the API server has told it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a process decides, a simulation decides otherwise
         self,
         client: ApiClient,
         view: ClusterView,
@@ -94,22 +87,31 @@ class ExecutorLoop:
         cluster_uid: str = "",
         settings: ExecutorSettings | None = None,
         *,
-        reader: PodReader = read_pod,
+        keys: OwnKeys | None = None,
         clock: Callable[[], Moment] = lambda: Moment(time.monotonic(), time.time()),
+        pauses: Pauses | None = None,
     ) -> None:
+        """`pauses` are of the same time as `clock`."""
         self._settings = settings or ExecutorSettings()
-        self._client = client
         self._clock = clock
-        self._local = Local(view, cluster, reader, cluster_uid, self._settings.policy)
+        self._local = Local(view, cluster, read_pod, keys or ephemeral_keys(), cluster_uid, self._settings.policy)
         self._local.peers = PeerTable(cluster, self._settings.peer_ttl_s)
-        self._proxies = ProxyNodes(self._local)
-        self._room = asyncio.Semaphore(self._settings.concurrency)
+        pauses = pauses or Pauses()
+        self._sleep = pauses.sleep
+        self._turns = Turns(self._settings.concurrency, self._seconds, pauses.sleep)
+        self._driver = Driver(client, self._turns, self._seconds, pauses)
+        self._duties = Duties(self._local, self._driver, clock)
+        self._events = Events(self._local, client, self._turns, self._seconds)
+        self._events.at_once, self._events.series = self._settings.event_concurrency, self._settings.event_series
+        self._events.patience_s = self._settings.event_patience_s
+        self.obedience = Obedience(self._local, self._at_once, clock, self._settings.rename_from)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, asyncio.Task[Outcome]] = {}
-        self._duties: dict[str, asyncio.Task[None]] = {}
-        self._problems: dict[str, str] = {}
+        self._told: set[asyncio.Task[None]] = set()  # of peers, and whether to believe it is being looked up
         self._stopping = asyncio.Event()
-        self._full_since: float | None = None  # since when binds wait for their turn
+
+    def _seconds(self) -> float:
+        return self._clock().mono
 
     @property
     def cluster_uid(self) -> str:
@@ -120,36 +122,86 @@ class ExecutorLoop:
     def cluster_uid(self, uid: str) -> None:
         self._local.cluster_uid = uid
 
+    @property
+    def obeys(self) -> int:
+        """The highest dispatcher epoch that was obeyed, 0 while none is known."""
+        return self._local.state.epoch
+
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out a batch; one outcome per intent, in their order. Never raises for what an intent holds."""
-        late = self._local.fence.superseded(batch.dispatcher, batch.dispatcher_epoch)
+        late = await self.obedience.late(batch.dispatcher, batch.dispatcher_epoch)
         if late or self._stopping.is_set():
-            verdict = (STALE, late) if late else (UNKNOWN, "the executor is stopping")
-            return self._answers(tuple(outcome(intent, *verdict) for intent in batch.intents))
+            # What earlier sends of these orders did is not looked at here, so nothing may be concluded from the answer.
+            why = late or "the executor is stopping"
+            return self._answers(tuple(outcome(intent, UNKNOWN, why) for intent in batch.intents))
         deadline = self._clock().mono + batch.deadline_s
         tasks = [self._start(intent, batch, deadline) for intent in batch.intents]
-        # Only waited for: a caller that gives up does not undo what other callers wait for.
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._wait_for(tasks)
         return self._answers(tuple(map(_outcome_of, batch.intents, tasks)))
 
+    async def _wait_for(self, tasks: list[asyncio.Task[Outcome]]) -> None:
+        """Until all have ended, or none has for `answer_s`: what hangs must not keep the answers to the others.
+
+        Only waited for: a caller that gives up does not undo what other callers wait for. What goes on is joined when
+        the dispatcher asks for it again.
+        """
+        left = set(tasks)
+        while left:
+            alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s))
+            whole = asyncio.ensure_future(asyncio.wait(left))
+            try:
+                await asyncio.wait((alarm, whole), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                alarm.cancel()
+                whole.cancel()
+            before, left = len(left), {task for task in left if not task.done()}
+            if len(left) == before:
+                return
+
     async def set_peers(self, peers: Peers) -> None:
-        """Take over what the proxy nodes shall show; ignored from a superseded dispatcher."""
-        if not self._local.fence.superseded(peers.dispatcher, peers.dispatcher_epoch):
-            self._local.peers.update(peers.peers, self._clock().mono)
+        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher."""
+        if not self._stopping.is_set():
+            task = asyncio.create_task(self._take_over(peers))
+            self._told.add(task)
+            task.add_done_callback(self._told.discard)
+
+    async def _take_over(self, peers: Peers) -> None:
+        if await self.obedience.late(peers.dispatcher, peers.dispatcher_epoch):
+            return
+        self._local.peers.update(peers.peers, self._clock().mono)
+        for peer in peers.peers:
+            self._duties.note(f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys))
+        await self.obedience.keep_keys()
+
+    async def _at_once(self, procedure: Procedure[str]) -> str:
+        """Drive what waits for no turn."""
+        errand = Errand(self._seconds() + _PATIENCE_S, None)
+        try:
+            await self._driver.begin(errand)
+            return await self._driver.drive(procedure, errand)
+        except TooBusyError as error:
+            return str(error)
+        finally:
+            self._driver.end(errand)
 
     def warn_foreign(self, ref: PodRef, scheduler: str) -> None:
         """Write the event for a pod that asks for us by annotation but names another scheduler."""
         events.foreign_scheduler(self._local, ref, scheduler, self._clock())
 
+    def warn_miswritten(self, ref: PodRef, reason: str, text: str) -> None:
+        """Write the event for something on a pod that means nothing, or not what its owner takes it for."""
+        events.miswritten(self._local, ref, reason, text, self._clock())
+
     async def run(self) -> None:
         """Local duties until `stop`: proxy nodes, pods stranded on them, events."""
-        await asyncio.gather(self._every(self.tend), self._every(self._write_events))
+        await asyncio.gather(self._every(self.tend), self._every(self._events.write))
 
     async def stop(self) -> None:
         """End `run` and every procedure under way; what they had begun is found again by the next executor."""
         self._stopping.set()
-        tasks = [*(running.task for running in self._running.values()), *self._last.values(), *self._duties.values()]
+        self._turns.stop()
+        tasks = [*(running.task for running in self._running.values()), *self._last.values(), *self._duties.tasks]
+        tasks += self._told
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -157,7 +209,8 @@ class ExecutorLoop:
     # --- intents -----------------------------------------------------------------------------------------------------
 
     def _answers(self, outcomes: tuple[Outcome, ...]) -> OutcomeBatch:
-        return OutcomeBatch(cluster=self._local.cluster, outcomes=outcomes)
+        state = self._local.state
+        return OutcomeBatch(self._local.cluster, outcomes, obeys=state.epoch, leader=state.dispatcher)
 
     def _start(self, intent: AnyIntent, batch: IntentBatch, deadline: float) -> asyncio.Task[Outcome]:
         """Begin an intent behind the last one of the same pod, or join it if it is the very same."""
@@ -187,30 +240,29 @@ class ExecutorLoop:
     ) -> Outcome:
         if before is not None:
             await asyncio.wait([before])
-        async with self._room:
-            now = self._clock()
-            if now.mono > deadline:
-                # A delegate may be there from an earlier send of the order: only a look could deny it.
-                verdict = UNKNOWN if isinstance(intent, CreateDelegate) else STALE
-                return outcome(intent, verdict, f"not begun within its {batch.deadline_s:g} s")
-            late = self._local.fence.superseded(batch.dispatcher, batch.dispatcher_epoch)
-            if late:
-                return outcome(intent, STALE, late)
-            try:
-                return await self._drive(carry_out(intent, batch.dispatcher_epoch, self._local, now))
-            except Exception as error:
-                where = f"{intent.pod.namespace}/{intent.pod.name}"
-                _log.exception("procedure failed", pod=where, intent=type(intent).__name__)
-                return outcome(intent, UNKNOWN, f"pod {where}: {type(error).__name__}: {error}")
-
-    async def _drive(self, procedure: Procedure[T]) -> T:
+        superseded = self._local.fence.superseded
+        errand = Errand(deadline, lane_of(intent), lambda: superseded(batch.dispatcher, batch.dispatcher_epoch))
         try:
-            request = next(procedure)
-            while True:
-                request = procedure.send(await self._client.send(request))
-        except StopIteration as end:
-            result: T = end.value
-            return result
+            await self._driver.begin(errand)
+            return await self._in_turn(intent, batch, errand)
+        finally:
+            self._driver.end(errand)
+
+    async def _in_turn(self, intent: AnyIntent, batch: IntentBatch, errand: Errand) -> Outcome:
+        now = self._clock()
+        if now.mono > errand.deadline:
+            return _not_done(intent, f"not begun within its {batch.deadline_s:g} s")
+        if late := errand.objection():
+            return outcome(intent, UNKNOWN, late)
+        try:
+            procedure = carry_out(intent, batch.dispatcher_epoch, self._local, now)
+            return await self._driver.drive(procedure, errand)
+        except TooBusyError as error:
+            return outcome(intent, UNKNOWN, str(error)) if errand.wrote else _not_done(intent, str(error))
+        except Exception as error:
+            where = f"{intent.pod.namespace}/{intent.pod.name}"
+            _log.exception("procedure failed", pod=where, intent=type(intent).__name__)
+            return outcome(intent, UNKNOWN, f"pod {where}: {type(error).__name__}: {error}")
 
     # --- local duties ------------------------------------------------------------------------------------------------
 
@@ -227,58 +279,26 @@ class ExecutorLoop:
 
     async def tend(self) -> None:
         """Begin what is due of the local duties now; `run` does so every tick."""
-        now = self._clock()
-        self._local.ledger.settle(self._local.view, now.mono)
-        left = islice(stranded(self._local.view), _MAX_STRANDED)
-        for name, procedure in (*self._proxies.due(now), *left):
-            if name not in self._duties:
-                self._duties[name] = asyncio.create_task(self._duty(name, procedure))
+        self._local.ledger.settle(self._local.view, self._seconds())
+        self._duties.begin()
 
-    async def _duty(self, name: str, procedure: Procedure[str]) -> None:
-        try:
-            problem = await self._drive(procedure)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
-        finally:
-            del self._duties[name]
-        if problem and self._problems.get(name) != problem:
-            _log.warning("local duty not done", cluster=self._local.cluster, object=name, problem=problem)
-        if problem:
-            self._problems[name] = problem
-        elif self._problems.pop(name, None):
-            _log.info("local duty done again", cluster=self._local.cluster, object=name)
 
-    async def _write_events(self) -> None:
-        waiting = self._local.events
-        while waiting and not self._stopping.is_set() and (at_once := self._series_at_once()):
-            series = [some for _ in range(at_once) if (some := self._next_events())]
-            answers = await asyncio.gather(*map(self._client.send_all, series))
-            left = [
-                event
-                for events, said in zip(series, answers, strict=True)
-                for event, answer in zip(events, said, strict=True)
-                if answer.status == TOO_BUSY
-            ]
-            waiting.extendleft(reversed(left))
-            if left or any(answer.unknown for said in answers for answer in said):
-                return  # the server is in trouble: events are the last that it needs now
+def lane_of(intent: AnyIntent) -> str:
+    """Where an order waits for its turn. Admission webhooks of a namespace that hang hold up what is created there, so
+    that binds of the same namespace go beside it.
+    """
+    return f"{intent.pod.namespace}/create" if isinstance(intent, CreateDelegate) else intent.pod.namespace
 
-    def _series_at_once(self) -> int:
-        """What an event costs the server, a bind would have to wait for: binds go first, though not for ever."""
-        if not self._room.locked():
-            self._full_since = None
-            return self._settings.event_concurrency
-        now = self._clock().mono
-        self._full_since = now if self._full_since is None else self._full_since
-        return int(now - self._full_since >= self._settings.event_patience_s)
 
-    def _next_events(self) -> list[Request]:
-        waiting = self._local.events
-        return [waiting.popleft() for _ in range(min(len(waiting), self._settings.event_series))]
+def _not_done(intent: AnyIntent, why: str) -> Outcome:
+    """Nothing was sent. A delegate may be there from an earlier send of the order: only a look could deny it."""
+    return outcome(intent, UNKNOWN if isinstance(intent, CreateDelegate) else STALE, why)
 
 
 def _outcome_of(intent: AnyIntent, task: asyncio.Task[Outcome]) -> Outcome:
     """What an ended task came to, under the id that this caller gave."""
+    if not task.done():
+        return outcome(intent, UNKNOWN, "still under way: its namespace, or the API server, answers slowly")
     if task.cancelled() or task.exception() is not None:
         return outcome(intent, UNKNOWN, "the executor stopped before it knew")
     result = task.result()

@@ -2,7 +2,7 @@
 
 The API server counts as lost after `grace_s` without a good answer to the probe, or with a watch interrupted for so
 long; an optional kind whose watch is interrupted is only told of. It is found again by itself: on recovery the watches
-are opened anew, since an old one may be half dead.
+are opened anew, since an old one may be half dead. That it went back in time (see truths.py) is told for a while, too.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from agents.kube.client import KubeClient
 from agents.kube.listwatch import ListWatch
 from agents.kube.wire import BROKEN, read_bare, read_status
 from agents.observer.follow import Health
+from agents.observer.restored import Restored, higher
 from agents.runtime.settings import ApiSettings
 
 LOG = structlog.get_logger("agent.health")
@@ -52,6 +53,7 @@ class HealthMonitor:
         self._client = client
         self._watches = watches
         self._settings = settings
+        self._restored = Restored(settings.restored_hold_s)
         self._on_change = on_change
         self._rewatch = rewatch
         self._last_good = time.monotonic()
@@ -65,6 +67,23 @@ class HealthMonitor:
             self._judge(time.monotonic())
             pause = self._settings.probe_s
             await asyncio.sleep(pause if self.now.api_ok else min(pause, LOOK_AGAIN_S))
+
+    def went_back(self, known: int, found: int) -> None:
+        """The server shows an older version than it did: that is told at once, before anything of its older world."""
+        now = time.monotonic()
+        self._restored.tell(known, found, now, {watch.kind: watch.highest for watch in self._watches})
+        self._judge(now)
+
+    def confirm_restored(self) -> None:
+        """An operator says that what the server shows now is meant."""
+        LOG.info("what the API server shows since it went back is confirmed")
+        self._restored.confirm()
+        self._judge(time.monotonic())
+
+    def highest_seen(self) -> dict[str, int]:
+        """The highest version seen of each kind; while the server is held to have gone back, those from before."""
+        current = {watch.kind: watch.highest for watch in self._watches if watch.highest}
+        return higher(current, self._restored.highest(time.monotonic()))
 
     async def _probe(self) -> None:
         answer = await self._ask(VERSION)
@@ -98,15 +117,17 @@ class HealthMonitor:
 
     def _judge(self, now: float) -> None:
         problem = self._find(now)
-        health = Health(problem == "", problem or self._unheeded(now))
+        restored = self._restored.problem(now)
+        health = Health(problem == "", problem or restored or self._unheeded(now), restored != "")
         if health == self.now:
             return
-        turned, self.now = health.api_ok != self.now.api_ok, health
+        turned, also = health.api_ok != self.now.api_ok, health.restored != self.now.restored
+        self.now = health
         if turned and health.api_ok:
             LOG.info("API server is there")
         elif turned:
             LOG.warning("API server is lost", problem=problem)
-        if turned or health.api_ok:
+        if turned or also or health.api_ok:
             self._on_change()
 
     def _find(self, now: float) -> str:

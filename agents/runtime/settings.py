@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.executor.policy import ANNOTATIONS, Allowance
+
 
 class KubeletSettings(BaseModel):
     """How node readings are taken."""
@@ -35,10 +37,22 @@ class ApiSettings(BaseModel):
     request_s: float = Field(default=10.0, gt=0, description="Seconds for one call.")
     list_s: float = Field(default=60.0, gt=0, description="Seconds for one page of a list.")
     silence_s: float = Field(
-        default=90.0, gt=0, description="A watch without event or bookmark for so long is opened anew."
+        default=28.0,
+        gt=0,
+        description="A watch without event or bookmark for so long is opened anew; more than twice watch_s.",
     )
     watch_s: float = Field(
-        default=300.0, ge=1, description="Seconds after which the server shall end a watch (up to double)."
+        default=13.0,
+        ge=1,
+        description="Seconds after which the server shall end a watch (up to double); it goes on from there.",
+    )
+    truth_s: float = Field(
+        default=10.0, gt=0, description="Seconds between two comparisons of each watch with its server."
+    )
+    restored_hold_s: float = Field(
+        default=600.0,
+        ge=0,
+        description="Seconds for which an API server that went back in time is held, unless an operator confirms.",
     )
     probe_s: float = Field(default=2.0, gt=0, description="Seconds between two probes of /version.")
     probe_timeout_s: float = Field(default=3.0, gt=0, description="Seconds a probe may take.")
@@ -51,12 +65,21 @@ class ApiSettings(BaseModel):
 
 
 class AcceptSettings(BaseModel):
-    """One row of consent: pods of these source clusters and namespaces may run here; shell patterns."""
+    """One row of consent: pods of these source clusters and namespaces may run here, if a namespace of the same name is
+    here, too, and not closed; and what more may cross with them. Shell patterns."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     clusters: tuple[str, ...] = Field(default=("*",), description="Names of source clusters.")
     namespaces: tuple[str, ...] = Field(default=("*",), description="Namespaces there.")
+    allow: tuple[Allowance, ...] = Field(default=(), description="What may cross beyond Pod Security's baseline.")
+    secrets: tuple[str, ...] = Field(default=(), description="Secrets of this cluster that such pods may refer to.")
+    annotations: tuple[str, ...] = Field(
+        default=ANNOTATIONS, description="Keys of annotations that are kept; those without a domain are in any case."
+    )
+    tolerations: tuple[str, ...] = Field(
+        default=(), description='Keys kept of node-role.kubernetes.io/; "*": also tolerations without a key.'
+    )
 
 
 class ExecutorOptions(BaseModel):
@@ -65,8 +88,11 @@ class ExecutorOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     concurrency: int = Field(default=16, ge=1, description="Intents carried out at once.")
-    peer_ttl_s: float = Field(default=60.0, gt=0, description="Seconds that proxy nodes outlive a silent dispatcher.")
+    peer_ttl_s: float = Field(default=60.0, gt=0, description="Seconds that word of a cluster is good for new pods.")
     accept: tuple[AcceptSettings, ...] = Field(default=(AcceptSettings(),), description="Any row suffices.")
+    closed: tuple[str, ...] = Field(
+        default=(), description="Namespaces that take no pods of other clusters; patterns. kube-* never do."
+    )
     evict_foreign: bool = Field(default=True, description="Other schedulers' pods may be evicted for higher priority.")
 
 
@@ -78,6 +104,11 @@ class AgentSettings(BaseModel):
     cluster: str = Field(
         pattern=r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$", description="Name of the cluster in the fleet, a DNS label."
     )
+    rename_from: str = Field(
+        default="",
+        pattern=r"^([a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?)?$",
+        description="Name under which the cluster was served before: taken over once no remote pod is there.",
+    )
     kubeconfig: str = Field(default="", description="File with the credentials; empty: the pod's own service account.")
     context: str = Field(default="", description="Context of that file; empty: its current one.")
     api: ApiSettings = Field(default_factory=ApiSettings)
@@ -85,6 +116,10 @@ class AgentSettings(BaseModel):
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."
+    )
+    key_file: str = Field(
+        default="",
+        description="PEM file with the cluster's Ed25519 keys; empty: one in ~/.local/state, made at the first start.",
     )
     coalesce_s: float = Field(
         default=0.02,

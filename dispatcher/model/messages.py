@@ -32,13 +32,19 @@ class PodRef(Record, frozen=True):
 
 
 class Hello(Record, frozen=True):
-    """Who an agent is. `cluster_uid` is the UID of its kube-system namespace."""
+    """Who an agent is. `cluster_uid` is the UID of its kube-system namespace.
+
+    `keys` are the cluster's public keys (Ed25519, base64), the one it signs with first. `obeys` is the highest
+    dispatcher epoch that its executor has obeyed, in this life or an earlier one.
+    """
 
     cluster: str
     cluster_uid: str
     incarnation: str
     version: int = VERSION
     server_version: str = ""
+    keys: tuple[str, ...] = ()
+    obeys: int = 0
 
 
 class Changes(Record, frozen=True):
@@ -47,6 +53,9 @@ class Changes(Record, frozen=True):
     `full` means: forget what you knew of this cluster, this is all of it. `synced` is False until the agent has listed
     everything once. `api_ok` is False while its API server does not answer or its watch is silent; `problem` says why.
     `evicts_foreign`: the cluster's policy lets pods of other schedulers be evicted for its own of higher priority.
+    `restored`: its API server went back in time (etcd restored from a backup) and that is not reconciled yet: what is
+    missing there proves nothing. `keys`: as in Hello. `pods_missing`: those of `pods_gone` that nobody has seen to be
+    deleted; they are just absent from a list that came after a gap.
     """
 
     cluster: str
@@ -67,6 +76,9 @@ class Changes(Record, frozen=True):
     objects: tuple[AnyObject, ...] = ()
     objects_gone: tuple[ObjectRef, ...] = ()
     evicts_foreign: bool = False
+    restored: bool = False
+    keys: tuple[str, ...] = ()
+    pods_missing: tuple[str, ...] = ()
 
 
 # --- dispatcher -> agent: intents ------------------------------------------------------------------------------------
@@ -94,16 +106,42 @@ class Bind(Intent, frozen=True):
 class Claim(Intent, frozen=True):
     """Mark the source pod as going to `node` of `cluster`: annotations and finalizer, guarded by uid and version.
 
-    Outcome CLAIMED carries the sanitised manifest for the delegate. Claiming again with the same epoch is a no-op that
-    answers the same; a newer epoch takes over a claim for the same place. STALE where any other claim is present.
+    The mark is signed by this cluster. Outcome CLAIMED carries it and the sanitised manifest for the delegate. Claiming
+    again with the same epoch is a no-op that answers the same; a newer epoch takes over a claim for the same place.
+    STALE where any other claim is present. `cluster_uid` is the UID of the target's kube-system namespace.
     """
 
     cluster: str
     node: str
+    cluster_uid: str = ""
 
 
 class Unclaim(Intent, frozen=True):
-    """Take our claim and finalizer off an unbound source pod, so that it can be placed again."""
+    """Take our claim and finalizer off a source pod that is not bound to a proxy node: it can be placed again."""
+
+
+class RestoreClaim(Intent, frozen=True):
+    """Write `claim` (the mark as its delegate carries it) and our finalizer on the source again: both were taken off.
+
+    STALE where a newer claim is present, or the pod went elsewhere meanwhile.
+    """
+
+    claim: str
+
+
+class ConfirmNoDelegate(Intent, frozen=True):
+    """Ask the API server whether there is no delegate of `source`, `pod` being the source.
+
+    DONE: there is none, and orders of attempts up to this epoch will make none. STALE: there is one; with `collect` it
+    is being deleted now.
+    """
+
+    source: SourceRef
+    collect: bool = False
+
+
+class ConfirmNoSource(Intent, frozen=True):
+    """Ask the API server of the source whether `pod` is gone. DONE: it is. STALE: it is there."""
 
 
 class CreateDelegate(Intent, frozen=True):
@@ -118,6 +156,7 @@ class CreateDelegate(Intent, frozen=True):
     node: str
     manifest: bytes
     annotations: dict[str, str] = {}
+    record: str = ""  # the claim, signed by the source cluster: no delegate is made without one
 
 
 class DeleteDelegate(Intent, frozen=True):
@@ -187,6 +226,9 @@ AnyIntent = (
     Bind
     | Claim
     | Unclaim
+    | RestoreClaim
+    | ConfirmNoDelegate
+    | ConfirmNoSource
     | CreateDelegate
     | DeleteDelegate
     | MirrorStatus
@@ -216,13 +258,19 @@ class IntentBatch(Record, frozen=True):
 # --- agent -> dispatcher: outcomes -----------------------------------------------------------------------------------
 
 BOUND, CLAIMED, DONE, STALE, REFUSED, UNKNOWN = "bound", "claimed", "done", "stale", "refused", "unknown"
+# What a refusal is about: one node (room, taints), the cluster (namespace, quota, policy), or the pod, which can run
+# in its own cluster alone.
+OF_NODE, OF_CLUSTER, OF_POD = "node", "cluster", "pod"
 
 
 class Outcome(Record, frozen=True):
     """What became of one intent.
 
     bound/claimed/done: it holds now (also when it already held). stale: the world moved on, plan again. refused: local
-    policy, re-check or the API server said no; `message` says why. unknown: neither could be learnt; ask again.
+    policy, re-check or the API server said no; `message` says why, `scope` what that is about (OF_NODE, OF_CLUSTER,
+    OF_POD; "" is not said). unknown: neither could be learnt; ask again.
+    `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
+    where that is not what the order's manifest requests; else empty.
     """
 
     id: str
@@ -231,26 +279,39 @@ class Outcome(Record, frozen=True):
     verdict: str
     message: str = ""
     manifest: bytes = b""
+    record: str = ""  # of CLAIMED: the signed claim
+    requests: dict[str, int] = {}
+    scope: str = ""
 
 
 class OutcomeBatch(Record, frozen=True):
-    """Answers in the order of the intents."""
+    """Answers in the order of the intents. `obeys`: the dispatcher epoch that this executor obeys, `leader`: whose.
+
+    Where it is higher than the batch's own, or another's, a newer dispatcher leads and the sender has to stop.
+    """
 
     cluster: str
     outcomes: tuple[Outcome, ...]
     version: int = VERSION
+    obeys: int = 0
+    leader: str = ""
 
 
 # --- dispatcher -> agent: proxy nodes --------------------------------------------------------------------------------
 
 
 class Peer(Record, frozen=True):
-    """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free, internal units."""
+    """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free, internal units.
+
+    `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello.
+    """
 
     cluster: str
     ready: bool
     allocatable: dict[str, int] = {}
     labels: dict[str, str] = {}
+    uid: str = ""
+    keys: tuple[str, ...] = ()
 
 
 class Peers(Record, frozen=True):

@@ -9,6 +9,9 @@ CLUSTERS = PREFIX + "clusters"  # "a,b": the allowed set of clusters
 STAY = PREFIX + "stay"  # "true": only the cluster of submission
 SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
 DOMAIN_SCOPE = PREFIX + "domain-scope"  # "cluster": no fault domain of its spread and affinity spans clusters
+FAILOVER = PREFIX + "failover"  # "strict" or "asap": when a copy in a lost cluster may be replaced
+
+# What admins write on a namespace of their cluster.
 
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"
@@ -16,26 +19,36 @@ CLAIM_CLUSTER = PREFIX + "cluster"
 CLAIM_NODE = PREFIX + "node"
 EPOCH = PREFIX + "epoch"
 DECISION = PREFIX + "decision"  # one line of why: score, runner-up, margin
+CLAIM = PREFIX + "claim"  # the claim as a record signed by the source cluster; also on the delegate
 
 # What we write on a delegate pod. The label is what the observer selects delegates by.
 DELEGATE_LABEL = PREFIX + "delegate"
+DELEGATE_SCHEDULER = PREFIX + "delegate"  # spec.schedulerName of delegates: no scheduler's, so nobody else places them
+FENCED = PREFIX + "fenced"  # label of a proxy node, "true": an operator says that nothing runs in its cluster any more
+DELEGATE_PROOF = PREFIX + "delegate-proof"  # the target cluster's signature over the delegate's own UID
 SOURCE_CLUSTER = PREFIX + "source-cluster"
 SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
 SOURCE_NAMESPACE = PREFIX + "source-namespace"
 SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
 
+# What admins write on a Namespace: anything but "true" closes it to pods of other clusters.
+ACCEPT = PREFIX + "accept"
+
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
+CLUSTER_READY = PREFIX + "cluster-ready"  # label: "true" or "false", the last word about that cluster
 
 # Well-known labels of Kubernetes.
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 RACK = "topology.kubernetes.io/rack"
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")  # node labels
 PROVIDER = PREFIX + "provider"
+SHARED_LABELS = (REGION, ZONE, PROVIDER)  # of a cluster, where all its nodes agree; its proxy nodes show them
 BANDWIDTH = PREFIX + "bandwidth"  # node label or annotation: network capacity in bytes/s per direction (a quantity)
 
 METRIC_PREFIX = "metric." + PREFIX  # node annotation: any number or quantity, which plugins may read

@@ -4,6 +4,7 @@
 """
 
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm
+from dispatcher.model.names import ACCEPT
 from dispatcher.model.pod import Record
 
 
@@ -31,9 +32,19 @@ class Namespaced(Record, frozen=True):
 
 
 class Namespace(Named, frozen=True, tag=True):
-    """core/v1 Namespace: its labels, for namespace selectors."""
+    """core/v1 Namespace: its labels, for namespace selectors, and for whether pods of other clusters may come."""
 
     labels: dict[str, str] = {}
+
+    @property
+    def system(self) -> bool:
+        """Whether it is one of Kubernetes' own, which never takes pods of other clusters."""
+        return self.name.startswith("kube-")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no pods of other clusters: Kubernetes' own, or labelled so."""
+        return self.system or self.labels.get(ACCEPT, "true") != "true"
 
 
 class PersistentVolume(Named, frozen=True, tag=True):

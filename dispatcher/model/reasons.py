@@ -42,6 +42,10 @@ class Reason(enum.Enum):
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
     CLUSTER_NOT_ALLOWED = "node(s) were in a cluster that the pod does not allow"
+    CLUSTER_CORDONED = "node(s) were in a cluster whose proxy node is cordoned"
+    CLUSTER_REFUSED = "node(s) were in a cluster that refused the pod a while ago"
+    NAMESPACE_ABSENT = "node(s) were in a cluster without the pod's namespace"
+    NAMESPACE_CLOSED = "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
     REFUSED = "node(s) were refused by their agent ({})"
     POLICY = "node(s) didn't satisfy plugin {}"
     PLUGIN_ERROR = "node(s) could not be judged: plugin {} failed"
@@ -50,6 +54,7 @@ class Reason(enum.Enum):
     NAMED_APART = "node(s) didn't satisfy {}"
     AFFINITY_CONFLICT = "pod affinity terms conflict"
     QUOTA = "tenant quota exceeded: {}"
+    QUOTA_UNKNOWN = "what the tenant uses of its quota is unknown: {}"
     GATED = "Scheduling is blocked due to non-empty scheduling gates: {}"
     INVALID = "pod cannot be scheduled: {}"
     NOT_FOUND = "{} not found"
@@ -63,6 +68,7 @@ class Reason(enum.Enum):
     DEVICES = "resource claims ({}) are not supported: request an extended resource instead"
     NO_PROFILE = "spec.schedulerName names no profile of this dispatcher; known: {}"
     PERMIT = "rejected due to timeout after waiting at Permit plugin {}"
+    UNANSWERED = "cluster {} was lost before it said whether it runs the pod: another copy might run twice"
     STILL_ELSEWHERE = "its delegate in cluster {} is not gone yet"
     PREEMPTED = "gave its place to a pod of higher priority while it waited"
     PRE_BIND = "node(s) could not be prepared for the pod: {}"
@@ -93,9 +99,14 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.NOT_READY,
         Reason.CLUSTER_NOT_READY,
         Reason.CLUSTER_NOT_ALLOWED,
+        Reason.CLUSTER_CORDONED,
+        Reason.CLUSTER_REFUSED,
+        Reason.NAMESPACE_ABSENT,
+        Reason.NAMESPACE_CLOSED,
         Reason.VOLUMES_ELSEWHERE,
         Reason.PLUGIN_ERROR,
         Reason.QUOTA,
+        Reason.QUOTA_UNKNOWN,
         Reason.GATED,
         Reason.INVALID,
         Reason.NOT_FOUND,

@@ -1,0 +1,49 @@
+"""Absence is proved: the API server itself is asked whether a delegate, or a source, is there.
+
+A watch that is behind, a list that was cut short or an agent that has just begun show nothing, too: so nothing that
+runs is taken for gone until the server that has the last word says so.
+"""
+
+from agents.executor import pods
+from agents.executor.answer import Answer, outcome
+from agents.executor.delegate import delegate_name
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import Procedure
+from agents.executor.local import Local, Moment
+from agents.executor.pods import Truth
+from dispatcher.model import names
+from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, ConfirmNoSource, Outcome, PodRef
+
+
+def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
+    """done: there is none. stale: there is; one without a node, or with `collect` any, is being deleted now."""
+    name = delegate_name(intent.source)
+    look = yield from pods.look_up(intent.source.namespace, name)
+    if not look.answered:
+        return outcome(intent, UNKNOWN, look.problem)
+    if look.pod is None or not _may_be_delegate(look.pod):
+        local.ledger.drop(intent.source.namespace, name)
+        return outcome(intent, DONE)
+    if look.pod.terminating:
+        return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is being deleted")
+    if look.pod.node and not intent.collect:
+        return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is there")
+    deleted = yield from delete_exactly(PodRef(intent.source.namespace, name, look.pod.uid))
+    message = deleted.message or f"pod {intent.source.namespace}/{name} is being deleted"
+    return outcome(intent, *Answer(STALE if deleted.verdict == DONE else deleted.verdict, message))
+
+
+def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Procedure[Outcome]:
+    """done: no pod with this name and UID is there. stale: it is."""
+    ref = intent.pod
+    look = yield from pods.look_up(ref.namespace, ref.name)
+    if look.differs(ref.uid):
+        return outcome(intent, DONE)
+    if look.pod is None:
+        return outcome(intent, UNKNOWN, look.problem)
+    return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} is there")
+
+
+def _may_be_delegate(pod: Truth) -> bool:
+    """Whether a pod under the delegate's name may be it: annotations can be taken off, the scheduler's name cannot."""
+    return pod.spec.scheduler_name == names.DELEGATE_SCHEDULER

@@ -1,0 +1,121 @@
+"""The keys of the fleet as one executor knows them: its own, to sign with, and those of other clusters, to verify.
+
+Other clusters' public keys are told by the dispatcher and believed once: the first keys heard for a cluster (its
+kube-system UID) are kept, with its name, and others are believed only where a kept key vouches for them. So whoever
+takes over the dispatcher or Ray later cannot pass off a key of his own, nor another cluster under a known name. A list
+of keys is newest first; every key but the oldest is written as "KEY SIGNATURE", where the next older key has signed it.
+
+Worked example: cluster a is known by the key A1. Its operator puts a new key A2 before the old one; a now tells
+("A2 sig(A1, A2)", "A1"). A1 is kept and vouches for A2: both are believed from now on. When no pod carries a mark of A1
+any more, the operator takes A1 away; a tells ("A2",), and A1 is believed no longer. Refused are ("X",), ("X sig(Y, X)",
+"Y") and, once A2 is known, ("A1",). Of ("A2", "X"), X is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dispatcher.model import signatures
+from dispatcher.model.signatures import SignedClaim
+
+MAX_CLUSTERS = 1000
+_TRUSTED = msgspec.json.Decoder(dict[str, tuple[str, ...]])
+
+
+class OwnKeys:
+    """This cluster's key pairs, the one it signs with first."""
+
+    def __init__(self, keys: Sequence[Ed25519PrivateKey]) -> None:
+        if not keys:
+            raise ValueError("a cluster needs a key to sign with")
+        self._keys = tuple(keys)
+        self.public = tuple(signatures.public_key(key) for key in keys)
+
+    def told(self) -> tuple[str, ...]:
+        """The public keys as others are told, each but the oldest vouched for."""
+        newer = zip(self.public, self._keys[1:], strict=False)
+        vouched = (f"{public} {signatures.sign_key(older, public)}" for public, older in newer)
+        return (*vouched, self.public[-1])
+
+    def sign_claim(self, claim: SignedClaim) -> str:
+        """The claim as a mark."""
+        return signatures.sign_claim(self._keys[0], claim)
+
+    def sign_proof(self, delegate_uid: str, claim: str) -> str:
+        """The proof that a delegate was made for a claim."""
+        return signatures.sign_proof(self._keys[0], delegate_uid, claim)
+
+
+class TrustedKeys:
+    """Names and public keys of other clusters by the UID of their kube-system namespace."""
+
+    def __init__(self, kept: str = "") -> None:
+        self._kept = _read(kept)
+
+    def of(self, cluster_uid: str) -> tuple[str, ...]:
+        """The keys of a cluster, none if it was never heard of."""
+        return self._kept.get(cluster_uid, ("",))[1:]
+
+    def name_of(self, cluster_uid: str) -> str:
+        """The name under which a cluster was first heard of, '' if it never was."""
+        return self._kept.get(cluster_uid, ("",))[0]
+
+    def hear(self, cluster: str, cluster_uid: str, told: Sequence[str]) -> str:
+        """Take over what is told of a cluster's keys; why they are not believed, or ''."""
+        keys = signatures.plain_keys(told)
+        known = self.of(cluster_uid)
+        if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
+            return ""
+        other = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
+        if other or (known and self.name_of(cluster_uid) != cluster):
+            return (
+                f"cluster {cluster} is said to have the kube-system UID {cluster_uid}, which is known here as "
+                f"{self.name_of(cluster_uid) or 'new'}, while {cluster} is {other or 'another'}: its pods are refused"
+            )
+        if not known:
+            if len(self._kept) < MAX_CLUSTERS:
+                self._kept[cluster_uid] = (cluster, *keys)
+            return ""
+        kept = _follows(told, keys, known)
+        if not kept:
+            return (
+                f"the cluster with kube-system UID {cluster_uid} is said to have another key than the one known here, "
+                f"and no known key vouches for it: its pods are refused until an operator forgets the old key"
+            )
+        self._kept[cluster_uid] = (cluster, *kept)
+        return ""
+
+    def recall(self, kept: str) -> None:
+        """Take over what an earlier life kept; it goes before what was heard since."""
+        self._kept.update(_read(kept))
+
+    def forget(self, cluster_uid: str) -> None:
+        """An operator says so: the next keys heard of this cluster are believed."""
+        self._kept.pop(cluster_uid, None)
+
+    def text(self) -> str:
+        """All of it, to be kept beyond this process."""
+        return msgspec.json.encode(self._kept, order="sorted").decode()
+
+
+def _follows(told: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys to be believed where `known` ones were: none if what is told does not follow from them."""
+    at = next((index for index, key in enumerate(keys) if key in known), None)
+    if at is None or (at == 0 and keys[0] != known[0]):
+        return ()
+    vouched = all(signatures.vouches(keys[index + 1], *_halves(told[index])) for index in range(at))
+    return (*keys[: at + 1], *(key for key in keys[at + 1 :] if key in known)) if vouched else ()
+
+
+def _halves(entry: str) -> tuple[str, str]:
+    key, _, signature = entry.partition(" ")
+    return key, signature
+
+
+def _read(kept: str) -> dict[str, tuple[str, ...]]:
+    try:
+        found: Mapping[str, tuple[str, ...]] = _TRUSTED.decode(kept) if kept else {}
+    except msgspec.MsgspecError:
+        return {}
+    return dict(found)

@@ -1,0 +1,58 @@
+"""What the API server made of a delegate that was posted: admission of the target may have changed it.
+
+Whatever its admins add is theirs to add, and only its size and its place are looked at again. But it must still be ours
+to bind: without our marks nobody would find it, and with another scheduler's name two would place it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agents.executor.pods import Truth
+from dispatcher.model.names import DELEGATE_SCHEDULER, PREFIX
+from dispatcher.model.pod import Pod
+from dispatcher.model.resources import format_quantity
+
+_SHOWN = 8  # resources, and containers, that a message names
+
+
+def foreign(found: Truth) -> str:
+    """Why a delegate without a node is not ours to bind; '' if it is."""
+    name = found.spec.scheduler_name
+    return "" if name == DELEGATE_SCHEDULER else f'the server gave it to scheduler "{name}"'
+
+
+def disowned(posted: bytes, made: Truth) -> str:
+    """Why what the server made of a fresh delegate is not what it was to be; '' if it is."""
+    metadata = msgspec.json.decode(posted)["metadata"]
+    for kind, now in (("labels", made.labels), ("annotations", made.annotations)):
+        for key, value in metadata[kind].items():
+            if key.startswith(PREFIX) and now.get(key) != value:
+                return f"the server took our mark off: {kind} {key}"
+    return f'the server bound it to node "{made.node}" by itself' if made.node else foreign(made)
+
+
+def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:
+    """How the pod that the server made is larger than the one that was posted; '' if it is not."""
+    names = sorted(name for name, amount in made.requests.items() if amount > wanted.requests.get(name, 0))
+    if not names:
+        return ""
+    sizes = ", ".join(f"{name} {_shown(name, wanted)} -> {_shown(name, made)}" for name in names[:_SHOWN])
+    return f"the server made it larger: {sizes} ({_cause(posted, body)})"
+
+
+def _shown(resource: str, pod: Pod) -> str:
+    return format_quantity(resource, pod.requests.get(resource, 0))
+
+
+def _cause(posted: bytes, body: bytes) -> str:
+    before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
+    added = [name for name in _containers(after) if name not in _containers(before)]
+    if added:
+        what = "containers" if len(added) > 1 else "container"
+        return f"{what} {', '.join(added[:_SHOWN])} {'were' if len(added) > 1 else 'was'} added"
+    return "overhead was added" if after.get("overhead") else "requests were changed"
+
+
+def _containers(spec: dict[str, Any]) -> list[str]:
+    return [str(one.get("name")) for kind in ("initContainers", "containers") for one in spec.get(kind) or ()]

@@ -1,0 +1,103 @@
+"""What is due for the pods on proxy nodes without anybody's order: no kubelet looks after them.
+
+- One that is being deleted and that we do not hold is let go: a source pod that has a delegate carries our finalizer
+  and is not meant.
+- One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
+  for it may be running. When the cluster is back, its delegate's status is mirrored again.
+- One that must not be replaced while its cluster is lost gets tolerations for ever (`lost.py`), before it matters.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from agents.executor import lost, pods
+from agents.executor.answer import CONFLICT, NOT_FOUND, open_question, said
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
+from agents.executor.local import Local, Moment
+from agents.executor.peers import is_proxy
+from agents.executor.proxy import Duty
+from agents.executor.times import rfc3339
+from dispatcher.model import names
+from dispatcher.model.messages import PodRef
+from dispatcher.model.pod import Pod
+
+
+def duties(local: Local, now: Moment) -> Iterator[Duty]:
+    """What is due now, by UID of the pod; what is urgent for services comes first."""
+    later: list[Duty] = []
+    for node in tuple(local.view.nodes()):
+        if not is_proxy(node):
+            continue
+        away = local.peers.lost(node.name)
+        for pod in tuple(local.view.pods_on(node.name)):
+            if pod.terminating and not pod.has_finalizer:
+                yield _duty(pod, _let_go(_ref(pod)))
+            elif away and pod.ready and not pod.terminal:
+                yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), now))
+            elif _wants_tolerations(pod):
+                later.append(_duty(pod, _tolerate(_ref(pod))))
+    yield from later
+
+
+def _duty(pod: Pod, procedure: Procedure[str]) -> Duty:
+    return Duty(pod.uid, pod.namespace, procedure)
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def _let_go(ref: PodRef) -> Procedure[str]:
+    answer = yield from delete_exactly(ref, 0)
+    return answer.message
+
+
+def _set_not_ready(pod: Pod, version: str, now: Moment) -> Procedure[str]:
+    """As the node controller does it where it changes a node's condition. Without a reason: it would outlive this."""
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now.wall)}
+    # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it shows.
+    metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
+    body = msgspec.json.encode({"metadata": metadata, "status": {"conditions": [condition]}})
+    path = pods.path(pod.namespace, pod.name, "status")
+    response = yield Request("PATCH", path, body, STRATEGIC_PATCH)
+    if response.ok or response.status in (NOT_FOUND, CONFLICT):
+        return ""
+    return f"pod {pod.key} of a lost cluster cannot be set not Ready: {said(response)}"
+
+
+def _wants_tolerations(pod: Pod) -> bool:
+    """Whether a source pod that another cluster runs would be deleted too early if that cluster were lost."""
+    ours = pod.has_finalizer and not (pod.terminating or pod.terminal)
+    return ours and not lost.stays(_mode(pod.annotations), pod.tolerations)
+
+
+def _mode(annotations: dict[str, str]) -> str:
+    return lost.mode_of(annotations.get(names.FAILOVER))
+
+
+class _Spec(msgspec.Struct):
+    tolerations: list[dict[str, object]] | None = None
+
+
+class _Tolerating(msgspec.Struct):
+    spec: _Spec
+
+
+def _tolerate(ref: PodRef) -> Procedure[str]:
+    look = yield from pods.look_up(ref.namespace, ref.name)
+    if look.differs(ref.uid):
+        return ""
+    if look.pod is None:
+        return look.problem
+    current = msgspec.json.decode(look.body, type=_Tolerating).spec.tolerations or []
+    wanted = lost.tolerations_for(_mode(look.pod.annotations), current)
+    if wanted == current:
+        return ""
+    guard = {"uid": ref.uid, "resourceVersion": look.pod.metadata.resource_version}
+    body = msgspec.json.encode({"metadata": guard, "spec": {"tolerations": wanted}})
+    response = yield Request("PATCH", pods.path(ref.namespace, ref.name), body, MERGE_PATCH)
+    if response.ok or open_question(response) or response.status == NOT_FOUND:
+        return ""  # done, or looked at again at the next view
+    return f"pod {ref.namespace}/{ref.name} would be replaced 300 s after its cluster is lost: {said(response)}"

@@ -1,0 +1,152 @@
+"""The little that an executor must not forget: whom it obeys, what its cluster is called, and small values of others.
+
+All of it is one Lease in the cluster's own API server, beside those of the proxy nodes; no cluster's name holds a dot,
+so none of them can have its name. Its transitions are the highest dispatcher epoch that was obeyed, its holder is that
+dispatcher, an annotation holds the values as JSON. Epoch and name are written before they are acted upon. Every write
+is guarded by the resourceVersion: of two executors of one cluster the one that knows less reads again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from agents.executor.answer import NOT_FOUND, TRIES, open_question, said
+from agents.executor.http import MERGE_PATCH, Procedure, Request, Response
+from dispatcher.model import names
+
+NAMESPACE, NAME = "kube-node-lease", "global-dispatcher-agent.state"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+PATH = f"{_LEASES}/{NAME}"
+VALUES = names.PREFIX + "state"  # the annotation
+CLUSTER = "cluster"  # the value that says under which name the cluster is served
+MAX_VALUES = 64 * 1024  # bytes of JSON
+_UNREADABLE = "what this executor has obeyed cannot be read"
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_LEASE = msgspec.json.Decoder(_Lease)
+_VALUES = msgspec.json.Decoder(dict[str, str])
+
+
+class _Wanted(NamedTuple):
+    epoch: int
+    dispatcher: str
+    values: dict[str, str]
+
+
+@dataclass(slots=True)
+class ExecutorState:
+    """What is stored, as last read or written; `known` is False until it was read once.
+
+    Each procedure returns '' or what went wrong, in words. Never two of them at a time.
+    """
+
+    epoch: int = 0
+    dispatcher: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    known: bool = False
+    _stored: int = 0  # the epoch as the server has it: less than ours where it lost some of its past
+    _version: str = ""  # resourceVersion; "": there is none
+
+    def load(self) -> Procedure[str]:
+        """Read. An epoch that is lower than the one that was obeyed (restored from a backup) is not believed."""
+        response = yield Request("GET", PATH)
+        if response.status == NOT_FOUND:
+            self._stored, self._version, self.known = 0, "", True
+            return ""
+        return self._read(response) if response.ok else f"{_UNREADABLE}: {said(response)}"
+
+    def obey(self, epoch: int, dispatcher: str) -> Procedure[str]:
+        """Read, and write this dispatcher down if its epoch is higher. Afterwards the fields say who is obeyed."""
+
+        def wanted() -> _Wanted | None:
+            if epoch > self.epoch or not self.dispatcher:
+                return _Wanted(epoch, dispatcher, self.values)
+            return _Wanted(self.epoch, self.dispatcher, self.values) if self._stored < self.epoch else None
+
+        return (yield from self._change(wanted))
+
+    def be_called(self, cluster: str, before: str = "") -> Procedure[str]:
+        """Write down the name under which the cluster is served, unless it has one already that is not `before`."""
+
+        def wanted() -> _Wanted | str | None:
+            name = self.values.get(CLUSTER, "")
+            if name == cluster:
+                return None
+            return other_name(name, cluster) if name not in ("", before) else self._with(CLUSTER, cluster)
+
+        return (yield from self._change(wanted))
+
+    def remember(self, key: str, value: str) -> Procedure[str]:
+        """Store a value beside what else is stored; '' forgets it."""
+        return (yield from self._change(lambda: self._with(key, value) if self.values.get(key, "") != value else None))
+
+    def _with(self, key: str, value: str) -> _Wanted:
+        values = {**self.values, key: value}
+        return _Wanted(self.epoch, self.dispatcher, {key: value for key, value in values.items() if value})
+
+    def _change(self, wanted: Callable[[], _Wanted | str | None]) -> Procedure[str]:
+        """Read, write what is wanted then, and begin anew where somebody else wrote or nobody knows."""
+        problem = ""
+        for _ in range(TRIES):
+            problem = yield from self.load()
+            change = problem or wanted()
+            if not isinstance(change, _Wanted):
+                return change or ""
+            body = msgspec.json.encode(change.values)
+            if len(body) > MAX_VALUES:
+                return f"lease {NAMESPACE}/{NAME} would hold more than {MAX_VALUES // 1024} KiB"
+            response = yield self._write(change, body.decode())
+            if response.ok:
+                self.epoch, self.dispatcher, self.values = change
+                return self._read(response)
+            problem = f"lease {NAMESPACE}/{NAME} cannot be written: {said(response)}"
+            if response.status != NOT_FOUND and not open_question(response):
+                break
+        return problem
+
+    def _write(self, change: _Wanted, values: str) -> Request:
+        metadata = {"annotations": {VALUES: values}}
+        spec = {"holderIdentity": change.dispatcher or None, "leaseTransitions": change.epoch}
+        if self._version:
+            guarded = {"metadata": {**metadata, "resourceVersion": self._version}, "spec": spec}
+            return Request("PATCH", PATH, msgspec.json.encode(guarded), MERGE_PATCH)
+        kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        made = {**kind, "metadata": {**metadata, "name": NAME, "namespace": NAMESPACE}, "spec": spec}
+        return Request("POST", _LEASES, msgspec.json.encode(made))
+
+    def _read(self, response: Response) -> str:
+        try:
+            lease = _LEASE.decode(response.body)
+            values = _VALUES.decode((lease.metadata.annotations or {}).get(VALUES, "{}"))
+        except msgspec.MsgspecError as error:
+            return f"{_UNREADABLE} ({error}): remove it with kubectl -n {NAMESPACE} delete lease {NAME}"
+        self._version, self._stored = lease.metadata.resource_version, lease.spec.lease_transitions or 0
+        if self._stored >= self.epoch:
+            self.epoch, self.dispatcher = self._stored, lease.spec.holder_identity or ""
+        self.values, self.known = values, True
+        return ""
+
+
+def other_name(known: str, name: str) -> str:
+    """Why a cluster that is served as `known` is not served as `name`, and what to do about it."""
+    return (
+        f'this cluster is served as "{known}", and shall be "{name}" now: if the kubeconfig or context is the wrong '
+        f'one, correct it. To rename the cluster, take all remote pods off it and set rename_from: "{known}"'
+    )

@@ -1,0 +1,125 @@
+"""What the executor of a cluster does by itself, dispatcher or not: proxy nodes, the pods on them, events."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+
+import structlog
+
+from agents.executor import remote
+from agents.executor.answer import TOO_BUSY
+from agents.executor.http import Request, Response
+from agents.executor.local import Local, Moment
+from agents.executor.proxy import Duty, ProxyNodes
+from agents.runtime.drive import ApiClient, Driver, Errand
+from agents.runtime.turns import Turns
+
+_log = structlog.get_logger()
+_MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
+_PATIENCE_S = 20.0  # with a server that is too busy; then a duty is begun anew
+_AGAIN_S = 10.0  # before a duty about a pod that could not be done is begun anew
+
+
+class Duties:
+    """Begins what is due. Proxy nodes wait for nobody: a namespace that hangs must not cost a cluster its Lease."""
+
+    def __init__(self, local: Local, driver: Driver, clock: Callable[[], Moment]) -> None:
+        self._local = local
+        self._driver = driver
+        self._clock = clock
+        self._proxies = ProxyNodes(local)
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._problems: dict[str, str] = {}
+        self._again: dict[str, float] = {}
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those under way."""
+        return list(self._running.values())
+
+    def begin(self) -> None:
+        """Begin what is due now and not under way."""
+        now = self._clock()
+        self._again = {name: at for name, at in self._again.items() if at > now.mono}
+        for duty in self._proxies.due(now):
+            if duty.name not in self._running:
+                self._begin(duty, now)
+        due = (one for one in remote.duties(self._local, now) if self._may_begin(one))
+        for duty in islice(due, max(0, _MAX_PODS - len(self._running))):
+            self._begin(duty, now)
+
+    def _may_begin(self, duty: Duty) -> bool:
+        return duty.name not in self._running and duty.name not in self._again
+
+    def _begin(self, duty: Duty, now: Moment) -> None:
+        self._running[duty.name] = asyncio.create_task(self._carry_out(duty, now))
+
+    async def _carry_out(self, duty: Duty, now: Moment) -> None:
+        errand = Errand(now.mono + _PATIENCE_S, duty.lane)
+        try:
+            await self._driver.begin(errand)
+            problem = await self._driver.drive(duty.procedure, errand)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        finally:
+            self._driver.end(errand)
+            del self._running[duty.name]
+        self.note(duty.name, problem)
+        if problem and duty.lane is not None:
+            self._again[duty.name] = self._clock().mono + _AGAIN_S
+
+    def note(self, name: str, problem: str) -> None:
+        """Say what goes wrong with something once, and when it goes well again."""
+        cluster = self._local.cluster
+        if problem and self._problems.get(name) != problem:
+            _log.warning("local duty not done", cluster=cluster, object=name, problem=problem)
+        if problem:
+            self._problems[name] = problem
+        elif self._problems.pop(name, None):
+            _log.info("local duty done again", cluster=cluster, object=name)
+
+
+class Events:
+    """Writes the events that wait. What one costs the server, a bind would have to wait for: binds go first, though
+    not for ever.
+    """
+
+    def __init__(self, local: Local, client: ApiClient, turns: Turns, seconds: Callable[[], float]) -> None:
+        self.at_once, self.series, self.patience_s = 4, 16, 5.0
+        self._waiting = local.events
+        self._client = client
+        self._turns = turns
+        self._seconds = seconds
+        self._full_since: float | None = None  # since when binds wait for their turn
+
+    async def write(self) -> None:
+        """Write until none waits, or the server is in trouble: events are the last that it needs then."""
+        while self._waiting and (at_once := self._series_at_once()):
+            series = [some for _ in range(at_once) if (some := self._next())]
+            answers = await asyncio.gather(*map(self._client.send_all, series))
+            said = [
+                (one, answer)
+                for events, all_ in zip(series, answers, strict=True)
+                for one, answer in zip(events, all_, strict=True)
+            ]
+            if self._trouble(said):
+                return
+
+    def _trouble(self, said: list[tuple[Request, Response]]) -> bool:
+        """Whether to stop for now; events that the server turned away wait again."""
+        left = [event for event, answer in said if answer.status == TOO_BUSY]
+        self._waiting.extendleft(reversed(left))
+        if left:
+            self._turns.refused()
+        return bool(left) or any(answer.unknown for _, answer in said)
+
+    def _series_at_once(self) -> int:
+        if not self._turns.full:
+            self._full_since = None
+            return self.at_once
+        now = self._seconds()
+        self._full_since = now if self._full_since is None else self._full_since
+        return int(now - self._full_since >= self.patience_s)
+
+    def _next(self) -> list[Request]:
+        return [self._waiting.popleft() for _ in range(min(len(self._waiting), self.series))]

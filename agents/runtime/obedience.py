@@ -1,0 +1,104 @@
+"""Whom an executor obeys: what is stored of it is read before the first order, and written before it is acted upon.
+
+Another executor of the same cluster may have heard a newer dispatcher meanwhile. So what was read is believed for some
+seconds only: a dispatcher that slept through its own replacement finds nobody who still believes in it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from agents.executor.http import Procedure
+from agents.executor.local import Local, Moment
+from agents.executor.state import CLUSTER, other_name
+
+LOG = structlog.get_logger("agent.obedience")
+BELIEVED_S = 5.0
+KEYS = "keys"  # the value with the keys of other clusters
+MAX_KEYS = 48 * 1024  # bytes of it
+
+Drive = Callable[[Procedure[str]], Awaitable[str]]
+
+
+class Obedience:
+    """Asks and keeps `local.state`. `problem` says why nobody is obeyed, '' while that is not so.
+
+    `rename_from` is the name that may be replaced by ours while `remote_pods` counts none; it answers None as long as
+    that is not known.
+    """
+
+    def __init__(self, local: Local, drive: Drive, clock: Callable[[], Moment], rename_from: str = "") -> None:
+        self.problem = ""
+        self.remote_pods: Callable[[], int | None] = lambda: None
+        self._local, self._drive, self._clock, self._rename_from = local, drive, clock, rename_from
+        self._one_at_a_time = asyncio.Lock()
+        self._recalled = False  # what was stored of other clusters' keys
+        self._read_at = float("-inf")
+
+    @property
+    def misnamed(self) -> str:
+        """Why the cluster is not ours, '' unless it is known to be served under another name."""
+        name = self._local.state.values.get(CLUSTER, "")
+        return other_name(name, self._local.cluster) if name not in ("", self._local.cluster) else ""
+
+    async def late(self, dispatcher: str, epoch: int) -> str:
+        """Why this dispatcher may give no orders; '' if it may, and is the one that is obeyed from here on."""
+        async with self._one_at_a_time:
+            if epoch > self._local.state.epoch or not self._fresh():
+                await self._obey(dispatcher, epoch)
+            return self.problem or self._local.fence.superseded(dispatcher, epoch)
+
+    async def recall(self) -> None:
+        """Read what is stored, unless it was read, and without a problem."""
+        async with self._one_at_a_time:
+            if not self._local.state.known or self.problem:
+                problem = await self._drive(self._local.state.load())
+                if not problem and self.misnamed:
+                    problem = await self._take_name()
+                self._found(problem)
+
+    async def keep_keys(self) -> None:
+        """Store the keys of other clusters that are believed from now on. Those stored before are believed first."""
+        state, trusted = self._local.state, self._local.trusted
+        kept = state.values.get(KEYS, "")
+        if not self._recalled:
+            self._recalled = True
+            trusted.recall(kept)
+        if state.known and trusted.text() != kept and len(trusted.text()) <= MAX_KEYS:
+            problem = await self.remember(KEYS, trusted.text())
+            if problem:
+                LOG.warning("keys of other clusters could not be stored", cluster=self._local.cluster, problem=problem)
+
+    async def remember(self, key: str, value: str) -> str:
+        """Store a value (see ExecutorState); '' or what went wrong."""
+        async with self._one_at_a_time:
+            return await self._drive(self._local.state.remember(key, value))
+
+    def _fresh(self) -> bool:
+        return not self.problem and self._clock().mono - self._read_at < BELIEVED_S
+
+    async def _obey(self, dispatcher: str, epoch: int) -> None:
+        state = self._local.state
+        problem = ""
+        if not state.known or state.values.get(CLUSTER) != self._local.cluster:
+            problem = await self._take_name()
+        problem = problem or await self._drive(state.obey(epoch, dispatcher))
+        if not problem and self.misnamed:  # another executor has renamed it meanwhile
+            problem = await self._take_name()
+        if not problem:
+            self._read_at = self._clock().mono  # a server that is slow to tell must not be asked for each batch
+            self._local.fence.superseded(state.dispatcher, state.epoch)
+        self._found(problem)
+
+    async def _take_name(self) -> str:
+        remote = self.remote_pods() if self._rename_from else None
+        problem = await self._drive(
+            self._local.state.be_called(self._local.cluster, self._rename_from if remote == 0 else "")
+        )
+        return f"{problem} (it has {remote} remote pods)" if problem and remote else problem
+
+    def _found(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            LOG.error("no dispatcher is obeyed", cluster=self._local.cluster, problem=problem)
+        self.problem = problem

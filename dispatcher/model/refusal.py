@@ -1,0 +1,35 @@
+"""That a cluster refused a pod: which, why, when, and until when it is passed over."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ALL_OTHERS = ""  # in the place of a cluster: every one but the pod's own
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Two of the same cluster are equal: what was said, and when, is for people and makes no other class of pods.
+
+    `cluster` may be ALL_OTHERS. Times are seconds on the core's clock.
+    """
+
+    cluster: str
+    words: str = field(compare=False)
+    at: float = field(compare=False)
+    until: float = field(compare=False)
+
+    def bars(self, cluster: str, home: str) -> bool:
+        """Whether a pod of `home` may not go to `cluster` for it."""
+        return cluster != home if self.cluster == ALL_OTHERS else cluster == self.cluster
+
+    @property
+    def text(self) -> str:
+        """In words that do not change with time: 'cluster west refused it: namespace "shop" does not exist'."""
+        if self.cluster == ALL_OTHERS:
+            return f"it cannot go to other clusters: {self.words}"
+        return f"cluster {self.cluster} refused it: {self.words}"
+
+    def record(self, now: float) -> dict[str, Any]:
+        """{cluster ("" all others), message, ago_s, again_in_s}."""
+        ago, left = max(now - self.at, 0.0), max(self.until - now, 0.0)
+        return {"cluster": self.cluster, "message": self.words, "ago_s": round(ago, 3), "again_in_s": round(left, 3)}

@@ -1,0 +1,189 @@
+"""Marks that no user can write: claims signed by the source cluster, delegates signed for by the target cluster.
+
+Every cluster has an Ed25519 key pair (RFC 8032); its executor alone holds the private key. Two marks are signed:
+
+- the *claim*, an annotation of the source pod: which pod goes where, at which attempt, with which manifest. The source
+  cluster signs it; a copy on the delegate says on whose behalf that runs.
+- the *proof*, an annotation of the delegate: the target cluster's signature over the delegate's own UID and its claim.
+  The API server gives UIDs, so neither mark is worth anything on another pod.
+
+A mark is text: unpadded URL-safe base64 of the signed bytes, a dot, and of the signature.
+"""
+
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import sha256
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from dispatcher.model.pod import Claim, Record, SourceRef
+
+MAX_MARK = 4096  # characters
+MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
+# What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
+_CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"
+
+
+class SignedClaim(Record, frozen=True):
+    """What a claim says: `source` goes to `node` of the cluster `target`, as the manifest with this sha256 `digest`.
+
+    `target_uid` is the UID of the target's kube-system namespace, "" if the source did not know it.
+    """
+
+    source: SourceRef
+    target: str
+    target_uid: str
+    node: str
+    digest: bytes
+
+    @property
+    def claim(self) -> Claim:
+        """The claim as placement needs it."""
+        return Claim(self.target, self.node, self.source.epoch)
+
+
+class Mark(Record, frozen=True):
+    """A mark taken apart: the `payload` that was signed, and the signature."""
+
+    payload: bytes
+    signature: bytes
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(SignedClaim).decode
+
+
+def public_key(key: Ed25519PrivateKey) -> str:
+    """The public half, as it travels: base64 of its 32 bytes."""
+    return b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def sign_claim(key: Ed25519PrivateKey, claim: SignedClaim) -> str:
+    """The claim as a mark."""
+    payload = _ENCODE(claim)
+    return _text(payload, key.sign(_CLAIM + payload))
+
+
+def sign_proof(key: Ed25519PrivateKey, delegate_uid: str, claim: str) -> str:
+    """The proof that the delegate with this UID was made for this claim (a mark)."""
+    return urlsafe_b64encode(key.sign(_proof_of(delegate_uid, claim))).rstrip(b"=").decode()
+
+
+def read_claim(mark: str) -> SignedClaim | None:
+    """What a claim says, whoever has signed it; None if it is none at all."""
+    return _read_claim(mark) if len(mark) <= MAX_KEPT else _read_claim.__wrapped__(mark)
+
+
+@lru_cache(maxsize=65_536)
+def _read_claim(mark: str) -> SignedClaim | None:
+    taken = _parts(mark)
+    if taken is None:
+        return None
+    try:
+        return _DECODE(taken.payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def is_claim_of(keys: tuple[str, ...], mark: str) -> bool:
+    """Whether one of these public keys has signed the claim."""
+    judge = _is_claim_of if len(mark) <= MAX_KEPT else _is_claim_of.__wrapped__
+    return judge(keys, mark)
+
+
+@lru_cache(maxsize=65_536)
+def _is_claim_of(keys: tuple[str, ...], mark: str) -> bool:
+    taken = _parts(mark)
+    return taken is not None and _any_signed(keys, _CLAIM + taken.payload, taken.signature)
+
+
+def is_proof_of(keys: tuple[str, ...], delegate_uid: str, claim: str, proof: str) -> bool:
+    """Whether one of these public keys has signed for the delegate with this UID and this claim."""
+    judge = _is_proof_of if len(claim) + len(proof) <= MAX_KEPT else _is_proof_of.__wrapped__
+    return judge(keys, delegate_uid, claim, proof)
+
+
+@lru_cache(maxsize=65_536)
+def _is_proof_of(keys: tuple[str, ...], delegate_uid: str, claim: str, proof: str) -> bool:
+    signature = _bytes(proof)
+    return bool(signature) and _any_signed(keys, _proof_of(delegate_uid, claim), signature)
+
+
+def sign_key(key: Ed25519PrivateKey, successor: str) -> str:
+    """A signature by an old key that vouches for its successor (a public key)."""
+    return b64encode(key.sign(_SUCCESSOR + successor.encode())).decode()
+
+
+def vouches(key: str, successor: str, signature: str) -> bool:
+    """Whether the owner of the old public `key` signed that `successor` follows it."""
+    try:
+        raw = b64decode(signature, validate=True)
+    except ValueError:
+        return False
+    return _any_signed((key,), _SUCCESSOR + successor.encode(), raw)
+
+
+_SUCCESSOR = b"global-dispatcher successor 1\n"
+
+
+def plain_keys(told: Iterable[str]) -> tuple[str, ...]:
+    """Public keys as a cluster tells them, without the signatures that vouch for them."""
+    return tuple(entry.partition(" ")[0] for entry in told)
+
+
+def digest_of(manifest: bytes) -> bytes:
+    """What a claim says of its manifest: the sha256."""
+    return sha256(manifest).digest()
+
+
+def _proof_of(uid: str, claim: str) -> bytes:
+    return _PROOF + uid.encode("utf-8", "replace") + b"\n" + claim.encode("utf-8", "replace")
+
+
+def _text(payload: bytes, signature: bytes) -> str:
+    halves = (urlsafe_b64encode(part).rstrip(b"=").decode() for part in (payload, signature))
+    return ".".join(halves)
+
+
+def _parts(mark: str) -> Mark | None:
+    payload, dot, signature = mark.partition(".")
+    if not dot or len(mark) > MAX_MARK:
+        return None
+    read = Mark(_bytes(payload), _bytes(signature))
+    return read if read.payload and read.signature else None
+
+
+def _bytes(text: str) -> bytes:
+    """What unpadded URL-safe base64 stands for, b'' if it is none."""
+    if len(text) > MAX_MARK or not text.isascii():
+        return b""
+    try:
+        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return b""
+
+
+def _any_signed(keys: Iterable[str], message: bytes, signature: bytes) -> bool:
+    return any(_signed(key, message, signature) for key in keys)
+
+
+def _signed(key: str, message: bytes, signature: bytes) -> bool:
+    public = _public(key)
+    if public is None:
+        return False
+    try:
+        public.verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _public(key: str) -> Ed25519PublicKey | None:
+    try:
+        return Ed25519PublicKey.from_public_bytes(b64decode(key, validate=True))
+    except ValueError:
+        return None
