@@ -5,6 +5,9 @@ of submission, and so do claims of volumes and inline disks, which are there. Na
 passed over as long as one does; a set without any known cluster, or an annotation that cannot be read, refuses the pod
 with the name of the annotation and the known clusters. So does a `global-dispatcher.io/domain-scope` that is neither
 "cluster" nor "fleet".
+
+Nor does a pod go to a cluster whose proxy node in the cluster of submission is cordoned: `kubectl cordon
+global-dispatcher-b` keeps new pods of that cluster away from cluster b. No toleration helps.
 """
 
 from collections.abc import Hashable
@@ -27,19 +30,31 @@ class ClusterAllowed(Filter):
         """The two annotations, whether there are volumes, and the home of a pod that stays there."""
         return clusters_key(placed)
 
+    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+        """The clusters that are closed to pods from its home; None if none is."""
+        return fleet.closed.get(placed.home)
+
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
-        """([clusters] which are allowed, the reason at others); SKIP if all are; INVALID if it cannot be followed."""
+        """([clusters] which are allowed, the reason at others, [clusters] which are closed to pods from its home).
+
+        SKIP if it may go to all; INVALID if the annotations cannot be followed.
+        """
         try:
             allowed = allowed_clusters(placed, fleet)
         except ClusterChoiceError as error:
             return refuse(Reason.INVALID, str(error))
-        if allowed is None:
+        closed = fleet.closed.get(placed.home, frozenset())
+        if allowed is None and not closed:
             return SKIP
-        return allowed, Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
+        if allowed is None:
+            allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
+        reason = Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
+        return allowed, reason, np.fromiter((info.name in closed for info in fleet.clusters), dtype=np.bool_)
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
-        """CLUSTER_NOT_ALLOWED outside the allowed set; VOLUMES_ELSEWHERE for a pod with volumes."""
-        allowed, reason = cast(tuple[Bools, Reason], state)
-        code = np.uint16(fleet.reasons.code(reason))
-        codes: Codes = ~allowed[fleet.cluster[rows]] * code
+        """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED."""
+        allowed, reason, closed = cast(tuple[Bools, Reason, Bools], state)
+        cordoned = np.where(closed, np.uint16(fleet.reasons.code(Reason.CLUSTER_CORDONED)), np.uint16(0))
+        by_cluster = np.where(allowed, cordoned, np.uint16(fleet.reasons.code(reason)))
+        codes: Codes = by_cluster[fleet.cluster[rows]].astype(np.uint16, copy=False)
         return codes

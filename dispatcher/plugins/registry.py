@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
+from dispatcher.plugins.cluster_refused import ClusterRefused
 from dispatcher.plugins.default_preemption import DefaultPreemption
 from dispatcher.plugins.dynamic_resources import DynamicResources
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
@@ -17,6 +18,7 @@ from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import InterPodAffinity
 from dispatcher.plugins.live_headroom import LiveCPU, LiveMemory, LiveNetwork
+from dispatcher.plugins.namespace_open import NamespaceOpen
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
@@ -96,6 +98,8 @@ _SPECS = (
     PluginSpec(SchedulingGates),
     PluginSpec(TenantQuota, factory=_quota),
     PluginSpec(ClusterAllowed),
+    PluginSpec(ClusterRefused),
+    PluginSpec(NamespaceOpen),
     PluginSpec(NodeReady),
     PluginSpec(NodeUnschedulable),
     PluginSpec(NodeName),

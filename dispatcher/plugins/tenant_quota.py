@@ -3,7 +3,9 @@
 A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods) that its tenant's quota
 names; limits are absolute or a share of what the Ready clusters can allocate. Charged when a place is reserved, given
 back when the pod ends or the place is forgotten. A refused pod waits without holding up others, and is tried again
-when quota comes free. Pods of namespaces that belong to no tenant are not limited. Internal units (see quota.py).
+when quota comes free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
+charge is remembered (see unheard.py). Pods of namespaces that belong to no tenant are not limited. Internal units (see
+quota.py).
 """
 
 from collections.abc import Hashable, Mapping
@@ -49,6 +51,9 @@ class TenantQuota(Reserve):
     def _refusal(self, tenant: str, placed: Placed, fleet: Fleet) -> Refuse | None:
         if self.ledger.charged(_pod_id(placed)):
             return None  # it holds its share already
+        unknown = self.ledger.unknown(tenant, fleet.clusters)
+        if unknown:
+            return refuse(Reason.QUOTA_UNKNOWN, unknown)
         exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), fleet.allocatable_total())
         return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
 

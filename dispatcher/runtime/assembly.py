@@ -11,10 +11,12 @@ from dispatcher.runtime.fleet_views import CoreViews
 from dispatcher.runtime.journal import Journal
 from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.metrics import Metrics
+from dispatcher.runtime.quota_file import QuotaFile, read_quota
 from dispatcher.runtime.service import Service
 from dispatcher.runtime.settings import DispatcherConfig
 from dispatcher.runtime.settings.sections import JournalSection, TimingSection
 from dispatcher.runtime.shards.policy import name_of, policy_of
+from dispatcher.runtime.term import Term
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Scheduler
@@ -25,6 +27,7 @@ from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.reprofile import take_profiles
 from dispatcher.scheduling.shards.crew import ShardLink, Shards
+from dispatcher.scheduling.unheard import Unheard
 
 
 class ConfiguredShard(ShardLink, Protocol):
@@ -45,10 +48,15 @@ class Dispatcher:
 
 
 def assemble(
-    links: Sequence[AgentLink], config: DispatcherConfig, shard_links: Sequence[ConfiguredShard] = ()
+    links: Sequence[AgentLink],
+    config: DispatcherConfig,
+    shard_links: Sequence[ConfiguredShard] = (),
+    term: Term | None = None,
 ) -> Dispatcher:
-    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`."""
-    clock, metrics, fleet, ledger = Clock(), Metrics(), FleetState(), QuotaLedger(config.tenants)
+    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term."""
+    term = term or Term()
+    clock, metrics, fleet = Clock(), Metrics(), FleetState()
+    ledger, quota_file = _quota(config, fleet)
     shards = Shards(fleet, shard_links, policy=name_of(policy_of(config))) if shard_links else None
     profiles, sort = _policies(config, fleet, ledger, shards)
     timing = config.timing
@@ -62,11 +70,18 @@ def assemble(
     )
     clusters = [link.cluster for link in links]
     core = SchedulerCore(
-        clusters, fleet, queue, profiles, boot_epoch=clock.boot_epoch, timing=_core_timing(config.timing)
+        clusters, fleet, queue, profiles, boot_epoch=term.first_attempt, timing=_core_timing(config.timing)
     )
     service = Service(
-        core, links, clock=clock, metrics=metrics, journal=_journal(config.journal), timing=_service_timing(timing)
+        core,
+        links,
+        clock=clock,
+        metrics=metrics,
+        journal=_journal(config.journal),
+        timing=_service_timing(timing),
+        term=term,
     )
+    service.quota_file = quota_file
     metrics.watch(service)
     if shards is not None:
         service.shards = shards
@@ -94,9 +109,21 @@ def _policies(
     return Profiles(schedulers), shared_queue_sort(built)
 
 
+def _quota(config: DispatcherConfig, fleet: FleetState) -> tuple[QuotaLedger, QuotaFile | None]:
+    """The ledger with what the file remembers, and the file if one is kept."""
+    section = config.quota
+    path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
+    remembered = read_quota(path, config.tenants) if path else None
+    ledger = QuotaLedger(config.tenants, Unheard(remembered, wait=section.unheard == "wait"))
+    return ledger, QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
+
+
 def _core_timing(timing: TimingSection) -> CoreTiming:
     return CoreTiming(
-        absence_grace_s=timing.absence_grace_s, peers_s=timing.peers_s, cluster_lost_s=timing.cluster_lost_s
+        absence_grace_s=timing.absence_grace_s,
+        peers_s=timing.peers_s,
+        cluster_lost_s=timing.cluster_lost_s,
+        fenced_per_s=timing.fenced_per_s,
     )
 
 

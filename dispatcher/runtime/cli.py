@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from dispatcher.runtime.cli_cluster import cluster_app
+from dispatcher.runtime.command_group import Commands
 from dispatcher.runtime.errors import CommandError, ExitCode
 from dispatcher.runtime.output import Output
 
@@ -30,18 +31,6 @@ class PluginExample(enum.StrEnum):
     PERMIT = "permit"
 
 
-class Commands(TyperGroup):
-    """A group whose expected failures are one line on stderr and an exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        try:
-            return super().invoke(ctx)
-        except CommandError as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(int(error.code)) from None
-
-
 app = typer.Typer(
     cls=Commands,
     name="global-dispatcher",
@@ -57,6 +46,7 @@ config_app = typer.Typer(cls=Commands, help="Look at configuration files.", no_a
 app.add_typer(config_app, name="config")
 plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(plugin_app, name="plugin")
+app.add_typer(cluster_app, name="cluster")
 
 Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 Server = Annotated[

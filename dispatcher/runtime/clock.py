@@ -11,7 +11,6 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self.boot_epoch = time.time_ns() // 1000  # unix microseconds: grows with every start of a dispatcher
         self._offset = time.time() - time.monotonic()
 
     def __call__(self) -> float:

@@ -15,7 +15,7 @@ def check(file: Path, output: Output) -> int:
     problems: list[Problem] = []
     notes: tuple[Problem, ...] = ()
     try:
-        notes = load_config(file, registry=plugin_registry()).notes
+        notes = load_config(file, registry=plugin_registry(), reach=True).notes
     except ConfigError as error:
         problems = list(error.problems)
     if output is not Output.TABLE:

@@ -24,6 +24,7 @@ from dispatcher.runtime.demo_submit import Submitter
 from dispatcher.runtime.demo_trace import deal_nodes, trace_pods
 from dispatcher.runtime.demo_workloads import Submission, sample
 from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.http_api import OnlyOne
 from dispatcher.runtime.interrupts import interruptible, uninterrupted
 from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.logs import configure_logging
@@ -171,7 +172,7 @@ async def _serve(stage: Stage, submissions: list[Submission]) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    runner = await listen(dispatcher, _HOST, options.port)
+    runner = await listen(OnlyOne(dispatcher.service, dispatcher.views), _HOST, options.port)
     service = asyncio.create_task(dispatcher.service.run())
     play = asyncio.create_task(_play(stage, submissions))
     stopped = asyncio.create_task(stop.wait())

@@ -19,7 +19,7 @@ from dispatcher.runtime.demo_view import Picture
 from dispatcher.runtime.errors import ExitCode
 from dispatcher.runtime.explain_view import in_short
 from dispatcher.runtime.fleet_views import FleetViews, Row
-from dispatcher.runtime.output import Output, make_console, print_table, print_trimmed, print_value
+from dispatcher.runtime.output import Output, harmless, make_console, print_table, print_trimmed, print_value
 from dispatcher.runtime.tables import PODS
 
 _LOOK_S = 0.25
@@ -34,7 +34,7 @@ class DemoShow:
     def __init__(self, source: str, expected: int, started: float, note: str = "") -> None:
         self.picture = Picture(source=source, expected=expected, note=note)
         self._started = started
-        self._console = Console(file=sys.stderr, highlight=False)
+        self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._said, self._said_at = "", float("-inf")
         self._lenient = False
@@ -154,7 +154,7 @@ class DemoShow:
             where = f" on {row['cluster']}/{row['node']}" if row["node"] else ""
             why = row["reason"] or "no reason is known yet"
             self._console.print(
-                f"error: pod {row['namespace']}/{row['name']} is {row['phase']}{where}: {why}", soft_wrap=True
+                harmless(f"error: pod {row['namespace']}/{row['name']} is {row['phase']}{where}: {why}"), soft_wrap=True
             )
         return int(ExitCode.FAILED if missing or unseen > 0 else ExitCode.OK)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dispatcher.runtime.output import Column, print_trimmed, table_of
+from dispatcher.runtime.output import Column, harmless, print_trimmed, table_of
 from dispatcher.runtime.tables import PHASE_STYLES, age, heat, share
 
 if TYPE_CHECKING:
@@ -16,11 +16,13 @@ _VICTIMS = 3  # named in one line
 
 def print_explained(console: "Console", found: Record) -> None:
     """Print the whole record of one pod (see dispatcher.scheduling.views.explain) in sections."""
+    from rich.text import Text
+
     for number, (heading, body) in enumerate(_sections(found)):
         if number:
             console.print()
         if heading:
-            console.print(heading, style="bold")
+            console.print(Text(harmless(heading), style="bold"))
         print_trimmed(console, body)
 
 
@@ -31,6 +33,8 @@ def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
         yield "Scores", _scores(decision)
     if decision.get("message"):
         yield "Why not", _refusals(decision)
+    if found.get("refusals"):
+        yield "Refused by clusters, which are passed over for a while", _passed_over(found["refusals"])
     if decision.get("rejected"):
         yield _rejected_heading(decision), _rejected(decision["rejected"])
     if decision.get("readings"):
@@ -44,18 +48,19 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
     from rich.text import Text
 
     table = Table.grid(padding=(0, 3, 0, 0))
-    phase = str(found.get("phase", ""))
-    title = f"{found.get('namespace', '')}/{found.get('name', '')}"
+    phase = harmless(str(found.get("phase", "")))
+    title = harmless(f"{found.get('namespace', '')}/{found.get('name', '')}")
     table.add_row(Text("Pod", style="dim"), Text.assemble((title, "bold"), "  ", (phase, PHASE_STYLES.get(phase, ""))))
-    table.add_row(Text("From", style="dim"), Text(str(found.get("source") or decision.get("home") or "-")))
-    table.add_row(Text("To", style="dim"), _place(found))
-    table.add_row(Text("Why", style="dim"), _why(found, decision))
+    lines = [("From", found.get("source") or decision.get("home") or "-"), ("Why", _why(found, decision))]
     if found.get("flight"):
-        table.add_row(Text("Now", style="dim"), Text(f"waiting for the agent's answer ({found['flight']})"))
+        lines.append(("Now", f"waiting for the agent's answer ({found['flight']})"))
     if found.get("waiting"):
-        table.add_row(Text("Now", style="dim"), Text(str(found["waiting"])))
+        lines.append(("Now", found["waiting"]))
     if decision.get("nominated"):
-        table.add_row(Text("Now", style="dim"), Text(_promised(decision)))
+        lines.append(("Now", _promised(decision)))
+    rows = [(head, Text(harmless(str(text)))) for head, text in lines]
+    for head, text in (rows[0], ("To", _place(found)), *rows[1:]):
+        table.add_row(Text(head, style="dim"), text)
     return table
 
 
@@ -64,7 +69,8 @@ def _place(found: Record) -> "RenderableType":
 
     if not found.get("cluster"):
         return Text("nowhere yet", style="yellow")
-    return Text.assemble((str(found["cluster"]), "bold green"), " / ", (str(found.get("node") or "-"), "bold"))
+    cluster, node = harmless(str(found["cluster"])), harmless(str(found.get("node") or "-"))
+    return Text.assemble((cluster, "bold green"), " / ", (node, "bold"))
 
 
 def _promised(decision: Record) -> str:
@@ -163,6 +169,16 @@ def _refusals(decision: Record) -> "RenderableType":
         Column("MESSAGE", lambda row: row["message"]),
     )
     return table_of(columns, rows)
+
+
+def _passed_over(refusals: list[Record]) -> "RenderableType":
+    columns = (
+        Column("CLUSTER", lambda row: row["cluster"] or "all others", lambda row: "bold"),
+        Column("AGO", lambda row: age(row["ago_s"]), right=True),
+        Column("AGAIN IN", lambda row: age(row["again_in_s"]), right=True),
+        Column("SAID", lambda row: row["message"]),
+    )
+    return table_of(columns, refusals)
 
 
 def _readings(readings: Record) -> "RenderableType":

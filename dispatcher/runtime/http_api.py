@@ -1,32 +1,63 @@
 """The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no state of its own."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import msgspec
 import structlog
 from aiohttp import web
 
 from dispatcher.runtime.fleet_views import FleetViews
+from dispatcher.runtime.leadership import Standing
 from dispatcher.runtime.service import Service
 from dispatcher.runtime.version import version
 from dispatcher.web.page import render_page
 
 log = structlog.get_logger("http")
 
-SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
-VIEWS: web.AppKey[FleetViews] = web.AppKey("views")
+
+class Shown(Protocol):
+    """What is shown: the dispatcher of this term, and whether it leads."""
+
+    @property
+    def service(self) -> Service:
+        """Its service."""
+        ...
+
+    @property
+    def views(self) -> FleetViews:
+        """What it knows."""
+        ...
+
+    @property
+    def standing(self) -> Standing | None:
+        """Whether it leads; None where nobody else could."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnlyOne:
+    """A dispatcher without rivals."""
+
+    service: Service
+    views: FleetViews
+    standing: None = None
+
+
+SHOWN: web.AppKey[Shown] = web.AppKey("shown")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Row = dict[str, Any]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/pods", "/v1/tenants"))
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
-def make_app(service: Service, views: FleetViews, *, loopback: bool = True) -> web.Application:
+def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
     """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
     app = web.Application(middlewares=[_errors, *([_local_host] if loopback else [])])
-    app[SERVICE], app[VIEWS] = service, views
+    app[SHOWN] = shown
     app.router.add_routes(
         [
             web.get("/", _page),
@@ -35,6 +66,7 @@ def make_app(service: Service, views: FleetViews, *, loopback: bool = True) -> w
             web.get("/readyz", _ready),
             web.get("/metrics", _metrics),
             web.get("/v1/version", _version),
+            web.get("/v1/leader", _leader),
             web.get("/v1/clusters", _clusters),
             web.get("/v1/nodes", _nodes),
             web.get("/v1/pods", _pods),
@@ -45,13 +77,18 @@ def make_app(service: Service, views: FleetViews, *, loopback: bool = True) -> w
     return app
 
 
-async def serve(service: Service, views: FleetViews, host: str, port: int) -> web.AppRunner:
+async def serve(shown: Shown, host: str, port: int) -> web.AppRunner:
     """Listen; the caller cleans the runner up. OSError when the address is taken."""
-    runner = web.AppRunner(make_app(service, views, loopback=host in _LOOPBACK), access_log=None)
+    runner = web.AppRunner(make_app(shown, loopback=host in _LOOPBACK), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
     log.info("serving", address=f"http://{host}:{port}")
     return runner
+
+
+def _standby(request: web.Request) -> str:
+    standing = request.app[SHOWN].standing
+    return standing.words if standing is not None else ""
 
 
 def _json(value: object, status: int = 200) -> web.Response:
@@ -65,6 +102,10 @@ def _error(status: int, message: str) -> web.Response:
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
+        if request.path in _OF_THE_LEADER or request.path.startswith("/v1/explain/"):
+            standby = _standby(request)
+            if standby:
+                return _error(503, standby)
         return await handler(request)
     except web.HTTPException as error:
         return _error(error.status, f"{request.path[:200]}: {error.reason}")
@@ -82,7 +123,7 @@ async def _local_host(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 async def _page(request: web.Request) -> web.Response:
-    views = request.app[VIEWS]
+    views = request.app[SHOWN].views
     text = render_page(views.clusters(), views.pods())
     return web.Response(text=text, content_type="text/html")
 
@@ -92,8 +133,10 @@ async def _alive(_request: web.Request) -> web.Response:
 
 
 async def _ready(request: web.Request) -> web.Response:
-    """Ready: every configured cluster was heard of or given up for now, so that decisions are taken."""
-    service = request.app[SERVICE]
+    """Ready: it leads, and every configured cluster was heard of or given up for now, so that decisions are taken."""
+    service, standby = request.app[SHOWN].service, _standby(request)
+    if standby:
+        return web.Response(text=standby, status=503)
     if service.ready:
         return web.Response(text="\n".join(("ok", *_shards_away(service))))
     waiting = sorted(name for name, view in service.core.clusters.items() if not view.heard)
@@ -108,7 +151,7 @@ def _shards_away(service: Service) -> list[str]:
 
 async def _metrics(request: web.Request) -> web.Response:
     return web.Response(
-        body=request.app[SERVICE].metrics.render(),
+        body=request.app[SHOWN].service.metrics.render(),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -117,27 +160,32 @@ async def _version(_request: web.Request) -> web.Response:
     return _json({"version": version()})
 
 
+async def _leader(request: web.Request) -> web.Response:
+    standing = request.app[SHOWN].standing
+    return _json(standing.row() if standing is not None else {"leads": True})
+
+
 async def _clusters(request: web.Request) -> web.Response:
-    return _json({"clusters": request.app[VIEWS].clusters()})
+    return _json({"clusters": request.app[SHOWN].views.clusters()})
 
 
 async def _nodes(request: web.Request) -> web.Response:
-    rows = request.app[VIEWS].nodes()
+    rows = request.app[SHOWN].views.nodes()
     return _json({"nodes": _selected(rows, request, ("cluster",))})
 
 
 async def _pods(request: web.Request) -> web.Response:
-    rows = request.app[VIEWS].pods()
+    rows = request.app[SHOWN].views.pods()
     return _json({"pods": _selected(rows, request, ("namespace", "cluster", "source", "phase"))})
 
 
 async def _tenants(request: web.Request) -> web.Response:
-    return _json({"tenants": request.app[VIEWS].tenants()})
+    return _json({"tenants": request.app[SHOWN].views.tenants()})
 
 
 async def _explain(request: web.Request) -> web.Response:
     namespace, name = request.match_info["namespace"], request.match_info["name"]
-    record = request.app[VIEWS].explain(namespace, name, request.query.get("cluster", ""))
+    record = request.app[SHOWN].views.explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
         return _error(404, f"nothing is known of pod {namespace}/{name}: is it ours (see `global-dispatcher pods`)?")
     return _json(record)

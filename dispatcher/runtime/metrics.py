@@ -4,7 +4,7 @@ No label value is chosen by a user: clusters, queues, results and kinds of inten
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.model.messages import AnyIntent
+from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.runtime.shards.metrics import ShardCollector
 from dispatcher.scheduling.events import Answered, Event, Unanswered
 from dispatcher.scheduling.shards.crew import Shards
@@ -92,9 +93,27 @@ class Metrics:
         """And what becomes of questions to shards."""
         self.registry.register(ShardCollector(shards))
 
+    def watch_leader(self, leads: Callable[[], bool]) -> None:
+        """And whether this dispatcher leads."""
+        self.registry.register(_LeaderCollector(leads))
+
     def render(self) -> bytes:
         """The exposition text."""
         return generate_latest(self.registry)
+
+
+class _LeaderCollector(Collector):
+    """kube-scheduler's gauge of leader election."""
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        self._leads = leads
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        text = "1: this dispatcher leads, 0: it stands by."
+        family = GaugeMetricFamily("leader_election_master_status", text, labels=["name"])
+        family.add_metric([SCHEDULER_NAME], float(self._leads()))
+        yield family
 
 
 class _ServiceCollector(Collector):

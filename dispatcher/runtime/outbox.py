@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import structlog
 
-from dispatcher.model.messages import AnyIntent, IntentBatch, Outcome, Peer, Peers
+from dispatcher.model.messages import AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers
 from dispatcher.runtime.link import AgentLink, LinkError
+from dispatcher.runtime.term import Deposed, Term
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.events import Answered, Event, Unanswered
 
@@ -20,13 +21,15 @@ class Outbox:
     """One cluster's queue of intents.
 
     Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
-    those behind it: an agent never sees two orders about one pod at once.
+    those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
     """
 
-    def __init__(self, link: AgentLink, emit: Emit, timing: ServiceTiming, dispatcher: str, epoch: int) -> None:
+    def __init__(
+        self, link: AgentLink, emit: Emit, timing: ServiceTiming, term: Term, depose: Callable[[Deposed], None]
+    ) -> None:
         self.cluster = link.cluster
         self._link, self._emit, self._timing = link, emit, timing
-        self._dispatcher, self._epoch = dispatcher, epoch
+        self._term, self._depose, self._silenced = term, depose, False
         self._waiting: deque[AnyIntent] = deque()
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
         self._calls: set[asyncio.Task[None]] = set()
@@ -54,6 +57,13 @@ class Outbox:
         if self._peers_call is None:
             self._peers_call = asyncio.create_task(self._send_peers(), name=f"peers {self.cluster}")
 
+    def silence(self) -> None:
+        """Send nothing any more."""
+        self._silenced = True
+
+    def _may_speak(self) -> bool:
+        return not self._silenced and self._term.valid()
+
     async def close(self) -> None:
         """Give up all calls."""
         tasks = [*self._calls, *([self._peers_call] if self._peers_call else [])]
@@ -62,7 +72,7 @@ class Outbox:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _send_more(self) -> None:
-        while self._waiting and len(self._calls) < self._timing.in_flight:
+        while self._waiting and len(self._calls) < self._timing.in_flight and self._may_speak():
             intents = self._next_batch()
             if not intents:
                 return
@@ -83,17 +93,28 @@ class Outbox:
         return batch
 
     async def _send(self, intents: list[AnyIntent]) -> None:
-        batch = IntentBatch(self._dispatcher, self._epoch, tuple(intents), self._timing.deadline_s)
+        batch = IntentBatch(self._term.identity, self._term.epoch, tuple(intents), self._timing.deadline_s)
         try:
+            if not self._may_speak():  # this process may have slept since the batch was made
+                return
             answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
         except LinkError as error:
             log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
             self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), str(error)))
         else:
-            self._answered(intents, answer.outcomes)
+            if self._obeys_us(answer):
+                self._answered(intents, answer.outcomes)
         finally:
             self._busy -= {intent.pod.uid for intent in intents}
             asyncio.get_running_loop().call_soon(self._send_more)
+
+    def _obeys_us(self, answer: OutcomeBatch) -> bool:
+        newer = answer.obeys > self._term.epoch
+        twin = answer.obeys == self._term.epoch and answer.leader not in ("", self._term.identity)
+        if newer or twin:
+            why = f"the executor of cluster {self.cluster} obeys dispatcher {answer.leader!r}"
+            self._depose(Deposed(answer.obeys, why))
+        return not (newer or twin)
 
     def _answered(self, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
         asked = {intent.id for intent in intents}
@@ -106,10 +127,10 @@ class Outbox:
 
     async def _send_peers(self) -> None:
         try:
-            while self._peers is not None:
+            while self._peers is not None and self._may_speak():
                 peers, self._peers = self._peers, None
                 try:
-                    message = Peers(self._dispatcher, self._epoch, peers)
+                    message = Peers(self._term.identity, self._term.epoch, peers)
                     await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))

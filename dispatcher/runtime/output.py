@@ -1,15 +1,21 @@
-"""How commands print: tables as kubectl does (no borders, no colour when piped), JSON or YAML."""
+"""How commands print: tables as kubectl does (no borders, no colour when piped), JSON or YAML.
+
+Names and messages are their users': no markup is read in them, and what would steer a terminal is shown, not sent.
+"""
 
 import enum
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 Row = Mapping[str, Any]
+# Control characters (C0, C1), and those that turn the direction of what follows.
+_STEERING = (*range(0x20), *range(0x7F, 0xA0), *range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_SHOWN = {code: repr(chr(code))[1:-1] for code in _STEERING} | {ord(blank): " " for blank in "\t\n\r"}
 
 
 class Output(enum.StrEnum):
@@ -27,6 +33,11 @@ class Column(NamedTuple):
     cell: Callable[[Row], str]
     style: Callable[[Row], str] = lambda row: ""
     right: bool = False
+
+
+def harmless(text: str) -> str:
+    """Somebody else's text as one line for a terminal: characters that would steer it are shown as '\\x1b'."""
+    return text.translate(_SHOWN)
 
 
 def print_value(value: object, output: Output) -> None:
@@ -68,16 +79,20 @@ def print_trimmed(console: "Console", *parts: Any) -> None:
 def table_of(columns: Iterable[Column], rows: Iterable[Row]) -> "Table":
     """The rich table behind `print_table`."""
     from rich.table import Table as RichTable
-    from rich.text import Text
+    from rich.text import Text as RichText
 
     shown = list(columns)
     table = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for column in shown:
         # Rich narrows the columns that may wrap first: the last one, whose text then ends in an ellipsis instead.
-        table.add_column(column.heading, justify="right" if column.right else "left", no_wrap=column is not shown[-1])
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(RichText(harmless(column.heading)), justify=justify, no_wrap=column is not shown[-1])
     for row in rows:
         table.add_row(
-            *(Text(column.cell(row), column.style(row), no_wrap=True, overflow="ellipsis") for column in shown)
+            *(
+                RichText(harmless(column.cell(row)), column.style(row), no_wrap=True, overflow="ellipsis")
+                for column in shown
+            )
         )
     return table
 
@@ -87,4 +102,5 @@ def make_console(stream: TextIO | None = None) -> "Console":
     from rich.console import Console
 
     target = stream or sys.stdout
-    return Console(file=target, highlight=False, width=None if target.isatty() else 1000, soft_wrap=False)
+    width = None if target.isatty() else 1000
+    return Console(file=target, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)

@@ -9,6 +9,7 @@ import structlog
 from dispatcher.model.messages import Changes
 from dispatcher.runtime.clock import Clock
 from dispatcher.runtime.link import AgentLink, LinkError
+from dispatcher.runtime.term import Deposed, Term
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 
@@ -20,11 +21,20 @@ log = structlog.get_logger("poller")
 class Poller:
     """One cluster's reader. It asks for more only when the core has taken what it brought, so nothing piles up."""
 
-    def __init__(self, link: AgentLink, deliver: Deliver, timing: ServiceTiming, clock: Clock) -> None:
+    def __init__(
+        self,
+        link: AgentLink,
+        deliver: Deliver,
+        timing: ServiceTiming,
+        clock: Clock,
+        term: Term,
+        depose: Callable[[Deposed], None],
+    ) -> None:
         self.cluster = link.cluster
         self.silent = True
         self.failures = 0
         self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
+        self._term, self._depose = term, depose
         self._incarnation, self._since = "", 0
         self._heard = False
         self._started = clock()
@@ -33,12 +43,17 @@ class Poller:
         """Follow the agent until cancelled."""
         while True:
             try:
-                await self._link.hello(timeout_s=self._timing.silent_s)
+                await self._greet()
                 while True:
                     await self._poll()
             except LinkError as error:
                 await self._fail(str(error))
             await asyncio.sleep(self._backoff())
+
+    async def _greet(self) -> None:
+        hello = await self._link.hello(timeout_s=self._timing.silent_s)
+        if hello.obeys > self._term.epoch:
+            self._depose(Deposed(hello.obeys, f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"))
 
     async def _poll(self) -> None:
         timing = self._timing

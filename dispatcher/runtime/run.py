@@ -11,17 +11,19 @@ import structlog
 from aiohttp import web
 
 from dispatcher.plugins.registry import PluginSpec
-from dispatcher.runtime.assembly import Dispatcher, assemble
 from dispatcher.runtime.errors import CommandError, ExitCode
 from dispatcher.runtime.event_loop import run
-from dispatcher.runtime.http_api import serve
+from dispatcher.runtime.http_api import Shown, serve
 from dispatcher.runtime.interrupts import interruptible, uninterrupted
+from dispatcher.runtime.leader_client import candidate
+from dispatcher.runtime.leadership import Leadership
 from dispatcher.runtime.logs import configure_logging
 from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
 from dispatcher.runtime.reload import Reloader
 from dispatcher.runtime.settings import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.runtime.settings.sections import HttpSection
 from dispatcher.runtime.shards.policy import policy_of
+from dispatcher.runtime.stage import Stage
 from dispatcher.runtime.warm import collect_less_often, compile_when_large
 
 log = structlog.get_logger("run")
@@ -33,7 +35,7 @@ _LOOK_S = 1.0
 
 def run_dispatcher(file: Path, level: str | None) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
-    config, registry = read_config(file)
+    config, registry = read_config(file, reach=True)
     if not config.clusters:
         raise CommandError(f"{file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)")
     configure_logging(level or config.log.level, config.log.format)
@@ -42,20 +44,19 @@ def run_dispatcher(file: Path, level: str | None) -> int:
     try:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup)
-            links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
-            shards = config.scheduling.shards
-            dispatcher = assemble(links, config, ray.shards(shards, policy_of(config)) if shards else ())
-            reloader = Reloader(config, registry, dispatcher.take_policies)
-            return run(serve_until_signal(dispatcher, config.http, ray.ended, reloader))
+            return run(_serve(config, registry, ray))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
 
 
-def read_config(file: Path | None) -> Configured:
-    """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults."""
+def read_config(file: Path | None, *, reach: bool = False) -> Configured:
+    """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults.
+
+    `reach`: its clusters are to be reached from here (see `load_config`).
+    """
     try:
         registry = plugin_registry()
-        return load_config(file, registry=registry), registry
+        return load_config(file, registry=registry, reach=reach), registry
     except ConfigError as error:
         raise CommandError(_all_problems(file, error)) from None
 
@@ -69,21 +70,30 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     return ray
 
 
-async def serve_until_signal(
-    dispatcher: Dispatcher, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader
-) -> int:
-    """The service and its HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
+async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime) -> int:
+    links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
+    count = config.scheduling.shards
+    async with candidate(config.leader_election, config.clusters) as one:
+        leadership = Leadership(one, links)
+        stage = Stage(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
+        reloader = Reloader(config, registry, stage.take_policies)
+        return await serve_until_signal(stage, config.http, ray.ended, reloader)
+
+
+async def serve_until_signal(stage: Stage, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader) -> int:
+    """All terms and the HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
     stop = asyncio.Event()
     collect_less_often()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    runner = await listen(dispatcher, http.host, http.port)
-    service = asyncio.create_task(dispatcher.service.run())
+    runner = await listen(stage, http.host, http.port)
+    service = asyncio.create_task(stage.run())
     stopped = asyncio.create_task(stop.wait())
     rayless = asyncio.create_task(_wait_for_end(ray_ended))
     reloads = asyncio.create_task(reloader.run())
-    clusters = dispatcher.service.core.clusters
-    kernels = asyncio.create_task(compile_when_large(lambda: sum(len(one.nodes) for one in clusters.values())))
+    kernels = asyncio.create_task(
+        compile_when_large(lambda: sum(len(one.nodes) for one in stage.service.core.clusters.values()))
+    )
     try:
         await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)
         if service.done():
@@ -92,7 +102,7 @@ async def serve_until_signal(
             raise CommandError(f"Ray has lost its {rayless.result()}, and all agents with it: start again")
     finally:
         log.info("stopping")
-        dispatcher.service.stop()
+        service.cancel()
         stopped.cancel()
         rayless.cancel()
         reloads.cancel()
@@ -109,10 +119,10 @@ async def _wait_for_end(ray_ended: Callable[[], str]) -> str:
         await asyncio.sleep(_LOOK_S)
 
 
-async def listen(dispatcher: Dispatcher, host: str, port: int) -> web.AppRunner:
+async def listen(shown: Shown, host: str, port: int) -> web.AppRunner:
     """Serve the HTTP API; CommandError in one line when the address cannot be had."""
     try:
-        return await serve(dispatcher.service, dispatcher.views, host, port)
+        return await serve(shown, host, port)
     except OSError as error:
         raise _cannot_listen(host, port, error) from None
 

@@ -19,6 +19,8 @@ from dispatcher.runtime.link import AgentLink
 from dispatcher.runtime.metrics import Metrics
 from dispatcher.runtime.outbox import Outbox
 from dispatcher.runtime.poller import Poller
+from dispatcher.runtime.quota_file import QuotaFile
+from dispatcher.runtime.term import Deposed, Term
 from dispatcher.runtime.timing import ServiceTiming
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick, Trouble
@@ -78,11 +80,13 @@ class Service:
         metrics: Metrics,
         journal: Journal | None = None,
         timing: ServiceTiming | None = None,
-        name: str = "global-dispatcher",
+        term: Term | None = None,
     ) -> None:
         self.core, self.metrics, self.clock = core, metrics, clock
         self.shards: Shards | None = None  # to be told between two rounds what has changed
-        self.timing = timing or ServiceTiming()
+        self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
+        self.timing, self.term = timing or ServiceTiming(), term or Term()
+        self.deposed: Deposed | None = None  # why it has ended, if an agent told it to
         self._journal = journal
         self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
         self._work = asyncio.Event()
@@ -90,8 +94,10 @@ class Service:
         self._tick_at = float("-inf")
         self._tick_failed = False
         self._told: dict[str, float] = {}
-        self.outboxes = {link.cluster: Outbox(link, self.emit, self.timing, name, clock.boot_epoch) for link in links}
-        self.pollers = {link.cluster: Poller(link, self.deliver, self.timing, clock) for link in links}
+        self.outboxes = {link.cluster: Outbox(link, self.emit, self.timing, self.term, self.depose) for link in links}
+        self.pollers = {
+            link.cluster: Poller(link, self.deliver, self.timing, clock, self.term, self.depose) for link in links
+        }
         self._stopping = asyncio.Event()
         self._effects: dict[type[Effect], Callable[[Any], None]] = {
             SendIntents: self._send_intents,
@@ -135,6 +141,18 @@ class Service:
     def stop(self) -> None:
         """End `run` soon."""
         self._stopping.set()
+
+    def depose(self, by: Deposed) -> None:
+        """A newer dispatcher is obeyed: not a word more, and end `run` soon."""
+        if self.deposed is None:
+            self.deposed = by
+            self.silence()
+            self.stop()
+
+    def silence(self) -> None:
+        """Send nothing any more."""
+        for outbox in self.outboxes.values():
+            outbox.silence()
 
     async def _decide(self) -> None:
         while True:
@@ -205,6 +223,8 @@ class Service:
             log.debug("the event", detail=repr(event)[:2000])
             return False
         self.metrics.event(event)
+        if self.quota_file is not None:
+            self.quota_file.keep(self.clock())
         for effect in effects:
             self._effects[type(effect)](effect)
         return True

@@ -3,7 +3,7 @@
 Other objects are not kept here: they go straight into the fleet, where plugins look for them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,6 +26,8 @@ class ClusterView:
     api_ok: bool = False
     silent: bool = True
     problem: str = "has not reported yet"
+    restored: bool = False  # it went back in time and is not reconciled: what is missing there proves nothing
+    keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
@@ -44,10 +46,14 @@ Seen = TypeVar("Seen", Node, Pod, AnyObject)
 
 
 class Change(NamedTuple, Generic[Seen]):
-    """One object before and after; None before: new, None after: gone."""
+    """One object before and after; None before: new, None after: gone.
+
+    `told` is False for one that is only missing from a list: nobody has said that it was deleted.
+    """
 
     before: Seen | None
     after: Seen | None
+    told: bool = True
 
 
 class GapError(ValueError):
@@ -65,6 +71,23 @@ def check_continues(view: ClusterView, changes: Changes) -> None:
         )
 
 
+def stranger(view: ClusterView, changes: Changes, clusters: Mapping[str, ClusterView]) -> str:
+    """Why this is no report of the cluster that is meant, '' if it may be: a cluster is the UID of its kube-system.
+
+    Of two names of one cluster the one that was heard first holds: what it told of is counted once.
+    """
+    uid = changes.cluster_uid
+    if not uid or uid == view.uid:
+        return ""
+    if view.uid:
+        return (
+            f'"{view.name}" leads to another cluster now (kube-system {uid}, was {view.uid}): correct its kubeconfig '
+            "or context; if the cluster was made anew, start the dispatcher again"
+        )
+    twin = next((name for name, other in clusters.items() if other.uid == uid), "")
+    return f'"{view.name}" is the same cluster as "{twin}" (kube-system {uid}): list it once' if twin else ""
+
+
 def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
     """Bring `view.nodes` up to date and yield what changed."""
     put = {node.name: node for node in changes.nodes}
@@ -74,7 +97,10 @@ def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
 def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:
     """Bring `view.pods` up to date and yield what changed."""
     put = {pod.uid: pod for pod in changes.pods}
-    return _fold(view.pods, put, changes.pods_gone, full=changes.full)
+    missing = set(changes.pods_missing)
+    for change in _fold(view.pods, put, changes.pods_gone, full=changes.full):
+        untold = change.before is not None and (changes.full or change.before.uid in missing)
+        yield change._replace(told=False) if change.after is None and untold else change
 
 
 def fold_objects(kept: ClusterObjects, changes: Changes) -> Iterator[Change[AnyObject]]:
@@ -110,16 +136,22 @@ def _fold(known: dict[str, Seen], put: dict[str, Seen], gone: Iterable[str], *, 
 
 def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     """Take over who the agent is and how its API server does."""
-    view.uid, view.incarnation, view.revision = changes.cluster_uid, changes.incarnation, changes.revision
+    view.uid = changes.cluster_uid or view.uid
+    view.incarnation, view.revision = changes.incarnation, changes.revision
     view.synced, view.api_ok, view.silent = changes.synced, changes.api_ok, False
     view.problem, view.evicts_foreign = changes.problem, changes.evicts_foreign
+    view.restored, view.keys = changes.restored, changes.keys or view.keys
     view.heard = view.heard or changes.synced
     view.last_report_at = now
 
 
 def note_readiness(view: ClusterView, was_ready: bool, now: float) -> bool:
-    """Stamp a change of readiness; True if there was one."""
+    """Stamp a change of readiness; True if there was one. A cluster that is not ready when it is first heard of, or
+    missed, is so from then on: what was before this dispatcher's life is not known.
+    """
     if view.ready == was_ready:
+        if not view.ready and view.not_ready_since == float("-inf"):
+            view.not_ready_since = now
         return False
     if view.ready:
         view.ready_since, view.not_ready_since = now, float("inf")

@@ -8,12 +8,13 @@ the room and quota in use would be unknown.
 
 from collections.abc import Sequence
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, Changes, Outcome
-from dispatcher.model.names import is_ours
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, STALE, Changes, Outcome
+from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.model.signatures import is_claim_of, plain_keys
 from dispatcher.scheduling import clusters as reports
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView, GapError
@@ -22,10 +23,13 @@ from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.delegation import orders, strangers
+from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.flights import PLACING, Flight, Move, Stage, settled
-from dispatcher.scheduling.delegation.peers import peers_of
-from dispatcher.scheduling.delegation.protocol import Step, next_step, wants_place
+from dispatcher.scheduling.delegation.orphans import Orphans
+from dispatcher.scheduling.delegation.peers import closed_proxy, peers_of
+from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
+from dispatcher.scheduling.delegation.steps import Attempt, order_of
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked, place_of, situation
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
@@ -34,6 +38,9 @@ from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 
 __all__ = ["CoreTiming", "SchedulerCore"]
+
+_PAUSE_S = 1.0  # of a pod whose turn has not come
+_TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
 
 
 class SchedulerCore:
@@ -54,11 +61,14 @@ class SchedulerCore:
         state = CoreState(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
         self.clusters, self.tracked, self.timing, self.counters = state.clusters, state.tracked, timing, state.counters
         self.fleet, self.queue, self.log, self.outbox = fleet, queue, state.log, state.outbox
+        self.refusals = state.refusals
         self._state, self._deciding = state, Deciding(state)
         self.binding, self._evictions = self._deciding.binding, self._deciding.evictions
         self._due: set[PodId] = set()  # something about them changed: to be looked at
+        self._fences = Fences(timing.fenced_per_s)
+        self._orphans = Orphans(self.tracked, self._fences)
         self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
-        self._peers_at = float("-inf")
+        self._peers_at = self._strangers_at = float("-inf")
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
 
@@ -78,6 +88,8 @@ class SchedulerCore:
         elif isinstance(event, events.Unanswered):
             self.outbox.unanswered(event.intent_ids, now)
             self._state.errands.unanswered(event.intent_ids, now)
+        elif isinstance(event, events.Unsent):
+            self._unsent(event, now)
         else:
             self._tick(event, now)
         self._look(now)
@@ -105,6 +117,11 @@ class SchedulerCore:
         view = self.clusters.get(changes.cluster)
         if view is None:
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {', '.join(self.clusters)}")
+        stranger = reports.stranger(view, changes, self.clusters)
+        if stranger:
+            self._state.trouble(f"cluster {stranger}")
+            self._silent(events.ClusterSilent(view.name, stranger), now)
+            return
         reports.check_continues(view, changes)
         was_ready = view.ready
         reports.fold_health(view, changes, now)
@@ -135,7 +152,8 @@ class SchedulerCore:
         self._due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(view.name))
 
     def _node_changed(self, cluster: str, change: reports.Change[Node], now: float) -> None:
-        before, after = change
+        before, after, _ = change
+        self._proxy_changed(cluster, change, now)
         if after is not None and not after.proxy_for:
             self.fleet.put_node(cluster, after)
             kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
@@ -143,25 +161,60 @@ class SchedulerCore:
         elif before is not None and not before.proxy_for:
             self.fleet.remove_node(cluster, before.name)
 
+    def _proxy_changed(self, home: str, change: reports.Change[Node], now: float) -> None:
+        """What an operator says of another cluster, on its proxy node: take no pods there, or that nothing runs."""
+        was, closed = closed_proxy(change.before), closed_proxy(change.after)
+        if was != closed:
+            self.fleet.set_closed(home, was or closed, closed=bool(closed))
+            self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+        if self._fences.note(home, change):
+            self._due.update(pod_id for pod_id in self.tracked if pod_id[0] == home)
+
     def _object_changed(self, cluster: str, change: reports.Change[AnyObject], now: float) -> None:
         kind = type(change.after or change.before).__name__
-        self.queue.wake(Happening(OBJECT_EVENTS[kind], cluster, change.before, change.after), now)
+        happening = Happening(OBJECT_EVENTS[kind], cluster, change.before, change.after)
+        self._deciding.retries.object_changed(happening, now)
+        self.queue.wake(happening, now)
 
     def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
-        pod = change.after or change.before
-        if pod is None:
+        before, after, told = change
+        was, owner = self._owner_of(view, before), self._owner_of(view, after)
+        if was is not None and was != owner:
+            self._went(view, was, told=told and after is None)
+        elif before is not None and was is None and (after is None or owner is not None):
+            self._foreign_changed(view.name, before.uid, reports.Change(before, None), now)
+        if after is None:
             return
-        if pod.source is not None:
-            tracked = self._track((pod.source.cluster, pod.source.uid))
-            tracked.see_delegate(view.name, change.after)
-        elif is_ours(pod.scheduler_name):
-            tracked = self._track((view.name, pod.uid))
-            tracked.see_source(change.after)
-            tracked.queued = False  # labels, gates or spec may be others now: queue it anew
+        if owner is None:
+            self._foreign_changed(view.name, after.uid, change if was is None else change._replace(before=None), now)
+            return
+        tracked = self._track(owner)
+        if after.source is not None:
+            tracked.see_delegate(view.name, after)
         else:
-            self._foreign_changed(view.name, pod.uid, change, now)
-            return
-        self._due.add(tracked.pod_id)
+            tracked.see_source(after)
+            tracked.queued = False  # labels, gates or spec may be others now: queue it anew
+        self._due.add(owner)
+
+    def _owner_of(self, view: ClusterView, pod: Pod | None) -> PodId | None:
+        """The source pod that a pod is, or stands for; None for one that is not ours."""
+        if pod is None:
+            return None
+        source = pod.source
+        if source is None:
+            return (view.name, pod.uid) if is_ours(pod.scheduler_name) else None
+        home = next((one for one in self.clusters.values() if one.uid == source.cluster_uid), None)
+        if home is None or not home.keys:
+            return (home.name if home else source.cluster, source.uid)  # its agent has verified it; we cannot yet
+        return (home.name, source.uid) if is_claim_of(plain_keys(home.keys), pod.annotations.get(CLAIM, "")) else None
+
+    def _went(self, view: ClusterView, owner: PodId, *, told: bool) -> None:
+        tracked = self._track(owner)
+        if owner[0] == view.name:
+            tracked.see_source(None, told=told)
+        else:
+            tracked.see_delegate(view.name, None, told=told)
+        self._due.add(owner)
 
     def _track(self, pod_id: PodId) -> Tracked:
         return self.tracked.setdefault(pod_id, Tracked(pod_id))
@@ -210,17 +263,30 @@ class SchedulerCore:
         if now < tracked.hold_until:
             self._waiting.add(tracked.pod_id)
             return
-        step, cluster = next_step(situation(tracked, self.clusters, now, self.timing.absence_grace_s))
+        seen = self._situation(tracked, now)
+        due = next_step(seen)
+        if not self._fences.admits(seen, due, now):
+            tracked.hold_until = now + _PAUSE_S
+            self._waiting.add(tracked.pod_id)
+            return
+        step, cluster = due
         if step is Step.QUEUE:
             self._enqueue(tracked, now)
             return
         self.queue.remove(tracked.pod_id)
         tracked.queued = False
-        if step is Step.HOLD:
-            self._state.report(tracked, Why(Reason.STILL_ELSEWHERE, cluster).text, now)
+        if step in _TOLD:
+            self._state.report(tracked, Why(_TOLD[step], cluster).text, now)
         elif step is not Step.NOTHING:
-            self.outbox.fly(tracked, self._order(tracked, step, cluster, now))
+            epoch, why = self.outbox.next_epoch(), self._state.why(tracked)
+            self.outbox.fly(tracked, order_of(step, Attempt(tracked, cluster, self.clusters, epoch, why, now)))
         self._rest(tracked)
+
+    def _situation(self, tracked: Tracked, now: float) -> Situation:
+        orphan = tracked.orphaned_at is not None
+        may_go = not orphan or self._orphans.may_go(tracked.home, now)
+        fenced = self._fences.of(tracked.home)
+        return situation(tracked, self.clusters, now, self.timing, orphans_may_go=may_go, fenced=fenced)
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
         """Whether a pod that has a place, but waits for leave to be bound, still does."""
@@ -250,12 +316,12 @@ class SchedulerCore:
         pointless = tracked.source is None and flight.via == tracked.home
         shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
         late = flight.settling and now - flight.sent_at > self.timing.settle_s
-        if pointless or shown or late:
+        if pointless or shown or late or self._fences.outdates(tracked.home, flight, self.clusters):
             self.outbox.drop(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
-        place = place_of(tracked)
+        place = place_of(tracked, self._fences.of(tracked.home))
         known = self.fleet.occupant(tracked.pod_id)
         if place is None:
             placing = tracked.flight is not None and tracked.flight.stage in PLACING and tracked.source is not None
@@ -278,12 +344,11 @@ class SchedulerCore:
             self._state.report(tracked, never.text, now)
             return
         tracked.queued = True
-        if tracked.refused and tracked.item is not None:
-            self.queue.retry(tracked.item, now)
-            self._state.report(tracked, Why(Reason.REFUSED, tracked.refused).text, now)
+        placed = self._deciding.retries.placed(tracked, pod, now)
+        if self._deciding.retries.again(tracked, placed, now):
             return
         self._recall_promise(tracked, pod)
-        self.queue.add(tracked.pod_id, Placed(pod, tracked.home), now)
+        self.queue.add(tracked.pod_id, placed, now)
         item = self.queue.get(tracked.pod_id)
         if item is not None and self.queue.state_of(tracked.pod_id) == "gated":
             self._state.report(tracked, item.note, now, "SchedulingGated" if pod.gated else "Unschedulable")
@@ -295,30 +360,6 @@ class SchedulerCore:
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self.profiles.nominations.put(nominee)
 
-    def _order(self, tracked: Tracked, step: Step, cluster: str, now: float) -> Flight:
-        source = tracked.source
-        if step is Step.DELETE_DELEGATE:
-            return orders.delete_delegate(cluster, tracked.delegates[cluster], self.outbox.next_epoch(), now)
-        if source is None:
-            raise ValueError(f"{step} of {tracked.pod_id} needs its source pod")
-        if step is Step.DELETE_SOURCE:
-            return orders.delete_source(tracked.home, source, self.outbox.next_epoch(), now)
-        if step is Step.FINISH:
-            return orders.finish(tracked.home, source, self.outbox.next_epoch(), now)
-        delegate = tracked.delegates.get(cluster)
-        if step is Step.MIRROR and delegate is not None:
-            epoch = self.outbox.next_epoch()
-            return orders.mirror(tracked.home, source, cluster, delegate.status, epoch, now)
-        claim = source.claim
-        if claim is None:
-            raise ValueError(f"{step} of {source.key} needs a claim")
-        # An attempt of its own: agents may have heard a newer one than the claim's since, of a view without the claim.
-        epoch = self.outbox.next_epoch()
-        if step is Step.BIND_PROXY:
-            ref = orders.ref(source)
-            return orders.bind_proxy(tracked.home, ref, cluster, claim.node, epoch, self._state.why(tracked), now)
-        return orders.claim(tracked.home, source, claim.cluster, claim.node, epoch, now)
-
     # Outcomes
 
     def _answered(self, outcome: Outcome, now: float) -> None:
@@ -329,40 +370,80 @@ class SchedulerCore:
         if found is None:
             return
         tracked, flight, move = found
-        self._learn(tracked, flight.stage, outcome.verdict, now)
+        self._learn(tracked, flight, outcome.verdict, now)
         self._due.add(tracked.pod_id)
         if move is Move.CREATE:
-            # From here on a delegate may exist there, seen or not.
-            tracked.vanished.discard(flight.cluster)
-            uid = self.clusters[tracked.home].uid
-            self.outbox.fly(tracked, orders.create(tracked, flight, uid, outcome.manifest, now))
+            self._create(tracked, flight, outcome, now)
+        elif move is Move.ABSENT:
+            self._learn_absence(tracked, flight, now)
         elif move is Move.PROXY:
             why = self._state.why(tracked)
             place = (flight.cluster, flight.node, flight.epoch)
             self.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
         elif move is Move.UNCLAIM:
-            tracked.refused = outcome.message
-            self.outbox.fly(tracked, orders.unclaim(tracked.home, flight, now))
+            self._deciding.retries.given_back(tracked, flight, outcome, now)
+            self._unclaim(tracked, flight, now)
         elif move is Move.GIVE_BACK:
-            tracked.refused = outcome.message or outcome.verdict
+            self._deciding.retries.given_back(tracked, flight, outcome, now)
             self.outbox.drop(tracked)
             self.profiles.forget(tracked.pod_id)
             self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             self._hold_if_claimed(tracked, now)
         elif move is Move.DROP:
             self.outbox.drop(tracked)
-            tracked.hold_until = now + self.timing.retry.first_s  # the watch shows what was found there
+            retry = self.timing.retry  # the watch shows what was found there
+            tracked.hold_until = now + (retry.most_s if flight.stage is Stage.CONFIRM else retry.first_s)
             if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
                 tracked.mirrored = flight.status
 
-    def _learn(self, tracked: Tracked, stage: Stage, verdict: str, now: float) -> None:
+    def _create(self, tracked: Tracked, claimed: Flight, outcome: Outcome, now: float) -> None:
+        """Claimed: go on with the delegate, unless its cluster is lost meanwhile and none can have been begun there."""
+        target = claimed.cluster
+        untouched = claimed.fresh and not outcome.message
+        tracked.untouched = claimed.epoch if untouched else 0
+        if target in self._fences.of(tracked.home) or (untouched and not self.clusters[target].ready):
+            self._unclaim(tracked, claimed, now)
+            return
+        tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
+        created = orders.create(tracked, claimed, self.clusters[tracked.home].uid, outcome, now)
+        created.fresh = untouched
+        tracked.untouched = 0
+        self.outbox.fly(tracked, created)
+
+    def _unclaim(self, tracked: Tracked, flight: Flight, now: float) -> None:
+        place = (flight.cluster, flight.node)
+        self.outbox.fly(tracked, orders.unclaim(tracked.home, flight.intent.pod, place, flight.epoch, now))
+
+    def _unsent(self, event: events.Unsent, now: float) -> None:
+        self._state.errands.unanswered(event.intent_ids, now)
+        for tracked, flight in self.outbox.unsent(event.intent_ids, now):
+            if not flight.fresh:
+                self.outbox.unanswered((flight.intent.id,), now)
+                continue
+            self._unclaim(tracked, flight, now)
+
+    def _learn_absence(self, tracked: Tracked, flight: Flight, now: float) -> None:
+        """An API server has said that a delegate, or a source, is not there."""
+        self.outbox.drop(tracked)
+        if flight.stage is Stage.CONFIRM:
+            tracked.gone.add(flight.cluster)
+        elif tracked.orphaned_at is None:
+            tracked.orphaned_at = now
+            self._orphans.suspect(tracked.pod_id)
+        elif now - tracked.orphaned_at >= self.timing.orphan_s:
+            tracked.gone.add(tracked.home)
+
+    def _learn(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""
-        if verdict == BOUND and stage in (Stage.BIND, Stage.PROXY):
+        if verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
             self.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
             tracked.claimed_at = now
-        elif verdict == DONE and stage is Stage.UNCLAIM:
+        elif verdict == DONE and flight.stage is Stage.UNCLAIM:
             tracked.claimed_at = float("-inf")
+            tracked.given_up = max(tracked.given_up, flight.epoch)
+        elif verdict == STALE and flight.stage is Stage.CONFIRM:
+            tracked.missing_since.pop(flight.cluster, None)  # it is there, seen or not: asked again after a while
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.
@@ -380,10 +461,16 @@ class SchedulerCore:
         if now - self._peers_at >= self.timing.peers_s:
             self._peers_at = now
             self._send_peers(now)
+        self._deciding.retries.time_passed(now)
         self.queue.flush(now)
         if self.open:
             self._deciding.decide(event.budget, now)
         self._state.effects += [events.Trouble(text) for text in self.profiles.take_troubles()]
+        self._state.effects += [events.Trouble(text) for text in self._orphans.excess(now).values()]
+        if now - self._strangers_at >= self.timing.strangers_s:
+            self._strangers_at = now
+            found = strangers.of(self.tracked.values(), self.clusters)
+            self._state.effects += [events.Trouble(one.text) for one in found]
 
     def _send_peers(self, now: float) -> None:
         for name, view in self.clusters.items():

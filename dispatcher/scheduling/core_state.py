@@ -15,6 +15,7 @@ from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.refusals import Refusals
 
 
 class CoreState:
@@ -35,6 +36,7 @@ class CoreState:
         self.outbox = Outbox(boot_epoch, timing.retry)
         self.errands = Errands(self.outbox, timing.retry)
         self.log = DecisionLog()
+        self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s)
         self.tracked: dict[PodId, Tracked] = {}
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []

@@ -2,23 +2,34 @@
 
 from dataclasses import dataclass, field
 
-from dispatcher.scheduling.delegation.outbox import Backoff
+from dispatcher.scheduling.delegation.backoff import Backoff
 
 
 @dataclass(frozen=True)
 class CoreTiming:
-    """All in seconds.
+    """All in seconds, but for `fenced_per_s`.
 
-    `absence_grace_s`: how long a pod never seen must be missing in a Ready cluster before it counts as gone; more
-    than an agent takes to notice a silent watch (90 s). `settle_s`: how long
-    a confirmed effect may take to show in the watch. `peers_s`: how often proxy nodes are told the free room.
-    `cluster_lost_s`: how long a cluster may be NotReady before its proxy nodes are. `report_s`: least time between two
-    different Unschedulable messages of one pod. `retry`: pauses before the same intent is sent again.
+    `confirm_s`: how long a delegate must be missing in a Ready cluster before that cluster's API server is asked.
+    `absence_grace_s`: the same for a source of delegates, and for a claim that marks speak of; more than an agent
+    takes to notice a silent watch (90 s). `orphan_s`: how long after that the API server of the source is asked
+    again before its delegates are deleted. `settle_s`: how long a confirmed effect may take to show in the watch.
+    `peers_s`: how often proxy nodes are told the free room. `cluster_lost_s`: how long a cluster may be NotReady
+    before its proxy nodes are. `report_s`: least time between two different Unschedulable messages of one pod.
+    `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed over for it.
+    `fenced_per_s`: so many pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often
+    it is told which pods belong to clusters that are none of ours. `retry`: pauses before the same intent is sent
+    again.
     """
 
     absence_grace_s: float = 100.0
+    confirm_s: float = 5.0
+    orphan_s: float = 600.0
     settle_s: float = 15.0
     peers_s: float = 5.0
-    cluster_lost_s: float = 40.0
+    cluster_lost_s: float = 30.0
     report_s: float = 10.0
+    refused_first_s: float = 30.0
+    refused_longest_s: float = 900.0
+    fenced_per_s: float = 20.0
+    strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)

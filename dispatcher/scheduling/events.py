@@ -39,13 +39,21 @@ class Unanswered:
 
 
 @dataclass(frozen=True)
+class Unsent:
+    """A batch whose call was never begun, since the cluster's agent is known to be away: none of it was done."""
+
+    cluster: str
+    intent_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations."""
 
     budget: int = 1000
 
 
-Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Tick
+Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | Tick
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ The record of a decision (plain JSON values):
     scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}},
     rejected [{reason, cluster, count}], feasible, evaluated,
     readings {cpu|memory|network: {used, age_s} or "unknown"} of the chosen node,
-    extras {plugin: its own numbers}.
+    extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see model.refusal).
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
-    nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated.
+    nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
 """
 
 from collections import Counter
@@ -37,6 +37,7 @@ Notes = tuple[tuple[ExplainingPlugin, object], ...]
 _OURS = frozenset(
     (
         Reason.QUOTA,
+        Reason.QUOTA_UNKNOWN,
         Reason.GATED,
         Reason.INVALID,
         Reason.PLUGIN_ERROR,
@@ -275,10 +276,11 @@ class Decision(msgspec.Struct, gc=False, eq=False):
     def summary(self) -> str:
         """One line of why."""
         where, ground, rival = f"{self.cluster}/{self.node} score {self.score:.1f}", self.ground, self.runner_up
+        refused = _refused(self.placed)
         if rival is None:
-            return f"{where}, the only one of {ground.evaluated} nodes that fits"
+            return f"{where}, the only one of {ground.evaluated} nodes that fits{refused}"
         cluster, node, score = rival
-        return f"{where}, next {cluster}/{node} {score:.1f}, {ground.feasible} of {ground.evaluated} nodes fit"
+        return f"{where}, next {cluster}/{node} {score:.1f}, {ground.feasible} of {ground.evaluated} nodes fit{refused}"
 
 
 @dataclass(slots=True)
@@ -299,13 +301,18 @@ class Unschedulable:
     victims: tuple[Victim, ...] = ()
     displaced: tuple[PodId, ...] = ()
 
+    @property
+    def told(self) -> str:
+        """The message with what clusters refused the pod for: the same words as long as nothing changes."""
+        return self.message + _refused(self.placed)
+
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""
         return {
             **_about(self.placed, self.time, self.ground.profile),
             "outcome": "unschedulable",
-            "message": self.message,
-            "clusters": self.per_cluster,
+            "message": self.told,
+            "clusters": self._clusters(),
             "nominated": dict(zip(("cluster", "node"), self.nominated, strict=True)) if self.nominated else None,
             "victims": [{"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node} for one in self.victims],
             "rejected": self.ground.rejected_record(),
@@ -313,9 +320,20 @@ class Unschedulable:
             "evaluated": self.ground.evaluated,
         }
 
+    def _clusters(self) -> dict[str, str]:
+        home, refused = self.placed.home, self.placed.refused
+        return {
+            name: "; ".join((text, *(one.text for one in refused if one.bars(name, home))))
+            for name, text in self.per_cluster.items()
+        }
+
     def summary(self) -> str:
         """One line of why."""
-        return self.message
+        return self.told
+
+
+def _refused(placed: Placed) -> str:
+    return "".join(f"; {one.text}" for one in placed.refused)
 
 
 def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
@@ -325,6 +343,7 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
         "home": placed.home,
         "time": time,
         "profile": profile,
+        "refusals": [one.record(time) for one in placed.refused],
     }
 
 

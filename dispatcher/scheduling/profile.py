@@ -19,6 +19,8 @@ _QUEUE: _Table = (
 _FLEET: _Table = (
     ("TenantQuota", 1),
     ("ClusterAllowed", 1),
+    ("ClusterRefused", 1),
+    ("NamespaceOpen", 1),
     ("NodeReady", 1),
 )
 # The order of kube-scheduler's own default plugins.

@@ -216,10 +216,21 @@ class SchedulingQueue:
         for reason in reasons:
             item.helped_by |= self._gates.helped_by(item.placed, reason)
 
-    def retry(self, item: QueuedPod, now: float) -> None:
-        """A popped pod had a place that came to nothing: it is decided anew after its back-off."""
+    def retry(self, item: QueuedPod, now: float, placed: Placed | None = None) -> None:
+        """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
+        if placed is not None:
+            item.placed = placed
+            self._renew(item)
         self._failed(item, now)
         self._return(item, _State.BACKOFF)
+
+    def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
+        """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
+        self.remove(item.pod_id)
+        item.placed = placed
+        self._renew(item)
+        self._pods[item.pod_id] = item
+        self._ready(item, now)
 
     def hold(self, item: QueuedPod, note: str) -> None:
         """A popped pod has a place, but something holds it up: nothing here moves it on."""

@@ -12,8 +12,11 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import PODS, Resources, format_quantity
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.unheard import Unheard
 
 _MEMO_LIMIT = 65_536
+_NOTHING: Mapping[str, int] = {}
 
 
 def limit_of(share: Share, total: int) -> int:
@@ -39,13 +42,19 @@ class QuotaNode:
         share = self.nominal.get(resource)
         return None if share is None else limit_of(share, totals.get(resource, 0))
 
-    def exceeded(self, asked: Mapping[str, int], totals: Mapping[str, int]) -> "Exceeded | None":
-        """The first limit, from this node to the root and by name of resource, that `asked` would break."""
+    def exceeded(
+        self, asked: Mapping[str, int], totals: Mapping[str, int], beside: Mapping[str, int] = _NOTHING
+    ) -> "Exceeded | None":
+        """The first limit, from this node to the root and by name of resource, that `asked` would break.
+
+        `beside`: what is used beside what is charged here.
+        """
         for resource in sorted(asked):
-            limit, used = self.limit(resource, totals), self.usage.get(resource, 0)
+            limit, unseen = self.limit(resource, totals), beside.get(resource, 0)
+            used = self.usage.get(resource, 0) + unseen
             if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
-                return Exceeded(self.name, resource, asked[resource], used, limit)
-        return self.parent.exceeded(asked, totals) if self.parent else None
+                return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
+        return self.parent.exceeded(asked, totals, beside) if self.parent else None
 
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
         """Charge `amounts` here and up to the root; `sign` -1 gives them back. Zero entries are not kept."""
@@ -61,18 +70,21 @@ class QuotaNode:
 
 @dataclass(frozen=True)
 class Exceeded:
-    """Why a pod does not fit a quota."""
+    """Why a pod does not fit a quota. `unseen`: how much of `used` is known from an earlier life alone."""
 
     tenant: str
     resource: str
     asked: int
     used: int
     limit: int
+    unseen: int = 0
 
     @property
     def text(self) -> str:
         """In words: 'tenant team-a: cpu asked 500m, used 39500m, limit 40'."""
         asked, used, limit = (format_quantity(self.resource, n) for n in (self.asked, self.used, self.limit))
+        if self.unseen:
+            used += f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard since the start)"
         return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
 
 
@@ -93,11 +105,13 @@ class QuotaLedger:
     """Usage per tenant, charged and given back pod by pod, exactly.
 
     The first tenant (in the order given) that owns a namespace is charged for it. A namespace that nobody owns is
-    free. Each pod is charged at most once, under its fleet-wide id.
+    free. Each pod is charged at most once, under its fleet-wide id. `unheard`: what clusters charge that were not heard
+    since the start.
     """
 
-    def __init__(self, tenants: Sequence[Tenant] = ()) -> None:
+    def __init__(self, tenants: Sequence[Tenant] = (), unheard: Unheard | None = None) -> None:
         self.tenants = tuple(tenants)
+        self.unheard = unheard or Unheard()
         self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
         self._charges: dict[PodId, Charge] = {}
         self._owners: dict[tuple[str, str], str | None] = {}
@@ -113,12 +127,19 @@ class QuotaLedger:
 
     def exceeded(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]) -> Exceeded | None:
         """The limit that charging `asked` would break, None if it fits; `totals`: what Ready clusters can allocate."""
-        return self.nodes[tenant].exceeded(asked, totals)
+        return self.nodes[tenant].exceeded(asked, totals, self.unheard.beside(tenant))
+
+    def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
+        """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the fleet's, as they are."""
+        self.unheard.look(clusters)
+        silent = self.unheard.unknown() if self.nodes[tenant].nominal else ""
+        return f"tenant {tenant}: cluster {silent} has not been heard since the start" if silent else ""
 
     def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
         self.nodes[tenant].add(amounts)
+        self.unheard.note(tenant, pod_id[0], amounts, 1)
         self._charges[pod_id] = Charge(tenant, dict(amounts))
 
     def release(self, pod_id: PodId) -> Charge | None:
@@ -126,6 +147,7 @@ class QuotaLedger:
         charge = self._charges.pop(pod_id, None)
         if charge is not None:
             self.nodes[charge.tenant].add(charge.amounts, -1)
+            self.unheard.note(charge.tenant, pod_id[0], charge.amounts, -1)
         return charge
 
     def charged(self, pod_id: PodId) -> Charge | None:

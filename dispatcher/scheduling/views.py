@@ -7,6 +7,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation import strangers
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -15,8 +16,17 @@ Row = dict[str, Any]
 
 
 def clusters_view(core: SchedulerCore) -> list[Row]:
-    """One row a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds."""
-    return [_cluster_row(core, view) for _, view in sorted(core.clusters.items())]
+    """One row a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
+
+    Clusters that are none of ours, but have pods of ours, come last.
+    """
+    ours = [_cluster_row(core, view) for _, view in sorted(core.clusters.items())]
+    return [*ours, *map(_stranger_row, strangers.of(core.tracked.values(), core.clusters))]
+
+
+def _stranger_row(found: strangers.Stranger) -> Row:
+    numbers = {"nodes": 0, "ready_nodes": 0, "pods": found.went, "submitted": found.came, "report_age_s": None}
+    return {"name": found.cluster, "ready": False, "problem": found.text, **numbers}
 
 
 def _cluster_row(core: SchedulerCore, view: ClusterView) -> Row:
@@ -143,8 +153,15 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "flight": None if tracked.flight is None else tracked.flight.stage.value,
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,
+        "refusals": _refusals(core, tracked),
         "decision": last.record() if last else None,
     }
+
+
+def _refusals(core: SchedulerCore, tracked: Tracked) -> list[Row]:
+    """Which clusters are passed over for the pod now, why, since when and for how long (see model.refusal)."""
+    known = core.refusals.known(tracked.pod_id, tracked.source, core.fleet.now) if tracked.source else ()
+    return [one.record(core.fleet.now) for one in known]
 
 
 def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:

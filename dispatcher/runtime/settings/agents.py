@@ -1,12 +1,11 @@
 """What each agent is told: its section of dispatcher.yaml as the agent's own settings."""
 
-import os
-from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
 
 from agents.runtime.settings import AgentSettings
+from dispatcher.runtime.settings.access import usual_kubeconfig
 from dispatcher.runtime.settings.document import Document
 from dispatcher.runtime.settings.problems import Problem
 from dispatcher.runtime.settings.sections import ClusterSection
@@ -20,17 +19,10 @@ def agent_settings(cluster: ClusterSection) -> AgentSettings:
     given: dict[str, Any] = {
         **cluster.agent,
         "cluster": cluster.name,
-        "kubeconfig": cluster.kubeconfig or _usual_kubeconfig(),
+        "kubeconfig": cluster.kubeconfig or usual_kubeconfig(),
         "context": cluster.context,
     }
     return AgentSettings.model_validate(given)
-
-
-def _usual_kubeconfig() -> str:
-    """kubectl's choice; empty (the pod's own service account) if there is no such file."""
-    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    path = FilePath(first) if first else FilePath.home() / ".kube" / "config"
-    return str(path) if path.is_file() else ""
 
 
 def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:

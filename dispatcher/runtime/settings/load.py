@@ -1,5 +1,6 @@
 """The dispatcher's whole configuration from dispatcher.yaml, the files it names and the environment."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -7,17 +8,22 @@ from typing import TypeVar
 
 from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
+from dispatcher.runtime.settings.access import access_problems
 from dispatcher.runtime.settings.agents import agent_problems
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
 from dispatcher.runtime.settings.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.runtime.settings.profile_files import Named, ProfilesRead, read_profile_files
 from dispatcher.runtime.settings.sections import (
+    ENV_NESTING,
+    ENV_PREFIX,
     ClusterSection,
     ConfigFile,
     HttpSection,
     JournalSection,
+    LeaderElectionSection,
     LogSection,
+    QuotaSection,
     RaySection,
     SchedulingSection,
     TimingSection,
@@ -25,9 +31,11 @@ from dispatcher.runtime.settings.sections import (
 from dispatcher.runtime.settings.tenants import read_tenants
 from dispatcher.runtime.settings.validation import validated
 from dispatcher.scheduling.framework import Profile
+from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
 T = TypeVar("T")
+IN_CLUSTER = "in-cluster"
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class DispatcherConfig:
     ray: RaySection = field(default_factory=RaySection)
     http: HttpSection = field(default_factory=HttpSection)
     journal: JournalSection = field(default_factory=JournalSection)
+    quota: QuotaSection = field(default_factory=QuotaSection)
+    leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
     scheduling: SchedulingSection = field(default_factory=SchedulingSection)
     timing: TimingSection = field(default_factory=TimingSection)
     log: LogSection = field(default_factory=LogSection)
@@ -58,14 +68,22 @@ class DispatcherConfig:
         return self.profiles[0]
 
 
-def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpec] = REGISTRY) -> DispatcherConfig:
-    """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and environment alone."""
+def load_config(
+    path: FilePath | str | None, *, registry: Mapping[str, PluginSpec] = REGISTRY, reach: bool = False
+) -> DispatcherConfig:
+    """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and environment alone.
+
+    `reach`: the clusters are to be reached from here, so their kubeconfigs are looked at, too.
+    """
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
     problems: list[Problem] = []
     shape: list[Problem] = []
     config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
     problems = [*problems, *(one for one in shape if one not in problems)]
-    problems += _cluster_problems(config, document)
+    problems += [*_environment_problems(), *_cluster_problems(config, document)]
+    clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
+    if reach and not config.ray.address:
+        problems += access_problems(clusters, document)
     plugin_files = [_beside(document, name) for name in config.plugin_files]
     unusable: list[Problem] = []
     known = with_plugin_files(plugin_files, registry, unusable)
@@ -74,18 +92,21 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
     read = read_profile_files(named, document, known, of_profiles)
     problems += unusable + [one for one in of_profiles if not (unusable and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
-    problems += _timing_problems(timing, document)
+    problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
     nobody: tuple[Tenant, ...] = ()
-    tenants = _referred(document, config, "tenants", problems, read_tenants, nobody)
+    names = [cluster.name for cluster in clusters]
+    tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
     return DispatcherConfig(
-        clusters=tuple(_placed(cluster, document) for cluster in config.clusters),
+        clusters=clusters,
         profiles=read.profiles,
         tenants=tenants,
         ray=config.ray,
         http=config.http,
         journal=config.journal,
+        quota=config.quota,
+        leader_election=_lease_placed(config.leader_election, document),
         scheduling=config.scheduling,
         timing=timing,
         log=config.log,
@@ -96,10 +117,12 @@ def load_config(path: FilePath | str | None, *, registry: Mapping[str, PluginSpe
     )
 
 
-def check_config(path: FilePath | str, *, registry: Mapping[str, PluginSpec] = REGISTRY) -> list[Problem]:
-    """Everything that is wrong with a configuration; empty if it can be used."""
+def check_config(
+    path: FilePath | str, *, registry: Mapping[str, PluginSpec] = REGISTRY, reach: bool = False
+) -> list[Problem]:
+    """Everything that is wrong with a configuration; empty if it can be used. `reach` as above."""
     try:
-        load_config(path, registry=registry)
+        load_config(path, registry=registry, reach=reach)
     except ConfigError as error:
         return list(error.problems)
     return []
@@ -164,6 +187,24 @@ def _placed(cluster: ClusterSection, document: Document) -> ClusterSection:
     return cluster.model_copy(update={"kubeconfig": str(_beside(document, cluster.kubeconfig))})
 
 
+def _lease_placed(section: LeaderElectionSection, document: Document) -> LeaderElectionSection:
+    if section.kubeconfig in ("", IN_CLUSTER):
+        return section
+    return section.model_copy(update={"kubeconfig": str(_beside(document, section.kubeconfig))})
+
+
+def _election_problems(section: LeaderElectionSection, document: Document) -> list[Problem]:
+    """A leader must have stopped before another may begin, and must have tried more than once by then."""
+    problems = []
+    if section.renew_deadline_s >= section.lease_s:
+        text = f"must be less than lease_s ({section.lease_s:g})"
+        problems.append(document.problem(("leader_election", "renew_deadline_s"), text))
+    if section.retry_s * 2 > section.renew_deadline_s:
+        text = f"must be at most half of renew_deadline_s ({section.renew_deadline_s:g})"
+        problems.append(document.problem(("leader_election", "retry_s"), text))
+    return problems
+
+
 def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
     problems: list[Problem] = []
     seen: set[str] = set()
@@ -173,6 +214,17 @@ def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
         seen.add(cluster.name)
         problems += agent_problems(cluster, at, document)
     return problems
+
+
+def _environment_problems() -> list[Problem]:
+    """Variables of sections that do not exist; pydantic reads those that do."""
+    prefix, known = ENV_PREFIX.upper(), [name.upper() for name in ConfigFile.model_fields]
+    sections = {name: name.upper()[len(prefix) :].partition(ENV_NESTING) for name in os.environ}
+    return [
+        Problem("environment", 0, name, f"unknown section{did_you_mean(section, known)}")
+        for name, (section, nested, _) in sorted(sections.items())
+        if nested and name.upper().startswith(prefix) and section not in known
+    ]
 
 
 def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]:

@@ -56,6 +56,31 @@ class JournalSection(Section):
     max_mib: Annotated[int, Field(ge=1, le=1_048_576, description="MiB before it is rotated once")] = 64
 
 
+class QuotaSection(Section):
+    """What tenants use, through restarts."""
+
+    ledger: Annotated[str, Field(description="file that remembers it; empty: nothing is remembered")] = ""
+    unheard: Annotated[
+        Literal["wait", "ignore"],
+        Field(description="what clusters use that are neither heard since the start nor remembered"),
+    ] = "wait"
+
+
+class LeaderElectionSection(Section):
+    """Which of several dispatchers of a fleet decides: the one that holds a Lease, as with kube-scheduler."""
+
+    enabled: Annotated[bool, Field(description="false: there is never a second dispatcher")] = True
+    kubeconfig: Annotated[
+        str, Field(description="where the Lease is; empty: the first cluster; in-cluster: the pod's service account")
+    ] = ""
+    context: Annotated[str, Field(description="context of that kubeconfig; empty: its current one")] = ""
+    namespace: Annotated[str, Field(pattern=TENANT_NAME, description="of the Lease")] = "kube-node-lease"
+    name: Annotated[str, Field(pattern=TENANT_NAME, description="of the Lease")] = "global-dispatcher"
+    lease_s: Annotated[Seconds, Field(ge=1, description="others wait for that long after the last renewal")] = 15.0
+    renew_deadline_s: Annotated[Seconds, Field(description="not renewed for that long: the leader stops")] = 10.0
+    retry_s: Annotated[Seconds, Field(description="between two renewals, or attempts")] = 2.0
+
+
 class SchedulingSection(Section):
     """How decisions are made, beside profiles."""
 
@@ -73,7 +98,7 @@ class TimingSection(Section):
     """How long the dispatcher waits for what, in seconds."""
 
     cluster_silent_s: Annotated[Seconds, Field(description="an agent without an answer for that long is silent")] = 10.0
-    cluster_lost_s: Annotated[Seconds, Field(description="NotReady that long: its proxy nodes are, too")] = 40.0
+    cluster_lost_s: Annotated[Seconds, Field(description="NotReady that long: its proxy nodes are, too")] = 30.0
     poll_wait_s: Annotated[Seconds, Field(description="how long an agent may hold a poll with nothing to say")] = 3.0
     first_sync_s: Annotated[Seconds, Field(description="how long a start waits for a cluster's first report")] = 20.0
     deadline_s: Annotated[Seconds, Field(description="an agent begins no intent later than that")] = 20.0
@@ -81,6 +106,9 @@ class TimingSection(Section):
     tick_s: Annotated[Seconds, Field(description="idle time between two scheduling rounds")] = 0.1
     absence_grace_s: Annotated[Seconds, Field(description="never seen for that long in a Ready cluster: gone")] = 100.0
     peers_s: Annotated[Seconds, Field(description="how often proxy nodes are told the free room")] = 5.0
+    fenced_per_s: Annotated[
+        float, Field(gt=0, le=10_000, description="pods let go each second of a fenced cluster")
+    ] = 20.0
     backoff_first_s: Annotated[Seconds, Field(description="first pause of a pod that failed; doubles")] = 1.0
     backoff_longest_s: Annotated[Seconds, Field(description="longest such pause")] = 10.0
     unschedulable_flush_s: Annotated[Seconds, Field(description="a pod without a place is tried again")] = 300.0
@@ -105,6 +133,8 @@ class ConfigFile(BaseSettings):
     ray: RaySection = RaySection()
     http: HttpSection = HttpSection()
     journal: JournalSection = JournalSection()
+    quota: QuotaSection = QuotaSection()
+    leader_election: LeaderElectionSection = LeaderElectionSection()
     scheduling: SchedulingSection = SchedulingSection()
     timing: TimingSection = TimingSection()
     log: LogSection = LogSection()

@@ -1,6 +1,7 @@
 """The tenants file: who is charged for which namespaces, and how much of the fleet each may use."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
 from dispatcher.runtime.settings.sections import TENANT_NAME, Section
 from dispatcher.runtime.settings.validation import validated
-from dispatcher.scheduling.framework.plugin_args import shown
+from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 DEFAULT_TENANT = "default"
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
@@ -40,12 +41,16 @@ class TenantsFile(Section):
     default: DefaultEntry | None = None
 
 
-def read_tenants(path: FilePath) -> tuple[Tenant, ...]:
-    """The tenants of a file, the default one last; ConfigError with everything that is wrong with it."""
+def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, ...]:
+    """The tenants of a file, the default one last; ConfigError with everything that is wrong with it.
+
+    `clusters` are those of the fleet; none: they are not known here, and namespaces may name any.
+    """
     document = read_document(path)
     problems: list[Problem] = []
     entries = validated(TenantsFile, document, problems)
     problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]
+    problems += _cluster_problems(entries, clusters, document) if clusters else []
     tenants = [
         Tenant(entry.name, entry.namespaces, _nominal(entry.nominal, ("tenants", at, "nominal"), document, problems))
         for at, entry in enumerate(entries.tenants)
@@ -83,6 +88,21 @@ def _namespace_problems(entries: TenantsFile, document: Document) -> list[Proble
                 problems.append(document.problem(path, text))
             earlier.append((pattern, entry.name))
     return problems
+
+
+def _cluster_problems(entries: TenantsFile, clusters: Sequence[str], document: Document) -> list[Problem]:
+    named = (
+        (("tenants", at, "namespaces", index), pattern)
+        for at, entry in enumerate(entries.tenants)
+        for index, pattern in enumerate(entry.namespaces)
+        if _NAMESPACE.fullmatch(pattern)
+    )
+    return [
+        document.problem(path, f"{shown(pattern)} is of no configured cluster{did_you_mean(where, clusters)}")
+        for path, pattern in named
+        for where, slash, _ in (pattern.partition("/"),)
+        if slash and where not in clusters
+    ]
 
 
 def _covers(one: str, other: str) -> bool:

@@ -29,7 +29,7 @@ def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
     try:
         return _made(model, data)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors = _causes(error.errors(include_url=False))
         problems += [_problem(model, document, one) for one in errors]
         try:
             return _made(model, _without(data, errors))
@@ -37,6 +37,12 @@ def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
             raise ConfigError(problems) from None
     except SettingsError as error:
         raise ConfigError([*problems, Problem("environment", 0, "", f"{error}: {error.__cause__}")]) from None
+
+
+def _causes(errors: Sequence[Any]) -> list[Any]:
+    """Without lists that are too short for pydantic alone, which counts no item that has a problem of its own."""
+    within = {error["loc"][:end] for error in errors for end in range(len(error["loc"]))}
+    return [error for error in errors if error["type"] != "too_short" or error["loc"] not in within]
 
 
 def _made(model: type[M], data: Mapping[str, Any]) -> M:

@@ -5,6 +5,7 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.core_state import CoreState
 from dispatcher.scheduling.cycle.binding_cycle import BindingCycle
 from dispatcher.scheduling.cycle.evictions import Evictions
+from dispatcher.scheduling.cycle.retries import Retries
 from dispatcher.scheduling.delegation import orders
 from dispatcher.scheduling.explain import Decision, Unschedulable
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
@@ -17,6 +18,7 @@ class Deciding:
         self._state = state
         self.binding = BindingCycle(state, self._launch)
         self.evictions = Evictions(state, self.binding)
+        self.retries = Retries(state)
         self.follow_profiles()
 
     def follow_profiles(self) -> None:
@@ -33,7 +35,8 @@ class Deciding:
             if not batch:
                 break
             budget -= len(batch)
-            ready = [item for item in batch if self._home_ready(item, now)]
+            heeded = self.retries.heed(batch, now) if state.refusals else batch
+            ready = [item for item in heeded if self._home_ready(item, now)]
             results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
             for item, result in zip(ready, results, strict=True):
                 if isinstance(result, Decision):
@@ -68,9 +71,9 @@ class Deciding:
         if decision.cluster == tracked.home:
             flight = orders.bind(tracked.home, source, decision.node, epoch, state.why(tracked), now)
         else:
-            # This very decision proves that no delegate was made there yet: nothing to wait for if the pod goes.
-            tracked.vanished.add(decision.cluster)
-            flight = orders.claim(tracked.home, source, decision.cluster, decision.node, epoch, now)
+            place = (decision.cluster, state.clusters[decision.cluster].uid, decision.node)
+            flight = orders.claim(tracked.home, source, place, epoch, now)
+            flight.fresh = True
         state.outbox.fly(tracked, flight)
 
     def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
@@ -78,7 +81,7 @@ class Deciding:
         state.counters["unschedulable", state.profiles.name_of(result.placed)] += 1
         state.queue.unschedulable(item, result.reasons, now)
         state.log.add(result)
-        state.report(state.tracked[item.pod_id], result.message, now)
+        state.report(state.tracked[item.pod_id], result.told, now)
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)
             if (other := state.tracked.get(pod_id)) is not None:

@@ -19,6 +19,9 @@ class Stage(enum.Enum):
     CREATE = "create"
     PROXY = "proxy"
     UNCLAIM = "unclaim"
+    RESTORE = "restore"
+    CONFIRM = "confirm"
+    CONFIRM_SOURCE = "confirm-source"
     MIRROR = "mirror"
     DELETE = "delete"
     DELETE_SOURCE = "delete-source"
@@ -37,6 +40,7 @@ class Move(enum.Enum):
     UNCLAIM = "unclaim"  # the target said no: take the claim back
     GIVE_BACK = "give-back"  # forget the place, queue again with back-off
     AGAIN = "again"  # the same intent again, later
+    ABSENT = "absent"  # the API server has no such pod
     DROP = "drop"  # nothing holds: look at the world again
 
 
@@ -56,6 +60,15 @@ MOVES: dict[tuple[Stage, str], Move] = {
     (Stage.UNCLAIM, DONE): Move.SETTLE,
     (Stage.UNCLAIM, STALE): Move.DROP,
     (Stage.UNCLAIM, REFUSED): Move.AGAIN,
+    (Stage.RESTORE, DONE): Move.SETTLE,
+    (Stage.RESTORE, STALE): Move.DROP,
+    (Stage.RESTORE, REFUSED): Move.DROP,
+    (Stage.CONFIRM, DONE): Move.ABSENT,
+    (Stage.CONFIRM, STALE): Move.DROP,
+    (Stage.CONFIRM, REFUSED): Move.AGAIN,
+    (Stage.CONFIRM_SOURCE, DONE): Move.ABSENT,
+    (Stage.CONFIRM_SOURCE, STALE): Move.DROP,
+    (Stage.CONFIRM_SOURCE, REFUSED): Move.AGAIN,
     (Stage.MIRROR, DONE): Move.DROP,
     (Stage.MIRROR, STALE): Move.DROP,
     (Stage.MIRROR, REFUSED): Move.AGAIN,
@@ -91,6 +104,7 @@ class Flight:
     settling: bool = False
     again_at: float = float("inf")  # when to send the same intent once more
     status: bytes = b""  # what a MIRROR carries
+    fresh: bool = False  # a CLAIM by a decision of this life, not the resumption of an earlier one
 
 
 def settled(flight: Flight, source: Pod | None, delegate: Pod | None) -> bool:
@@ -98,7 +112,9 @@ def settled(flight: Flight, source: Pod | None, delegate: Pod | None) -> bool:
     if flight.stage in (Stage.BIND, Stage.PROXY):
         return source is None or bool(source.node)
     if flight.stage is Stage.UNCLAIM:
-        return source is None or source.claim is None
+        return source is None or not (source.claim or source.has_finalizer)
+    if flight.stage is Stage.RESTORE:
+        return source is None or source.claim is not None
     if flight.stage is Stage.DELETE:
         return delegate is None or delegate.terminating
     if flight.stage is Stage.DELETE_SOURCE:

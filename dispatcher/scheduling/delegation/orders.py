@@ -3,15 +3,19 @@
 from dispatcher.model.messages import (
     Bind,
     Claim,
+    ConfirmNoDelegate,
+    ConfirmNoSource,
     CreateDelegate,
     DeleteDelegate,
     DeleteSource,
     FinishSource,
     MirrorStatus,
+    Outcome,
     PodRef,
+    RestoreClaim,
     Unclaim,
 )
-from dispatcher.model.names import DECISION, proxy_node_name
+from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.delegation.flights import Flight, Stage
 from dispatcher.scheduling.delegation.tracking import Tracked
@@ -32,17 +36,26 @@ def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) ->
     return Flight(Stage.BIND, intent, home, home, node, epoch, now)
 
 
-def claim(home: str, source: Pod, cluster: str, node: str, epoch: int, now: float) -> Flight:
-    """Claim for another cluster."""
-    intent = Claim(_id(epoch, Stage.CLAIM), ref(source), epoch, cluster, node)
+def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: float) -> Flight:
+    """Claim for another cluster; `place` is its name, its UID and the node."""
+    cluster, uid, node = place
+    intent = Claim(_id(epoch, Stage.CLAIM), ref(source), epoch, cluster, node, uid)
     return Flight(Stage.CLAIM, intent, home, cluster, node, epoch, now)
 
 
-def create(tracked: Tracked, claimed: Flight, cluster_uid: str, manifest: bytes, now: float) -> Flight:
-    """Create and bind the delegate that was claimed for."""
+def create(tracked: Tracked, claimed: Flight, cluster_uid: str, answer: Outcome, now: float) -> Flight:
+    """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the manifest."""
     pod = claimed.intent.pod
     source = SourceRef(tracked.home, cluster_uid, pod.namespace, pod.name, pod.uid, claimed.epoch)
-    intent = CreateDelegate(_id(claimed.epoch, Stage.CREATE), pod, claimed.epoch, source, claimed.node, manifest)
+    intent = CreateDelegate(
+        _id(claimed.epoch, Stage.CREATE),
+        pod,
+        claimed.epoch,
+        source,
+        claimed.node,
+        answer.manifest,
+        record=answer.record,
+    )
     return Flight(Stage.CREATE, intent, claimed.cluster, claimed.cluster, claimed.node, claimed.epoch, now)
 
 
@@ -53,10 +66,30 @@ def bind_proxy(home: str, pod: PodRef, cluster: str, node: str, epoch: int, why:
     return Flight(Stage.PROXY, intent, home, cluster, node, epoch, now)
 
 
-def unclaim(home: str, created: Flight, now: float) -> Flight:
-    """Take the claim back: the target cluster said no."""
-    intent = Unclaim(_id(created.epoch, Stage.UNCLAIM), created.intent.pod, created.epoch)
-    return Flight(Stage.UNCLAIM, intent, home, created.cluster, created.node, created.epoch, now)
+def unclaim(home: str, pod: PodRef, place: tuple[str, str], epoch: int, now: float) -> Flight:
+    """Take the marks off: `place`, the cluster and node that was claimed, is given up."""
+    intent = Unclaim(_id(epoch, Stage.UNCLAIM), pod, epoch)
+    return Flight(Stage.UNCLAIM, intent, home, *place, epoch, now)
+
+
+def restore(home: str, source: Pod, cluster: str, delegate: Pod, epoch: int, now: float) -> Flight:
+    """Write the claim on the source again that its delegate in `cluster` carries."""
+    intent = RestoreClaim(_id(epoch, Stage.RESTORE), ref(source), epoch, delegate.annotations.get(CLAIM, ""))
+    return Flight(Stage.RESTORE, intent, home, cluster, delegate.node, epoch, now)
+
+
+def confirm(source: SourceRef, cluster: str, epoch: int, now: float, *, collect: bool) -> Flight:
+    """Ask a cluster's API server whether it has no delegate; with `collect`, delete the one that it has."""
+    pod = PodRef(source.namespace, source.name, source.uid)
+    intent = ConfirmNoDelegate(_id(epoch, Stage.CONFIRM), pod, epoch, source, collect)
+    return Flight(Stage.CONFIRM, intent, cluster, cluster, "", epoch, now)
+
+
+def confirm_source(home: str, source: SourceRef, epoch: int, now: float) -> Flight:
+    """Ask the source's API server whether the source is gone."""
+    pod = PodRef(source.namespace, source.name, source.uid)
+    intent = ConfirmNoSource(_id(epoch, Stage.CONFIRM_SOURCE), pod, epoch)
+    return Flight(Stage.CONFIRM_SOURCE, intent, home, home, "", epoch, now)
 
 
 def mirror(home: str, source: Pod, cluster: str, status: bytes, epoch: int, now: float) -> Flight:

@@ -1,27 +1,15 @@
 """What is in the air: at most one intent per pod, sent in batches per cluster, sent again until its effect is known."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from dispatcher.model.messages import AnyIntent, Outcome
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.backoff import Backoff
 from dispatcher.scheduling.delegation.flights import Flight, Move, Stage, move_for
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked
 from dispatcher.scheduling.events import SendIntents
-
-
-@dataclass(frozen=True)
-class Backoff:
-    """Seconds between attempts: `first_s`, doubling, at most `most_s`."""
-
-    first_s: float = 1.0
-    most_s: float = 10.0
-
-    def after(self, attempts: int) -> float:
-        """The pause after that many attempts."""
-        return float(min(self.first_s * 2 ** min(attempts - 1, 16), self.most_s))
 
 
 class Outbox:
@@ -79,6 +67,19 @@ class Outbox:
             tracked = self._flights.get(intent_id)
             if tracked is not None and tracked.flight is not None:
                 self._again(tracked, tracked.flight, now)
+
+    def unsent(self, intent_ids: Iterable[str], now: float) -> list[tuple[Tracked, Flight]]:
+        """The call that carried these was never begun: first orders to make a delegate are returned, others wait."""
+        undone = []
+        for intent_id in intent_ids:
+            tracked = self._flights.get(intent_id)
+            if tracked is None or tracked.flight is None:
+                continue
+            if tracked.flight.stage is Stage.CREATE and tracked.flight.attempts == 1:
+                undone.append((tracked, tracked.flight))
+            else:
+                self._again(tracked, tracked.flight, now)
+        return undone
 
     def _again(self, tracked: Tracked, flight: Flight, now: float) -> None:
         flight.again_at = now + self._backoff.after(flight.attempts)

@@ -4,21 +4,33 @@ from collections.abc import Mapping
 
 from dispatcher.model import names
 from dispatcher.model.messages import Peer
+from dispatcher.model.node import Node
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
-
-_SHARED_LABELS = (names.REGION, names.ZONE, names.PROVIDER)
 
 
 def peers_of(
     cluster: str, clusters: Mapping[str, ClusterView], fleet: FleetState, now: float, lost_s: float
 ) -> tuple[Peer, ...]:
-    """All other clusters that were ever synced: their free room, and Ready unless they are lost for `lost_s`."""
-    return tuple(
-        Peer(name, _stands(view, now, lost_s), fleet.free_total(name), _common_labels(view))
-        for name, view in sorted(clusters.items())
-        if name != cluster and view.uid
-    )
+    """All other clusters that were heard of in this life: their free room, and Ready unless they are lost for `lost_s`.
+
+    Of one that was not, nothing is said for `lost_s` after it was missed, then that it is not ready: whoever has a
+    proxy node of it, from an earlier life of ours, must learn that it is lost.
+    """
+    others = ((name, view) for name, view in sorted(clusters.items()) if name != cluster)
+    return tuple(peer for name, view in others if (peer := _peer(name, view, fleet, now, lost_s)) is not None)
+
+
+def _peer(name: str, view: ClusterView, fleet: FleetState, now: float, lost_s: float) -> Peer | None:
+    stands = _stands(view, now, lost_s)
+    if view.uid:
+        return Peer(name, stands, fleet.free_total(name), _common_labels(view), view.uid, view.keys)
+    return None if stands or not _was_missed(view) else Peer(name, ready=False)
+
+
+def _was_missed(view: ClusterView) -> bool:
+    return view.not_ready_since != float("-inf")
 
 
 def _stands(view: ClusterView, now: float, lost_s: float) -> bool:
@@ -30,8 +42,15 @@ def _common_labels(view: ClusterView) -> dict[str, str]:
     """Topology labels on which all real nodes of the cluster agree."""
     nodes = [node for node in view.nodes.values() if not node.proxy_for]
     agreed = {}
-    for key in _SHARED_LABELS:
+    for key in names.SHARED_LABELS:
         values = {node.labels.get(key, "") for node in nodes}
         if len(values) == 1 and "" not in values:
             agreed[key] = values.pop()
     return agreed
+
+
+def closed_proxy(node: Node | None) -> str:
+    """The cluster whose proxy node this is, if it takes no new pods: it is cordoned or fenced; else ''."""
+    if node is None or node.name != names.proxy_node_name(node.proxy_for):
+        return ""
+    return node.proxy_for if node.unschedulable else fenced_proxy(node)

@@ -1,22 +1,29 @@
 """The delegate protocol as one level-triggered question: what is due for a source pod and its delegates as seen?
 
 Nothing is remembered from one answer to the next: after a crash of anything, the same question on the same world
-gives the same step, and every step is idempotent. The order of the rules is the order of the code.
+gives the same step, and every step is idempotent. Absence is never concluded from not having been seen: before
+anything is done because a pod is gone, the API server that has the last word is asked. The order of the rules is the
+order of the code.
 
-1. Nobody's delegate is collected: its source is surely gone.
-2. A stray delegate is collected: its source did not go to that cluster. Until it is gone, its source gets no place.
+1. Delegates of a source that is gone are collected, once its own API server has said so.
+2. A delegate elsewhere than where its source is bound is collected: the replacement was seen. While the source is
+   bound nowhere, the delegate that runs is the pod: the source's claim is restored to it.
 3. A source that ends takes its delegate with it, and is let go when the delegate is gone.
-4. A claimed, unbound source goes on from where it stopped.
+4. A claimed, unbound source goes on from where it stopped; if its target is lost before a delegate can have been begun
+   there, the claim is taken back.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
-   go when the delegate is surely gone.
+   go when the delegate is gone. Marks that somebody took off are restored as the delegate carries them.
+
+A cluster that an operator has fenced in the home cluster ("nothing runs there any more") has no delegate, whatever was
+last seen there: its sources are let go or take their claims back, and copies that show there are deleted.
 """
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dispatcher.model.names import proxy_node_name
+from dispatcher.model.names import PROXY_NODE_PREFIX
 from dispatcher.model.pod import Pod
 
 
@@ -25,13 +32,19 @@ class Step(enum.Enum):
 
     NOTHING = "nothing"
     HOLD = "hold"  # it wants a place, but still runs in a cluster that it did not go to
+    WAIT = "wait"  # claimed for a cluster that is lost, in which its delegate may run
     QUEUE = "queue"  # it wants a place
     RESUME = "resume"  # claim again for the same place, then create and bind the delegate
+    UNCLAIM = "unclaim"  # take our marks off
+    RESTORE = "restore"  # write the claim again that the delegate carries
     BIND_PROXY = "bind-proxy"
     MIRROR = "mirror"
     DELETE_DELEGATE = "delete-delegate"
     DELETE_SOURCE = "delete-source"  # its delegate is being deleted
     FINISH = "finish"  # let the source go
+    CONFIRM = "confirm"  # ask the target's API server whether it has no delegate
+    COLLECT = "collect"  # the same, and delete the one that it has
+    CONFIRM_SOURCE = "confirm-source"  # ask the source's API server whether the source is gone
 
 
 class Next(NamedTuple):
@@ -48,52 +61,66 @@ NOTHING = Next(Step.NOTHING)
 class Situation:
     """All that is seen of one source pod.
 
-    `source_gone`: the pod is surely gone: it was seen and went, or has been missing for the grace time while its
-    home was Ready.
-    `reachable`: clusters whose agents answer now. `delegate_gone`: clusters in which the delegate is surely absent (it
-    was seen and went, or has been missing for the grace time while the cluster was Ready).
+    `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
+    API server is to be asked.
+    `reachable`: clusters whose agents answer now. `restored`: clusters that went back in time and are not reconciled.
+    `absent`: clusters whose API servers have said that they have no delegate. `missing`: clusters in which the delegate
+    is missing for so long that their API servers are to be asked.
     `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
     that a claim cannot be unseen any more.
+    `untouched`: this dispatcher made the claim, and nobody can have begun a delegate of it.
+    `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
+    `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
     """
 
     home: str
     source: Pod | None
     delegates: Mapping[str, Pod] = field(default_factory=dict)
     source_gone: bool = False
+    source_missing: bool = False
     home_settled: bool = True
     reachable: frozenset[str] = frozenset()
-    delegate_gone: frozenset[str] = frozenset()
+    restored: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    untouched: bool = False
+    given_up: bool = False
     mirrored: bytes = b""
+    fenced: frozenset[str] = frozenset()
 
 
 def next_step(seen: Situation) -> Next:
     """The one step that is due; NOTHING means wait for the world to change."""
     if seen.source is None:
-        return _collect(seen, seen.delegates) if seen.source_gone else NOTHING
+        return _without_source(seen)
     if seen.home not in seen.reachable:
         return NOTHING
-    target = _target(seen.home, seen.source)
-    stray = _astray(seen, seen.source, target)
+    target = target_of(seen.home, seen.source)
+    if not seen.fenced:
+        return _with_source(seen, seen.source, target)
+    copy = _collect(seen, _fenced_copies(seen, seen.source, target))
+    return copy if copy is not NOTHING else _with_source(_without_fenced(seen), seen.source, target)
+
+
+def _with_source(seen: Situation, source: Pod, target: str) -> Next:
+    stray = _astray(seen, source, target)
     if stray is not None:
         return stray
     if not target:
-        return Next(Step.QUEUE) if wants_place(seen.source) else NOTHING
+        return _at_home(seen, source)
     delegate = seen.delegates.get(target)
-    if seen.source.terminating or (seen.source.terminal and not (delegate and delegate.terminal)):
-        return _end(seen, seen.source, target, delegate)
-    if not seen.source.node:
+    if source.terminating or (source.terminal and not (delegate and delegate.terminal)):
+        return _end(seen, source, target, delegate)
+    if not source.node:
         return _go_on(seen, target, delegate)
-    return _mirror(seen, seen.source, target, delegate)
+    return _beside(seen, source, target, delegate)
 
 
-def _target(home: str, source: Pod) -> str:
-    """The cluster the source's delegate belongs in, "" if it has none."""
-    claim = source.claim
-    if claim is None or claim.cluster == home:
-        return ""
-    if source.node and source.node != proxy_node_name(claim.cluster):
-        return ""  # somebody bound it elsewhere after our claim
-    return claim.cluster
+def target_of(home: str, source: Pod) -> str:
+    """The cluster the source's delegate belongs in, "" if it has none. Where it is bound, no annotation has a say."""
+    if source.node:
+        return source.node.removeprefix(PROXY_NODE_PREFIX) if source.node.startswith(PROXY_NODE_PREFIX) else ""
+    return source.claim.cluster if source.claim is not None and source.claim.cluster != home else ""
 
 
 def wants_place(source: Pod) -> bool:
@@ -101,22 +128,64 @@ def wants_place(source: Pod) -> bool:
     return not (source.node or source.terminating or source.terminal)
 
 
+def _fenced_copies(seen: Situation, source: Pod, target: str) -> dict[str, Pod]:
+    """Delegates that show in fenced clusters, but for one that has ended where its ended source is bound."""
+    copies = {cluster: pod for cluster, pod in seen.delegates.items() if cluster in seen.fenced}
+    if source.terminal and not source.terminating and target in copies and copies[target].terminal:
+        del copies[target]
+    return copies
+
+
+def _without_fenced(seen: Situation) -> Situation:
+    """The same, with the operator's word for what is in fenced clusters: nothing."""
+    delegates = {cluster: pod for cluster, pod in seen.delegates.items() if cluster not in seen.fenced}
+    return replace(seen, delegates=delegates, absent=seen.absent | seen.fenced, restored=seen.restored - seen.fenced)
+
+
+def _without_source(seen: Situation) -> Next:
+    if not seen.delegates or seen.home in seen.restored:
+        return NOTHING
+    if seen.source_gone:
+        return _collect(seen, seen.delegates)
+    return Next(Step.CONFIRM_SOURCE) if seen.source_missing and seen.home in seen.reachable else NOTHING
+
+
+def _at_home(seen: Situation, source: Pod) -> Next:
+    """A source that belongs in no other cluster."""
+    if not source.has_finalizer:
+        return Next(Step.QUEUE) if wants_place(source) else NOTHING
+    # Marked, and no claim that verifies: somebody took it off, or it is not seen yet.
+    return Next(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
+
+
 def _astray(seen: Situation, source: Pod, target: str) -> Next | None:
     """What delegates in other clusters than the source's ask for; None: they hold nothing up."""
     strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
-    if strays and not seen.home_settled:
-        return NOTHING
-    due = _collect(seen, strays)
-    if due is not NOTHING:
-        return due
-    running = _running(strays)
-    holds = running and wants_place(source) and target not in seen.delegates
-    return Next(Step.HOLD, running) if holds else None
+    if not strays:
+        return None
+    copy = seen.delegates.get(target)
+    if not wants_place(source) or (copy is not None and copy.node):
+        due = _collect(seen, strays) if seen.home not in seen.restored or source.terminating else NOTHING
+        return due if due is not NOTHING else None
+    alive = next((cluster for cluster in sorted(strays) if _goes_on(strays[cluster])), "")
+    if alive:
+        return _adopt(seen, target, alive)
+    dying = next((cluster for cluster in sorted(strays) if strays[cluster].node and not strays[cluster].terminal), "")
+    return Next(Step.HOLD, dying) if dying else None
 
 
-def _running(strays: Mapping[str, Pod]) -> str:
-    """A cluster in which a container of the pod may run, "" if there is none."""
-    return next((cluster for cluster in sorted(strays) if strays[cluster].node and not strays[cluster].terminal), "")
+def _goes_on(delegate: Pod) -> bool:
+    """Whether a delegate runs, or has ended by itself, and nobody deletes it."""
+    return bool(delegate.node) and not delegate.terminating
+
+
+def _adopt(seen: Situation, target: str, alive: str) -> Next:
+    """An unbound source whose delegate runs in `alive`: its claim is to say so."""
+    if not target:
+        return Next(Step.RESTORE, alive)
+    if target in seen.absent:
+        return Next(Step.UNCLAIM)
+    return Next(Step.COLLECT, target) if target in seen.reachable else Next(Step.HOLD, alive)
 
 
 def _collect(seen: Situation, delegates: Mapping[str, Pod]) -> Next:
@@ -130,21 +199,47 @@ def _end(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Nex
     if delegate is not None:
         return _collect(seen, {target: delegate})
     # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
-    due = source.terminating or source.has_finalizer
-    return Next(Step.FINISH) if due and target in seen.delegate_gone else NOTHING
+    if not (source.terminating or source.has_finalizer) or target in seen.restored:
+        return NOTHING
+    if target in seen.absent:
+        return Next(Step.FINISH)
+    return Next(Step.COLLECT, target) if target in seen.reachable else NOTHING
 
 
 def _go_on(seen: Situation, target: str, delegate: Pod | None) -> Next:
-    if target not in seen.reachable or (delegate and delegate.terminating):
+    if target in seen.fenced or (seen.given_up and delegate is None):
+        return Next(Step.UNCLAIM)
+    if target not in seen.reachable:
+        return Next(Step.UNCLAIM) if seen.untouched else Next(Step.WAIT, target)
+    if delegate and delegate.terminating:
         return NOTHING
     return Next(Step.BIND_PROXY if delegate and delegate.node else Step.RESUME, target)
 
 
-def _mirror(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
+def _beside(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
+    """A source bound to a proxy node."""
+    if target in seen.fenced:
+        return _without_delegate(seen, source, target)
+    if target not in seen.reachable:
+        return NOTHING  # its executor marks the pod as not ready; what was last heard from there is no news
+    marked = source.has_finalizer and source.claim is not None and source.claim.cluster == target
     if delegate is None:
-        return Next(Step.FINISH) if target in seen.delegate_gone else NOTHING
+        return _without_delegate(seen, source, target)
+    if not marked and not delegate.terminating:
+        return Next(Step.RESTORE, target)
     if delegate.terminating and not (source.terminal or delegate.terminal):
         return Next(Step.DELETE_SOURCE)
-    # A node controller that lost sight of the proxy node has marked the source as not ready, behind our back.
-    differs = delegate.status != seen.mirrored or (source.ready != delegate.ready and not source.terminal)
+    # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
+    # older order that arrives late shows what was before.
+    shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
+    differs = delegate.status != seen.mirrored or not (shown or source.terminal)
     return Next(Step.MIRROR, target) if delegate.status and differs else NOTHING
+
+
+def _without_delegate(seen: Situation, source: Pod, target: str) -> Next:
+    ours = source.has_finalizer or source.claim is not None  # else somebody bound it to the proxy node by hand
+    if not ours or target in seen.restored:
+        return NOTHING
+    if target in seen.absent:
+        return Next(Step.FINISH)
+    return Next(Step.CONFIRM, target) if target in seen.missing else NOTHING

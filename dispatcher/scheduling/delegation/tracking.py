@@ -6,8 +6,9 @@ import msgspec
 
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.delegation.flights import Flight
-from dispatcher.scheduling.delegation.protocol import Situation
+from dispatcher.scheduling.delegation.protocol import Situation, target_of
 from dispatcher.scheduling.queue import QueuedPod
 
 PodId = tuple[str, str]  # (cluster of submission, uid)
@@ -17,19 +18,25 @@ PodId = tuple[str, str]  # (cluster of submission, uid)
 class Tracked:
     """A source pod (None: not seen or gone) and its delegates by cluster.
 
-    `vanished`: clusters (home included) from which the pod was seen to go: absence there is sure.
+    `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
+    `untouched`: the attempt whose claim this dispatcher made and for which no delegate can have been begun; 0 none.
+    `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept one.
+    `orphaned_at`: when the API server of the source first said that the source is gone.
     """
 
     pod_id: PodId
     source: Pod | None = None
     delegates: dict[str, Pod] = field(default_factory=dict)
-    vanished: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
     missing_since: dict[str, float] = field(default_factory=dict)
     flight: Flight | None = None
     mirrored: bytes = b""
     claimed_at: float = float("-inf")
+    untouched: int = 0
+    given_up: int = 0
+    orphaned_at: float | None = None
     reported: str = ""
     reported_at: float = float("-inf")
     queued: bool = False
@@ -50,77 +57,114 @@ class Tracked:
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether time alone may make a step due: something is missing, or a delegate has no claim yet."""
-        unclaimed = bool(self.delegates) and self.source is not None and self.source.claim is None
-        return bool(self.missing_since) or unclaimed
+        """Whether time alone may make a step due: something is missing, or marks are there that nothing explains."""
+        source = self.source
+        unexplained = source is not None and source.has_finalizer and source.claim is None
+        return bool(self.missing_since) or unexplained
 
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
-        claim = self.source.claim if self.source else None
-        return cluster in self.delegates or self.home == cluster or (claim is not None and claim.cluster == cluster)
+        target = target_of(self.home, self.source) if self.source is not None else ""
+        return cluster in self.delegates or cluster in (self.home, target)
 
-    def see_source(self, pod: Pod | None) -> None:
-        """The home cluster reported the source pod (None: it went)."""
+    def see_source(self, pod: Pod | None, *, told: bool = True) -> None:
+        """The home cluster reported the source pod. None: it went; `told` if its API server said so."""
         self.source = pod
-        self._seen(self.home, pod)
+        self._seen(self.home, pod, told=told)
 
-    def see_delegate(self, cluster: str, pod: Pod | None) -> None:
-        """`cluster` reported a delegate (None: it went)."""
+    def see_delegate(self, cluster: str, pod: Pod | None, *, told: bool = True) -> None:
+        """`cluster` reported a delegate. None: it went; `told` if its API server said so."""
         if pod is None:
             self.delegates.pop(cluster, None)
         else:
             self.delegates[cluster] = pod
-        self._seen(cluster, pod)
+        self._seen(cluster, pod, told=told)
 
-    def _seen(self, cluster: str, pod: Pod | None) -> None:
+    def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
         self.missing_since.pop(cluster, None)
-        if pod is None:
-            self.vanished.add(cluster)
+        if pod is None and told:
+            self.gone.add(cluster)
         else:
-            self.vanished.discard(cluster)
+            self.gone.discard(cluster)
+        if cluster == self.home and pod is not None:
+            self.orphaned_at = None
 
 
-def situation(tracked: Tracked, clusters: dict[str, ClusterView], now: float, grace_s: float) -> Situation:
-    """What is seen of one pod, with absence judged: seen to go, or missing for `grace_s` while its cluster was Ready.
-
-    The grace covers an agent whose cache is a moment behind its API server after a restart of the dispatcher.
-    """
+def situation(
+    tracked: Tracked,
+    clusters: dict[str, ClusterView],
+    now: float,
+    timing: CoreTiming,
+    *,
+    orphans_may_go: bool,
+    fenced: frozenset[str] = frozenset(),
+) -> Situation:
+    """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked for."""
     reachable = frozenset(name for name, view in clusters.items() if view.ready)
-    claim = tracked.source.claim if tracked.source else None
-    target = claim.cluster if claim else ""
-    gone = frozenset(
-        cluster
-        for cluster in (target,)
-        if cluster and cluster not in tracked.delegates and _absent(tracked, cluster, clusters, now, grace_s)
-    )
-    source_gone = (
-        tracked.source is None
-        and _same_source_cluster(tracked, clusters)
-        and _absent(tracked, tracked.home, clusters, now, grace_s)
-    )
+    restored = frozenset(name for name, view in clusters.items() if view.restored)
+    source = tracked.source
+    target = target_of(tracked.home, source) if source is not None else ""
+    sought = target if target and target not in tracked.delegates and target not in tracked.gone else ""
+    missing = frozenset((sought,) if sought and _overdue(tracked, sought, clusters, now, timing.confirm_s) else ())
     home = clusters.get(tracked.home)
     settled_at = max(home.ready_since, tracked.claimed_at) if home is not None else float("inf")
+    claim = source.claim if source is not None else None
+    told_gone = source is None and (
+        _source_gone(tracked, clusters, now, timing, orphans_may_go=orphans_may_go)
+        or _gone_from_fenced(tracked, clusters, fenced)
+    )
     return Situation(
         tracked.home,
-        tracked.source,
+        source,
         tracked.delegates,
-        source_gone=source_gone,
-        home_settled=now - settled_at >= grace_s,
+        source_gone=told_gone,
+        source_missing=source is None and _source_missing(tracked, clusters, now, timing),
+        home_settled=now - settled_at >= timing.absence_grace_s,
         reachable=reachable,
-        delegate_gone=gone,
+        restored=restored,
+        absent=frozenset(tracked.gone - {tracked.home}),
+        missing=missing,
+        untouched=claim is not None and claim.epoch == tracked.untouched,
+        given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
+        fenced=fenced,
     )
 
 
-def _absent(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, grace_s: float) -> bool:
+def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:
     view = clusters.get(cluster)
     if view is None or not view.ready:
         tracked.missing_since.pop(cluster, None)
         return False
-    if cluster in tracked.vanished:
-        return True
     since = tracked.missing_since.setdefault(cluster, now)
-    return now - max(since, view.ready_since) >= grace_s
+    return now - max(since, view.ready_since) >= after_s
+
+
+def _source_gone(
+    tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming, *, orphans_may_go: bool
+) -> bool:
+    """Seen to be deleted; or gone, said its API server twice and some time apart, and not with many others at once."""
+    if not _same_source_cluster(tracked, clusters):
+        return False
+    if tracked.home in tracked.gone and tracked.orphaned_at is None:
+        return True
+    at = tracked.orphaned_at
+    return at is not None and tracked.home in tracked.gone and now - at >= timing.orphan_s and orphans_may_go
+
+
+def _gone_from_fenced(tracked: Tracked, clusters: dict[str, ClusterView], fenced: frozenset[str]) -> bool:
+    """Where nothing is to run by an operator's word, one answer of the source's API server is enough."""
+    asked = tracked.orphaned_at is not None or tracked.home in tracked.gone
+    return asked and fenced.issuperset(tracked.delegates) and _same_source_cluster(tracked, clusters)
+
+
+def _source_missing(tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming) -> bool:
+    """Whether the source's API server is to be asked: once it is missing for the grace time, and once more later."""
+    if not _same_source_cluster(tracked, clusters) or tracked.home in tracked.gone:
+        return False
+    if not _overdue(tracked, tracked.home, clusters, now, timing.absence_grace_s):
+        return False
+    return tracked.orphaned_at is None or now - tracked.orphaned_at >= timing.orphan_s
 
 
 def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> bool:
@@ -145,12 +189,13 @@ def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
     )
 
 
-def place_of(tracked: Tracked) -> tuple[Pod, str, str] | None:
+def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Pod, str, str] | None:
     """(pod, cluster, node) where it holds room: its delegate's place, its own, or the place it is claimed for.
 
-    A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its charge.
+    A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its charge. In a
+    `fenced` cluster nothing runs.
     """
-    for cluster in sorted(tracked.delegates):
+    for cluster in sorted(tracked.delegates.keys() - fenced):
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
             return _as_submitted(tracked.source, pod), cluster, pod.node
@@ -160,5 +205,5 @@ def place_of(tracked: Tracked) -> tuple[Pod, str, str] | None:
     claim = source.claim
     if claim is None or claim.cluster == tracked.home:
         return (source, tracked.home, source.node) if source.node else None
-    ended = claim.cluster in tracked.vanished or any(pod.terminal for pod in tracked.delegates.values())
+    ended = claim.cluster in tracked.gone | fenced or any(pod.terminal for pod in tracked.delegates.values())
     return None if ended else (source, claim.cluster, claim.node)

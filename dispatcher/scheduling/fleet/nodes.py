@@ -1,7 +1,7 @@
 """Clusters and nodes as rows: conditions, taints, labels, fault domains, and what can be allocated."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,8 @@ class NodeTable(NodeColumns):
         self.n = 0
         self._infos: list[ClusterInfo] = []
         self.clusters: Sequence[ClusterInfo] = self._infos
+        self._closed: dict[str, frozenset[str]] = {}
+        self.closed: Mapping[str, frozenset[str]] = self._closed
         self._taint_sets: list[tuple[Taint, ...]] = [()]
         self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
         self.changes = Journal()  # rows whose node or cluster changed
@@ -63,6 +65,13 @@ class NodeTable(NodeColumns):
         self._total = None
         for row in cluster.rows.values():
             self.changes.append(row)
+
+    def set_closed(self, home: str, cluster: str, *, closed: bool) -> None:
+        """The proxy node of `cluster` in `home` was cordoned, or is not any more."""
+        others = self._closed.pop(home, frozenset()) - {cluster}
+        now = others | {cluster} if closed else others
+        if now:
+            self._closed[home] = now
 
     def _cluster(self, name: str) -> _Cluster:
         found = self._clusters.get(name)

@@ -90,7 +90,7 @@ class OneRow(NodeColumns):
         self._fleet, self._at = fleet, slice(facts.row, facts.row + 1)
         self.now, self.n, self.cycle = facts.now, 1, fleet.cycle
         self.axis, self.reasons = fleet.axis, fleet.reasons
-        self.clusters, self.taint_sets = fleet.clusters, fleet.taint_sets
+        self.clusters, self.closed, self.taint_sets = fleet.clusters, fleet.closed, fleet.taint_sets
         self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]
         self.ready, self.unschedulable = fleet.ready[self._at], fleet.unschedulable[self._at]
         self.taint_set, self.rank = fleet.taint_set[self._at], fleet.rank[self._at]

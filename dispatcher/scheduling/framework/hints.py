@@ -103,15 +103,21 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.NOT_READY: NODES,
     Reason.CLUSTER_NOT_READY: NODES,
     Reason.CLUSTER_NOT_ALLOWED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.CLUSTER_CORDONED: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
+    Reason.CLUSTER_REFUSED: WakeEvent.NODE_ADDED,  # else time alone, or a change of the namespace there: see the core
+    Reason.NAMESPACE_ABSENT: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
+    Reason.NAMESPACE_CLOSED: WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED,
     Reason.VOLUMES_ELSEWHERE: WakeEvent.NODE_ADDED | WakeEvent.CLUSTER_CHANGED,
     Reason.POLICY: ~NEVER,
     Reason.REFUSED: NODES | WakeEvent.POD_REMOVED,
     Reason.PLUGIN_ERROR: NODES,
     Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES,
+    Reason.QUOTA_UNKNOWN: WakeEvent.CLUSTER_CHANGED,
     Reason.GATED: NEVER,
     Reason.INVALID: NEVER,
     Reason.NO_PROFILE: NEVER,
     Reason.PERMIT: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
+    Reason.UNANSWERED: NEVER,  # such a pod is not queued
     Reason.STILL_ELSEWHERE: NEVER,  # such a pod is not queued
     Reason.PREEMPTED: NODES | WakeEvent.POD_REMOVED,
     Reason.PRE_BIND: NODES | WakeEvent.CLAIM | WakeEvent.VOLUME | WakeEvent.POD_REMOVED,

@@ -19,6 +19,7 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
+from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import ResourceAxis
 from dispatcher.scheduling.framework.hints import Happening, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
@@ -71,6 +72,7 @@ class Fleet(Protocol):
     live: Bools  # [n] the row is a node that exists (dead rows are filtered by the cycle itself)
     cluster: SmallInts  # [n] index into clusters
     clusters: Sequence[ClusterInfo]
+    closed: Mapping[str, frozenset[str]]  # cluster of submission -> clusters whose proxy node there is cordoned
     ready: Bools  # [n] Ready condition
     unschedulable: Bools  # [n] spec.unschedulable
     allocatable: Ints  # [resources, n]
@@ -196,10 +198,11 @@ class Fleet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod with the cluster it was submitted in, as the cycle hands it to plugins."""
+    """A pod with the cluster it was submitted in, and where it was refused, as the cycle hands it to plugins."""
 
     pod: Pod
     home: str  # cluster of submission
+    refused: tuple[Refusal, ...] = ()  # by which clusters, a while ago
 
 
 @dataclass(frozen=True)

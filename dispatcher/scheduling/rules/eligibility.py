@@ -4,6 +4,7 @@ Shared by the filters that enforce this and by fault-domain spread, which counts
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -166,7 +167,8 @@ def allowed_clusters(placed: Placed, fleet: Fleet) -> Bools | None:
     known = [info.name for info in fleet.clusters]
     if wanted.isdisjoint(known):
         raise ClusterChoiceError(
-            f"annotation {names.CLUSTERS} names no cluster of this fleet: {_listed(wanted)}; known: {_listed(known)}"
+            f"annotation {names.CLUSTERS} names no cluster of this fleet: {_listed(wanted)}{_meant(wanted, known)}; "
+            f"known: {_listed(known)}"
         )
     return np.fromiter((name in wanted for name in known), dtype=np.bool_, count=len(known))
 
@@ -194,6 +196,11 @@ def _stays(annotations: Mapping[str, str]) -> bool:
     if text not in ("true", "false"):
         raise ClusterChoiceError(f"annotation {names.STAY} must be 'true' or 'false', not {text[:40]!r}")
     return text == "true"
+
+
+def _meant(wanted: set[str], known: list[str]) -> str:
+    close = (match for name in sorted(wanted)[:10] for match in get_close_matches(name[:63], known[:1000], 1))
+    return next((f"; did you mean {one}?" for one in close), "")
 
 
 def _listed(clusters: set[str] | list[str], limit: int = 10) -> str:

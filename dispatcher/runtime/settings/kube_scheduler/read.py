@@ -18,7 +18,7 @@ from dispatcher.scheduling.framework.plugin_args import check_args, did_you_mean
 
 KIND = "KubeSchedulerConfiguration"
 # Rules of the fleet itself: on unless a profile disables them by name.
-OF_THE_FLEET = ("TenantQuota", "ClusterAllowed", "NodeReady")
+OF_THE_FLEET = ("TenantQuota", "ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady")
 # kube-scheduler's names of plugins that have another name here.
 OUR_NAMES = {"PodTopologySpread": "FaultDomainSpread"}
 # Done by the way of a pod itself, whatever a profile says.

@@ -1,0 +1,38 @@
+"""A pod does not go again, for a while, to a cluster that has refused it.
+
+The core remembers refusals that are about a cluster (a quota, Pod Security, a webhook, its policy) or about the pod (a
+field that cannot travel), and for how long they hold; the pod brings them along (`Placed.refused`). So the next best
+cluster, the pod's own included, is decided at once.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Rows
+
+
+class ClusterRefused(Filter):
+    """Refuses nodes of clusters that have refused the pod."""
+
+    name: ClassVar[str] = "ClusterRefused"
+    depends: ClassVar[Depends] = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """None for a pod that nobody has refused; else its home and those that have."""
+        return (placed.home, placed.refused) if placed.refused else None
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """[clusters] which are passed over; SKIP if none is."""
+        if not placed.refused:
+            return SKIP
+        barred = [any(one.bars(info.name, placed.home) for one in placed.refused) for info in fleet.clusters]
+        return np.array(barred, dtype=np.bool_)
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """CLUSTER_REFUSED in those clusters."""
+        code = np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
+        codes: Codes = cast(Bools, state)[fleet.cluster[rows]] * code
+        return codes

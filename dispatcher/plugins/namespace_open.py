@@ -1,0 +1,63 @@
+"""A pod goes to another cluster only where its namespace exists, too, and is open to pods of others.
+
+A namespace of the same name is the same namespace in all clusters (SIG-Multicluster's position on namespace sameness);
+whoever has no such namespace has not agreed to run its pods. Closed are namespaces `kube-*`, and where the target's
+admin says so with the label `global-dispatcher.io/accept: "false"`. Of a cluster that shows no namespaces at all (an
+agent without the right to list them) nothing is known, and its own agent decides.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dispatcher.model.names import ACCEPT
+from dispatcher.model.objects import Namespace
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework.hints import Happening, WakeEvent
+
+_SYSTEM = "kube-"
+
+
+class NamespaceOpen(Filter):
+    """Refuses nodes of other clusters without the pod's namespace, or where that is closed."""
+
+    name: ClassVar[str] = "NamespaceOpen"
+    depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
+        (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED
+    )
+
+    def hint(self, happening: Happening, placed: Placed) -> bool:
+        """Of namespaces only the pod's own."""
+        found = happening.after or happening.before
+        return not isinstance(found, Namespace) or found.name == placed.pod.namespace
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """The pod's own cluster and its namespace."""
+        return placed.home, placed.pod.namespace
+
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+        """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
+        reasons = [_reason(info.name, placed, fleet) for info in fleet.clusters]
+        if not any(reasons):
+            return SKIP
+        return np.array([fleet.reasons.code(one) if one else 0 for one in reasons], dtype=np.uint16)
+
+    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+        """NAMESPACE_ABSENT or NAMESPACE_CLOSED in those clusters."""
+        codes: Codes = cast(Codes, state)[fleet.cluster[rows]]
+        return codes
+
+
+def _reason(cluster: str, placed: Placed, fleet: Fleet) -> Reason | None:
+    if cluster == placed.home:
+        return None
+    if placed.pod.namespace.startswith(_SYSTEM):
+        return Reason.NAMESPACE_CLOSED
+    shown = fleet.objects(cluster, Namespace)
+    found = shown.get(placed.pod.namespace)
+    if found is None:
+        return Reason.NAMESPACE_ABSENT if shown else None
+    return Reason.NAMESPACE_CLOSED if found.labels.get(ACCEPT, "").lower() == "false" else None

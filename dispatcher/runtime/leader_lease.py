@@ -1,0 +1,126 @@
+"""The Lease by which dispatchers elect their leader: read, and written with the version that was read."""
+
+import asyncio
+import copy
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from agents.executor.answer import CONFLICT, NOT_FOUND, said
+from agents.executor.http import Request, Response
+from agents.executor.times import rfc3339_micro
+
+Object = dict[str, Any]
+
+
+class Client(Protocol):
+    """What is needed of an API client. It never raises for what the server or the network does."""
+
+    async def send(self, request: Request, *, timeout_s: float) -> Response:
+        """One call; status 0 when no answer came."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where the Lease is."""
+
+    namespace: str
+    name: str
+
+    @property
+    def folder(self) -> str:
+        """The path of all leases of the namespace."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    @property
+    def path(self) -> str:
+        """The path of the Lease."""
+        return f"{self.folder}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What it says. `duration_s`: how long others wait after they saw it change for the last time.
+
+    `times` are the holder's own, for people: no two machines' clocks are ever compared.
+    """
+
+    holder: str = ""
+    transitions: int = 0
+    duration_s: float = 0.0
+    times: tuple[str, str] = ("", "")  # acquired, renewed
+    raw: Object = field(default_factory=dict, compare=False)
+
+
+class Unread(NamedTuple):
+    """The Lease could not be read or written; `problem` says why."""
+
+    problem: str
+
+
+class LeaseFile:
+    """One Lease at one API server."""
+
+    def __init__(self, client: Client, place: Place) -> None:
+        self._client, self.place = client, place
+
+    async def read(self, timeout_s: float) -> Lease | Unread | None:
+        """What it says; None where there is none."""
+        answer = await self._send(Request("GET", self.place.path), timeout_s)
+        if answer.status == NOT_FOUND:
+            return None
+        return _lease_of(answer.body) if answer.ok else Unread(f"lease {self}: {said(answer)}")
+
+    async def write(self, wanted: Lease, before: Lease | None, timeout_s: float) -> Lease | Unread:
+        """Create it, or replace what was read before; Unread also where somebody else has written meanwhile."""
+        raw = copy.deepcopy(before.raw) if before is not None else self._new()
+        raw["spec"] = {
+            **raw.get("spec", {}),
+            "holderIdentity": wanted.holder,
+            "leaseTransitions": wanted.transitions,
+            "leaseDurationSeconds": max(1, round(wanted.duration_s)),
+            "acquireTime": wanted.times[0],
+            "renewTime": wanted.times[1],
+        }
+        verb, path = ("PUT", self.place.path) if before is not None else ("POST", self.place.folder)
+        answer = await self._send(Request(verb, path, msgspec.json.encode(raw)), timeout_s)
+        if answer.ok:
+            return _lease_of(answer.body)
+        lost = answer.status == CONFLICT
+        return Unread(f"lease {self}: {'another has written it' if lost else said(answer)}")
+
+    def __str__(self) -> str:
+        return f"{self.place.namespace}/{self.place.name}"
+
+    async def _send(self, request: Request, timeout_s: float) -> Response:
+        try:
+            # A client that is told to come back later may wait for longer than a leader has.
+            async with asyncio.timeout(timeout_s):
+                return await self._client.send(request, timeout_s=timeout_s)
+        except TimeoutError:
+            return Response(0, f"{request.method} {request.path}: no answer within {timeout_s:g} s".encode())
+
+    def _new(self) -> Object:
+        metadata = {"namespace": self.place.namespace, "name": self.place.name}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+
+
+def stamp(wall: float) -> str:
+    """A time as the Lease shows it, from seconds since 1970."""
+    return rfc3339_micro(wall)
+
+
+def _lease_of(body: bytes) -> Lease | Unread:
+    try:
+        raw: Object = msgspec.json.decode(body)
+        spec = raw.get("spec") or {}
+        return Lease(
+            str(spec.get("holderIdentity") or ""),
+            int(spec.get("leaseTransitions") or 0),
+            float(spec.get("leaseDurationSeconds") or 0),
+            (str(spec.get("acquireTime") or ""), str(spec.get("renewTime") or "")),
+            raw,
+        )
+    except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
+        return Unread(f"the server's lease cannot be read: {error}")

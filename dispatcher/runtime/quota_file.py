@@ -1,0 +1,135 @@
+"""What tenants are charged, on disk: after a restart it counts for clusters that have not been heard yet.
+
+One JSON file, replaced as a whole, with a checksum. It is never behind: before orders leave that charge a tenant more
+than the file says, it is written anew, with an eighth on top so that this is rare; a few seconds later it is exact
+again. A file that is damaged, or of other tenants, counts as none, and so does one that cannot be written: it is taken
+away. Both are logged.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+import structlog
+
+from dispatcher.model.tenant import Tenant
+from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.unheard import Remembered
+
+log = structlog.get_logger("quota")
+
+_EVERY_S = 5.0
+_MORE = 8  # one part in so many on top
+_NOTHING: Mapping[str, int] = {}
+_Usage = dict[str, dict[str, dict[str, int]]]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """`owners` names the tenants and their namespaces; `crc` is of `usage` as it stands in the file."""
+
+    version: int
+    owners: str
+    crc: int
+    usage: msgspec.Raw
+
+
+_DECODE = msgspec.json.Decoder(_File).decode
+_USAGE = msgspec.json.Decoder(_Usage).decode
+_ENCODE = msgspec.json.Encoder(order="sorted").encode
+_VERSION = 1
+
+
+def owners_of(tenants: Sequence[Tenant]) -> str:
+    """A name for who is charged for which namespaces: other owners, other charges."""
+    said = [(tenant.name, tenant.namespaces) for tenant in tenants]
+    return blake2b(_ENCODE(said), digest_size=8).hexdigest()
+
+
+def read_quota(path: Path, tenants: Sequence[Tenant]) -> Remembered | None:
+    """What the file says, None if there is none that can be used; the log says why."""
+    try:
+        found = _DECODE(path.read_bytes())
+        if found.version != _VERSION or found.crc != crc32(bytes(found.usage)):
+            raise ValueError("another version" if found.version != _VERSION else "its checksum is wrong")
+        usage = _USAGE(found.usage)
+    except FileNotFoundError:
+        log.info("no quota in use is remembered", path=str(path))
+        return None
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+        log.warning("the quota in use cannot be read: it is unknown", path=str(path), problem=str(error))
+        return None
+    if found.owners != owners_of(tenants):
+        log.warning("tenants have changed: the quota in use that is remembered means nothing", path=str(path))
+        return None
+    return usage
+
+
+class QuotaFile:
+    """Keeps `path` up to date with a ledger. `clusters`: the fleet's, as they are now; `remembered`: what it says."""
+
+    def __init__(
+        self, path: Path, ledger: QuotaLedger, clusters: Sequence[ClusterInfo], remembered: Remembered | None
+    ) -> None:
+        self._path, self._ledger, self._clusters = path, ledger, clusters
+        self._owners = owners_of(ledger.tenants)
+        self._written: Remembered = remembered or {}
+        self._at = float("-inf")
+        self._broken = False
+
+    def keep(self, now: float) -> None:
+        """To be called before orders leave. A full or broken disk costs the file, never a decision."""
+        unheard = self._ledger.unheard
+        raised, unheard.raised = unheard.raised, set()
+        behind = [row for row in raised if self._behind(*row)]
+        if (self._broken or not behind) and now - self._at < _EVERY_S:
+            return
+        unheard.look(self._clusters)
+        usage = unheard.known()
+        for tenant, home in behind:
+            if home in usage:
+                usage[home][tenant] = _more(usage[home][tenant])
+        if usage != self._written or self._broken:
+            self._write(usage)
+        self._at = now
+
+    def _behind(self, tenant: str, home: str) -> bool:
+        written = self._written.get(home, {}).get(tenant, _NOTHING)
+        charged = self._ledger.unheard.charged(tenant, home)
+        return any(amount > written.get(resource, 0) for resource, amount in charged.items())
+
+    def _write(self, usage: _Usage) -> None:
+        body = _ENCODE(usage)
+        whole = _ENCODE(_File(_VERSION, self._owners, crc32(body), msgspec.Raw(body)))
+        beside = self._path.with_name(self._path.name + ".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(whole)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+        except OSError as error:
+            self._failed(error)
+            return
+        self._written, self._broken = usage, False
+
+    def _failed(self, error: OSError) -> None:
+        if not self._broken:
+            log.error(
+                "the quota in use cannot be written: after a restart tenants wait for clusters that are silent",
+                path=str(self._path),
+                problem=str(error),
+            )
+        self._broken, self._written = True, {}
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as worse:
+            log.error("and the old file cannot be taken away: remove it", path=str(self._path), problem=str(worse))
+
+
+def _more(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {resource: amount + -(-amount // _MORE) for resource, amount in amounts.items()}

@@ -1,0 +1,38 @@
+"""One dispatcher's time in office: who it is, its epoch, and until when it may speak."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Attempts of releases that counted them from the clock (microseconds since 1970) lie below, until the year 2041.
+_BEFORE = 2**51
+_A_TERM = 2**32  # attempts in one term at most
+MOST_EPOCHS = (10**18 - _BEFORE) // _A_TERM - 1  # an attempt's number has at most 18 digits
+
+
+def _for_ever() -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Term:
+    """`epoch` grows with every term of whichever dispatcher; `valid` says whether this one still lasts.
+
+    Without an election there is one term and one dispatcher.
+    """
+
+    identity: str = "global-dispatcher"
+    epoch: int = 1
+    valid: Callable[[], bool] = _for_ever
+
+    @property
+    def first_attempt(self) -> int:
+        """Numbers of attempts (a pod's `epoch`) are above this one, and above all of earlier terms."""
+        return _BEFORE + self.epoch * _A_TERM
+
+
+@dataclass(frozen=True)
+class Deposed:
+    """Why a term ended before its lease did: an executor obeys a dispatcher of this epoch."""
+
+    epoch: int
+    why: str

@@ -1,0 +1,76 @@
+"""Places that came to nothing: where a pod was refused it is not sent again for a while, and the next best is tried."""
+
+from collections.abc import Iterable, Sequence
+
+from dispatcher.model.messages import REFUSED, Outcome
+from dispatcher.model.objects import Namespace
+from dispatcher.model.pod import Pod
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.delegation.flights import Flight
+from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.hints import Happening
+from dispatcher.scheduling.queue import QueuedPod
+
+
+class Retries:
+    """Remembers refusals in the core's state, and queues pods by them."""
+
+    def __init__(self, state: CoreState) -> None:
+        self._state = state
+
+    def given_back(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        """A place came to nothing."""
+        tracked.refused = outcome.message or outcome.verdict
+        if outcome.verdict == REFUSED and tracked.source is not None:
+            self._state.refusals.note(tracked.pod_id, tracked.source, flight, outcome, now)
+
+    def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
+        """A pod of ours as the cycle is handed it, with the refusals that hold now."""
+        return Placed(pod, tracked.home, self._state.refusals.about(tracked.pod_id, pod, now))
+
+    def again(self, tracked: Tracked, placed: Placed, now: float) -> bool:
+        """Queue a pod anew whose place came to nothing; False if none did.
+
+        At once where a cluster is passed over from now on: another one is decided. Else after a back-off, also under a
+        profile that does not heed refusals.
+        """
+        item, words = tracked.item, tracked.refused
+        if item is None or not words:
+            return False
+        tracked.refused = ""
+        if placed.refused != item.placed.refused:
+            self._state.queue.anew(item, placed, now)
+        else:
+            self._state.queue.retry(item, now, placed)
+            self._state.report(tracked, Why(Reason.REFUSED, words).text, now)
+        return True
+
+    def heed(self, batch: Sequence[QueuedPod], now: float) -> list[QueuedPod]:
+        """Of a popped batch the pods for which what is remembered is what they were queued with; others go back."""
+        state, ready = self._state, []
+        for item in batch:
+            refused = state.refusals.about(item.pod_id, item.placed.pod, now)
+            if refused == item.placed.refused:
+                ready.append(item)
+            else:
+                state.queue.anew(item, Placed(item.placed.pod, item.placed.home, refused), now)
+        return ready
+
+    def time_passed(self, now: float) -> None:
+        """Pods that waited for the end of a refusal are tried again."""
+        if self._state.refusals:
+            self._requeue(self._state.refusals.ended(now), now)
+
+    def object_changed(self, happening: Happening, now: float) -> None:
+        """A namespace that came, changed or went may take what it refused before."""
+        changed = happening.after or happening.before
+        if self._state.refusals and isinstance(changed, Namespace):
+            self._requeue(self._state.refusals.namespace_changed(happening.cluster, changed.name), now)
+
+    def _requeue(self, pod_ids: Iterable[tuple[str, str]], now: float) -> None:
+        for pod_id in pod_ids:
+            tracked, item = self._state.tracked.get(pod_id), self._state.queue.get(pod_id)
+            if tracked is not None and item is not None:
+                self._state.queue.add(pod_id, self.placed(tracked, item.placed.pod, now), now)

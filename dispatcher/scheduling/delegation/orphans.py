@@ -1,0 +1,61 @@
+"""Delegates whose source is gone without having been seen to go, and a cap on how many may be collected at once.
+
+A source cluster that was restored from an old backup lacks all pods that are younger: one by one each looks like an
+orphan's. So if more than a fifth of a cluster's remote pods lack their source, none of their delegates is deleted.
+Worked example: of 40 remote pods of cluster a, 8 may be orphans; with the ninth, all nine stay until an operator has
+looked or their number has fallen. Copies in clusters that an operator has fenced are not meant: none is to run there.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+
+SHARE = 0.2
+
+
+class Orphans:
+    """Counts orphans by the cluster of their source; the count holds for one moment."""
+
+    def __init__(self, tracked: Mapping[PodId, Tracked], fences: Fences) -> None:
+        self._tracked, self._fences = tracked, fences
+        self._suspected: set[PodId] = set()
+        self._counted_at = float("-inf")
+        self._too_many: dict[str, str] = {}
+
+    def suspect(self, pod_id: PodId) -> None:
+        """The source of these delegates is gone, and nobody has seen it go."""
+        self._suspected.add(pod_id)
+
+    def may_go(self, home: str, now: float) -> bool:
+        """Whether orphans of this cluster may be collected now."""
+        return home not in self.excess(now)
+
+    def excess(self, now: float) -> Mapping[str, str]:
+        """Clusters with too many orphans, and what to tell an operator."""
+        if not self._suspected:
+            return {}
+        if now != self._counted_at:
+            self._counted_at, self._too_many = now, self._count()
+        return self._too_many
+
+    def _count(self) -> dict[str, str]:
+        self._suspected = {pod_id for pod_id in self._suspected if self._is_orphan(pod_id)}
+        orphans = Counter(pod_id[0] for pod_id in self._suspected if not self._fenced(pod_id))
+        remote = Counter(tracked.home for tracked in self._tracked.values() if tracked.delegates)
+        return {home: _told(home, n, remote[home]) for home, n in orphans.items() if n > max(1, SHARE * remote[home])}
+
+    def _fenced(self, pod_id: PodId) -> bool:
+        return self._fences.of(pod_id[0]).issuperset(self._tracked[pod_id].delegates)
+
+    def _is_orphan(self, pod_id: PodId) -> bool:
+        tracked = self._tracked.get(pod_id)
+        return tracked is not None and tracked.orphaned_at is not None and bool(tracked.delegates)
+
+
+def _told(home: str, orphans: int, remote: int) -> str:
+    return (
+        f"cluster {home}: {orphans} of its {remote} remote pods are gone there without having been deleted: restored "
+        f"from a backup? Their delegates run on; delete those that are not wanted in their own clusters"
+    )
