@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+# Images for containers like to set it: then each of the hundreds of processes of a test run compiles all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test system programs real parity check fix bench lock clean
+.PHONY: help demo test sim system programs real parity check fix bench lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -27,7 +29,10 @@ demo: $(VENV)/runtime.stamp ## Start three embedded clusters and watch pods spre
 	@$(BIN)/global-dispatcher demo $(ARGS)
 
 test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 5 minutes)
-	@$(BIN)/python -m pytest -n 2 -m "not system and not real" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not system and not real" $(ARGS)
+
+sim: $(VENV)/dev.stamp ## Seeds, enumerated faults and planted bugs in virtual time (ARGS="--seed 7" replays one)
+	@PYTHONPATH=. $(BIN)/python -m tests.simulation $(ARGS)
 
 system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters as processes, kills
 	@$(BIN)/python -m pytest -m "system and not real" $(ARGS)

@@ -11,6 +11,26 @@
 {{- default (include "agent.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
 
+{{- /* The Secret with this cluster's keys: the operator's own, or the one that this chart makes. */ -}}
+{{- define "agent.keySecret" -}}
+{{- default (printf "%s-key" (include "agent.fullname" .)) .Values.keySecret -}}
+{{- end -}}
+
+{{- define "agent.keyFolder" -}}
+/run/secrets/global-dispatcher
+{{- end -}}
+
+{{- /* matchConditions: anybody but our agent and whom the values except. */ -}}
+{{- define "agent.reserved" -}}
+{{- $reserve := .root.Values.reserveKeys -}}
+- name: is-not-our-agent
+  expression: >-
+    !(request.userInfo.username in {{ toJson (prepend $reserve.users .user) }})
+- name: is-nobody-who-may
+  expression: >-
+    !request.userInfo.?groups.orValue([]).exists(group, group in {{ toJson $reserve.groups }})
+{{- end -}}
+
 {{- define "agent.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -53,7 +73,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
       "join_s" .Values.ray.joinSeconds
       "lost_s" .Values.ray.lostSeconds
       "ports" $ports -}}
-{{- $own := dict "cluster" .Values.cluster "ray" $ray "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
+{{- $own := dict
+      "cluster" .Values.cluster
+      "key_file" (printf "%s/key.pem" (include "agent.keyFolder" .))
+      "ray" $ray
+      "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
 {{- merge $own .Values.config | toYaml -}}
 {{- end -}}
 
