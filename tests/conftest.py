@@ -16,6 +16,14 @@ ROOT = Path(__file__).parent
 PURE = tuple(ROOT / room for room in ("model", "scheduling", "plugins", "laws"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _keys_of_tests_are_nobodys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Agents make their clusters' keys in a folder that goes with the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _pure_rooms_touch_nothing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test of the pure core that opens a socket, or pulls Ray in, fails."""

@@ -4,29 +4,37 @@ It is an independent model of what the executor relies on, and it records what w
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from hashlib import sha256
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor.delegate import delegate_name
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
+from agents.executor.keys import OwnKeys
 from agents.executor.local import Local, Moment
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
+from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
-from agents.observer.seen import NODES, PODS
+from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
 from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent, Outcome, Peer, PodRef
+from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
+from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import SourceRef
+from dispatcher.model.signatures import SignedClaim, digest_of
 
 Object = dict[str, Any]
 T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
+NAMESPACES = Namespace.__name__
 _MERGE_KEYS = {"conditions": "type", "podIPs": "ip", "taints": "key"}
 
 
@@ -66,6 +74,7 @@ class ApiModel:
     def __init__(self, cluster: str = "a", namespaces: Iterable[str] = ("default",)) -> None:
         self.cluster = cluster
         self.namespaces = set(namespaces)
+        self.namespace_labels: dict[str, dict[str, str]] = {}
         self.objects: dict[str, Object] = {}
         self.done: list[tuple[str, str, str]] = []
         self._version = 0
@@ -94,6 +103,11 @@ class ApiModel:
     def pods(self) -> list[Object]:
         """All pods."""
         return [obj for path, obj in self.objects.items() if "/pods/" in path]
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """Another one after every write and every effect."""
+        return self._version, len(self.done)
 
     def count(self, verb: str) -> int:
         """How often something was really done."""
@@ -249,16 +263,18 @@ class World:
 
     def restart(self, *, listed: bool = True) -> None:
         """A new life of the executor: nothing remembered, everything listed (or nothing yet)."""
-        self.cache = ClusterCache(ChangeLog())
+        self.cache = ClusterCache(ChangeLog(), (NAMESPACES,))
         cluster = self.api.cluster
-        self.local = Local(self.cache, cluster, read_pod, f"{cluster}-cluster-uid", self.policy)
+        self.local = Local(self.cache, cluster, read_pod, keys_of(cluster), f"{cluster}-cluster-uid", self.policy)
+        for other in ("a", "b", "c"):
+            self.local.trusted.hear(other, f"{other}-cluster-uid", keys_of(other).told())
         self.local.peers.update(self.peers, NOW.mono)
         if listed:
             self.sync()
 
     def sync(self) -> None:
         """The watch catches up."""
-        show(self.api, self.cache)
+        show(self.api, self.cache, Authenticity(self.local.keys.public))
 
     def submit(self, obj: Object | None = None) -> PodRef:
         """A user creates a pod, and the view shows it."""
@@ -271,13 +287,33 @@ class World:
         return run(carry_out(intent, dispatcher_epoch, self.local, now), self.api.answer)
 
 
-def show(api: ApiModel, cache: ClusterCache) -> None:
-    """List nodes and pods anew."""
-    for kind, part, see in ((NODES, "/nodes/", node_seen), (PODS, "/pods/", pod_seen)):
+@lru_cache(maxsize=64)
+def keys_of(cluster: str) -> OwnKeys:
+    """The key pair of a cluster: the same in each test."""
+    return OwnKeys([Ed25519PrivateKey.from_private_bytes(sha256(cluster.encode()).digest())])
+
+
+# Most of what is listed anew has not changed, and what is seen of an object cannot be.
+_node_seen, _pod_seen = lru_cache(2**14)(node_seen), lru_cache(2**14)(pod_seen)
+
+
+def show(api: ApiModel, cache: ClusterCache, authenticity: Authenticity | None = None) -> None:
+    """List namespaces, nodes and pods anew, as the agent does: what its cluster has not signed is not believed."""
+    judge = authenticity or Authenticity(keys_of(api.cluster).public)
+    if NAMESPACES in cache.kinds:
+        cache.begin(NAMESPACES)
+        cache.page(NAMESPACES, [ObjectSeen(_namespace(api, name), 0) for name in sorted(api.namespaces)])
+        cache.end(NAMESPACES)
+    for kind, part, see in ((NODES, "/nodes/", _node_seen), (PODS, "/pods/", _pod_seen)):
         cache.begin(kind)
         raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]
-        cache.page(kind, [seen for raw in raws if (seen := see(raw)) is not None])
+        found = [seen for raw in raws if (seen := see(raw)) is not None]
+        cache.page(kind, [judge.judge(seen)[0] if isinstance(seen, PodSeen) else seen for seen in found])
         cache.end(kind)
+
+
+def _namespace(api: ApiModel, name: str) -> Namespace:
+    return Namespace(name, api.namespace_labels.get(name, {}))
 
 
 def run(procedure: Procedure[T], answer: Callable[[Request], Response]) -> T:
@@ -322,6 +358,15 @@ def lost_reply(answer: Callable[[Request], Response], method: str, nth: int = 1)
 def source_of(ref: PodRef, epoch: int, cluster: str = "a") -> SourceRef:
     """The source of a delegate, from cluster 'a' unless said otherwise."""
     return SourceRef(cluster, f"{cluster}-cluster-uid", ref.namespace, ref.name, ref.uid, epoch)
+
+
+def order_for(
+    ref: PodRef, epoch: int, node: str, manifest: bytes, *, target: str = "b", cluster: str = "a"
+) -> CreateDelegate:
+    """The order to make the delegate of a pod of `cluster`, with the claim that this cluster has signed for it."""
+    source = source_of(ref, epoch, cluster)
+    signed = SignedClaim(source, target, f"{target}-cluster-uid", node, digest_of(manifest))
+    return CreateDelegate("i", ref, epoch, source, node, manifest, record=keys_of(cluster).sign_claim(signed))
 
 
 def delegate_of(ref: PodRef) -> str:

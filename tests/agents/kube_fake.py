@@ -8,10 +8,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+from agents.executor import state
 from agents.kube.objects import KINDS
 from tests.agents.kube_objects import Object, node_object
 
 SERVED = ("nodes", "pods", *(kind.path.rpartition("/")[2] for kind in KINDS))
+STATE = state.PATH
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -32,9 +34,14 @@ class FakeApi:
         self.expire_pages = 0  # so many continue tokens expire
         self.frozen = asyncio.Event()
         self.frozen.set()  # cleared: accept, then say nothing
+        self.half_open: set[str] = set()  # kinds whose open watches stay open and bring nothing; later ones do
+        self.lags = 0  # so many lists are answered as of version 1
+        self.miscounts = 0  # so many objects more than there are remain after every page
         self.port = 0
         self.metrics: list[Object] = []
+        self.state: Object = {}  # the Lease in which an executor stores what it must not forget
         self._queues: dict[str, list[asyncio.Queue[bytes | None]]] = {kind: [] for kind in SERVED}
+        self._since: dict[asyncio.Queue[bytes | None], int] = {}
         self._log: list[tuple[str, int, bytes]] = []
         self._runner: web.AppRunner | None = None
 
@@ -53,6 +60,9 @@ class FakeApi:
         app.router.add_get("/apis/metrics.k8s.io/v1beta1/nodes", self._metrics)
         app.router.add_get("/api/v1/{kind}", self._collection)
         app.router.add_get("/apis/{group}/v1/{kind}", self._collection)
+        app.router.add_get(STATE, self._get_state)
+        app.router.add_patch(STATE, self._put_state)
+        app.router.add_post(STATE.rpartition("/")[0], self._put_state)
         app.router.add_post("/{path:.*}", self._post)
         self._runner = web.AppRunner(app, shutdown_timeout=0.05)
         await self._runner.setup()
@@ -130,7 +140,13 @@ class FakeApi:
     def _tell(self, kind: str, verb: str, thing: Object) -> None:
         line = json.dumps({"type": verb, "object": thing}).encode() + b"\n"
         self._log.append((kind, self.version, line))
-        self.send_line(kind, line)
+        for queue in self._queues[kind]:
+            if kind not in self.half_open and self.version > self._since[queue]:
+                queue.put_nowait(line)
+
+    def shown(self, limit: int) -> list[dict[str, str]]:
+        """The lists of this limit that were asked for."""
+        return [query for query in self.lists if query["limit"] == str(limit)]
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -152,6 +168,17 @@ class FakeApi:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.json_response({"items": self.metrics})
+
+    async def _get_state(self, _: web.Request) -> web.Response:
+        return web.json_response(self.state, status=200 if self.state else 404)
+
+    async def _put_state(self, request: web.Request) -> web.Response:
+        given = await request.json()
+        known = self.state.get("metadata", {}).get("resourceVersion")
+        if given["metadata"].get("resourceVersion") != known:
+            return web.json_response({"message": "the object has been modified"}, status=409)
+        self.state = {**given, "metadata": {**given["metadata"], "resourceVersion": str(int(known or 0) + 1)}}
+        return web.json_response(self.state)
 
     async def _post(self, request: web.Request) -> web.Response:
         self.posted.append(await request.json())
@@ -175,9 +202,13 @@ class FakeApi:
             return web.json_response({"message": "continue token expired", "code": 410}, status=410)
         everything = sorted(self.objects[kind].items())
         page = [thing for _, thing in everything[start : start + int(query["limit"])]]
-        meta = {"resourceVersion": str(self.version)}
+        meta: Object = {"resourceVersion": str(self.version)}
+        if self.lags:
+            self.lags -= 1
+            meta["resourceVersion"] = "1"
         if start + len(page) < len(everything):
             meta["continue"] = str(start + len(page))
+            meta["remainingItemCount"] = len(everything) - start - len(page) + self.miscounts
         return web.json_response({"metadata": meta, "items": page})
 
     async def _watch(self, request: web.Request, kind: str, since: int) -> web.StreamResponse:
@@ -189,6 +220,8 @@ class FakeApi:
             if logged == kind and version > since:
                 queue.put_nowait(missed)
         self._queues[kind].append(queue)
+        self._since[queue] = since
+        self.half_open.discard(kind)
         try:
             await answer.prepare(request)
             while (line := await queue.get()) is not None:
@@ -213,7 +246,7 @@ async def fake_api(nodes: int = 2) -> AsyncIterator[FakeApi]:
         await api.stop()
 
 
-async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for a condition; TimeoutError if it does not come about."""
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - the condition is anybody's

@@ -9,7 +9,18 @@ from agents.executor.local import Moment
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
 from dispatcher.model.messages import BOUND, CLAIMED, REFUSED, STALE, UNKNOWN, Bind, Claim, PodRef
-from tests.agents.executor_world import NOW, World, lost_reply, node_object, pod_object, run, scripted
+from dispatcher.model.signatures import SignedClaim
+from tests.agents.executor_world import (
+    NOW,
+    World,
+    keys_of,
+    lost_reply,
+    node_object,
+    pod_object,
+    run,
+    scripted,
+    source_of,
+)
 
 
 def bind_to(ref: PodRef, node: str = "n1", epoch: int = 1, **more: Any) -> Bind:
@@ -185,9 +196,42 @@ def test_an_older_attempt_is_stale_and_a_new_dispatcher_may_start_anew() -> None
 def test_a_source_is_bound_to_the_proxy_node_of_a_ready_peer_only() -> None:
     world = World(peers=("b",))
     ref = world.submit()
+    world.do(Claim("c", ref, 1, "b", "b1"))
     to_real = world.do(bind_to(ref, "n1", proxy=True))
     to_proxy = world.do(bind_to(ref, names.proxy_node_name("b"), proxy=True))
     assert (to_real.verdict, to_proxy.verdict) == (REFUSED, BOUND)
+
+
+def test_a_source_is_not_bound_to_a_proxy_node_that_an_operator_has_fenced() -> None:
+    world = World(peers=("b",))
+    ref = world.submit()
+    world.do(Claim("c", ref, 1, "b", "b1"))
+    node = world.api.objects[f"/api/v1/nodes/{names.proxy_node_name('b')}"]
+    node["metadata"]["labels"][names.FENCED] = "true"
+    world.sync()
+    outcome = world.do(bind_to(ref, names.proxy_node_name("b"), proxy=True))
+    assert outcome.verdict == STALE  # the dispatcher looks again, and takes the claim back
+    assert "fenced" in outcome.message
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["which the view shows", "which the view does not show"])
+def test_a_pod_without_a_claim_that_this_cluster_signed_is_not_bound_to_a_proxy_node(shown: bool) -> None:
+    world = World(peers=("b",))
+    signed = SignedClaim(source_of(PodRef("default", "web", "u"), 1), "b", "", "b1", b"")
+    pod = pod_object()
+    pod["metadata"] |= {"uid": "u", "finalizers": [names.FINALIZER]}
+    pod["metadata"]["annotations"] = {
+        names.CLAIM: keys_of("b").sign_claim(signed),
+        names.CLAIM_CLUSTER: "b",
+        names.CLAIM_NODE: "b1",
+        names.EPOCH: "1",
+    }
+    ref = world.submit(pod)
+    if shown:
+        world.sync()
+    outcome = world.do(bind_to(ref, names.proxy_node_name("b"), proxy=True))
+    assert (outcome.verdict, world.api.count("bind")) == (STALE, 0)
+    assert "no claim of this cluster" in outcome.message
 
 
 def test_nothing_is_bound_to_a_proxy_node_whose_peer_is_silent() -> None:
@@ -224,3 +268,20 @@ def test_a_pod_that_only_moved_on_is_bound_at_its_new_version() -> None:
     assert pod is not None
     pod["metadata"]["resourceVersion"] = str(int(pod["metadata"]["resourceVersion"]) + 7)
     assert world.do(bind_to(ref)).verdict == BOUND
+
+
+def test_two_pods_of_many_host_ports_are_compared_port_by_port() -> None:
+    world = World(node_object("n1", pods="10"))
+
+    def many(name: str, first: int, **spec: Any) -> dict[str, Any]:
+        pod = pod_object(name, **spec)
+        pod["spec"]["containers"][0]["ports"] = [
+            {"containerPort": 1, "hostPort": first + number, "protocol": "TCP"} for number in range(20_000)
+        ]
+        return pod
+
+    world.api.put_pod(many("taken", 1, nodeName="n1"))
+    apart, over = world.submit(many("apart", 30_001)), world.submit(many("over", 20_000))
+    world.sync()
+    assert world.do(Bind("1", over, 1, "n1")).verdict == REFUSED
+    assert world.do(Bind("2", apart, 2, "n1")).verdict == BOUND

@@ -8,8 +8,20 @@ import pytest
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import CLAIMED, DONE, REFUSED, STALE, UNKNOWN, Claim, PodRef, Unclaim
-from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
+from dispatcher.model.messages import (
+    CLAIMED,
+    DONE,
+    OF_CLUSTER,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    Claim,
+    PodRef,
+    RestoreClaim,
+    Unclaim,
+)
+from dispatcher.model.signatures import SignedClaim, is_claim_of, read_claim
+from tests.agents.executor_world import NOW, World, keys_of, lost_reply, pod_object, proxy_object, run, source_of
 
 
 def claim_for(ref: PodRef, cluster: str = "b", node: str = "b1", epoch: int = 1) -> Claim:
@@ -28,9 +40,22 @@ def test_a_claim_leaves_annotations_and_finalizer_and_answers_the_manifest() -> 
     outcome = world.do(claim_for(world.submit()))
     metadata = metadata_of(world)
     assert outcome.verdict == CLAIMED
-    assert metadata["annotations"] == {names.CLAIM_CLUSTER: "b", names.CLAIM_NODE: "b1", names.EPOCH: "1"}
+    told = {names.CLAIM_CLUSTER: "b", names.CLAIM_NODE: "b1", names.EPOCH: "1"}
+    assert metadata["annotations"] == {names.CLAIM: outcome.record, **told}
+    assert is_claim_of(keys_of("a").public, outcome.record)
     assert metadata["finalizers"] == [names.FINALIZER]
     assert msgspec.json.decode(outcome.manifest)["spec"]["containers"][0]["image"] == "busybox"
+
+
+def test_nothing_is_claimed_for_a_cluster_that_an_operator_has_fenced() -> None:
+    world = World()
+    node = proxy_object("b")
+    node["metadata"]["labels"][names.FENCED] = "true"
+    world.api.put_node(node)
+    outcome = world.do(claim_for(world.submit()))
+    assert outcome.verdict == STALE
+    assert "fenced" in outcome.message
+    assert world.api.count("patch") == 0
 
 
 def test_finalizers_of_others_are_kept_by_claim_and_unclaim() -> None:
@@ -163,3 +188,65 @@ def test_a_bound_pod_and_a_newer_claim_keep_their_mark() -> None:
     pod["spec"]["nodeName"] = names.proxy_node_name("b")
     assert world.do(Unclaim("u", ref, 3)).verdict == STALE
     assert metadata_of(world)["finalizers"] == [names.FINALIZER]
+
+
+def test_nothing_is_claimed_for_a_cluster_whose_proxy_node_is_cordoned() -> None:
+    world = World(peers=("b",))
+    node = proxy_object("b")
+    node["spec"]["unschedulable"] = True
+    world.api.put_node(node)
+    outcome = world.do(claim_for(world.submit()))
+    assert (outcome.verdict, outcome.scope, world.api.done) == (REFUSED, OF_CLUSTER, [])
+    assert "is cordoned" in outcome.message
+
+
+def stripped(world: World) -> tuple[PodRef, str]:
+    """A pod that runs in another cluster, and whose owner took claim and finalizer off; and the claim that it had."""
+    ref = world.submit()
+    mark = world.do(claim_for(ref)).record
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = names.proxy_node_name("b")
+    for key in (names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE):
+        del pod["metadata"]["annotations"][key]
+    pod["metadata"]["finalizers"] = []
+    return ref, mark
+
+
+def test_a_claim_that_was_taken_off_is_written_again_as_its_delegate_has_kept_it() -> None:
+    world = World(peers=("b",))
+    ref, mark = stripped(world)
+    assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == DONE
+    metadata = metadata_of(world)
+    assert metadata["annotations"][names.CLAIM] == mark
+    assert metadata["annotations"][names.CLAIM_CLUSTER] == "b"
+    assert metadata["finalizers"] == [names.FINALIZER]
+    writes = world.api.count("patch")
+    assert world.do(RestoreClaim("r", ref, 3, mark)).verdict == DONE
+    assert world.api.count("patch") == writes
+
+
+def test_a_claim_that_this_cluster_has_not_signed_or_of_another_pod_is_not_restored() -> None:
+    world = World(peers=("b",))
+    ref, mark = stripped(world)
+    forged = keys_of("b").sign_claim(read(mark))
+    of_another = msgspec.structs.replace(read(mark), source=source_of(PodRef("default", "x", "x"), 1))
+    other = keys_of("a").sign_claim(of_another)
+    assert [world.do(RestoreClaim("r", ref, 2, one)).verdict for one in (forged, other, "")] == [REFUSED] * 3
+    assert names.CLAIM not in metadata_of(world)["annotations"]
+
+
+def read(mark: str) -> SignedClaim:
+    signed = read_claim(mark)
+    assert signed is not None
+    return signed
+
+
+@pytest.mark.parametrize("where", ["n1", names.proxy_node_name("c")])
+def test_a_claim_of_a_pod_that_went_elsewhere_is_not_restored(where: str) -> None:
+    world = World(peers=("b",))
+    ref, mark = stripped(world)
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = where
+    assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == STALE

@@ -25,6 +25,7 @@ from tests.agents.executor_world import (
     delegate_of,
     lost_reply,
     node_object,
+    order_for,
     pod_object,
     run,
     scripted,
@@ -41,8 +42,7 @@ def target(*nodes: dict[str, Any], policy: ExecutorPolicy | None = None) -> Worl
 def delegate(
     epoch: int = 1, node: str = "n1", ref: PodRef = SOURCE, pod: dict[str, Any] | None = None
 ) -> CreateDelegate:
-    manifest = msgspec.json.encode(pod or pod_object())
-    return CreateDelegate("i", ref, epoch, source_of(ref, epoch), node, manifest)
+    return order_for(ref, epoch, node, msgspec.json.encode(pod or pod_object()))
 
 
 def the_delegate(world: World) -> dict[str, Any]:
@@ -69,7 +69,9 @@ def test_a_lost_reply_makes_no_second_delegate(nth: int) -> None:
     world = target()
     answer = lost_reply(world.api.answer, "POST", nth)
     assert run(carry_out(delegate(), 1, world.local, NOW), answer).verdict == BOUND
-    assert (world.api.count("create"), world.api.count("bind")) == (1, 1)
+    # One whose creation is in doubt is made anew before anything runs in it: nobody else can have made it.
+    assert (world.api.count("create") - world.api.count("gone"), world.api.count("bind")) == (1, 1)
+    assert len(world.api.pods()) == 1
 
 
 def test_the_same_order_again_finds_the_delegate_even_where_a_second_would_not_fit() -> None:
@@ -286,6 +288,40 @@ def test_a_late_copy_of_an_attempt_that_only_found_the_delegate_makes_no_other_e
     assert world.do(delegate(epoch=10)).verdict == BOUND
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["a newer attempt was heard", "it was given up"])
+def test_an_order_that_comes_too_late_denies_no_delegate_that_is_bound(closed: bool) -> None:
+    world = target()
+    world.do(delegate(epoch=1))
+    if closed:
+        world.local.fence.close(SOURCE.uid, 1, 1)
+    else:
+        world.local.fence.outdated(SOURCE.uid, 1, 7)
+    assert world.do(delegate(epoch=1)).verdict == BOUND
+    assert world.api.count("bind") == 1
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [(0, UNKNOWN), (500, UNKNOWN), (403, UNKNOWN), (404, STALE)])
+def test_an_order_that_comes_too_late_is_stale_only_where_the_server_has_no_delegate(answer: int, verdict: str) -> None:
+    world = target()
+    world.local.fence.outdated(SOURCE.uid, 1, 7)
+    said = run(carry_out(delegate(epoch=1), 1, world.local, NOW), lambda _: Response(answer))
+    assert said.verdict == verdict
+    assert "superseded by attempt 7" in said.message
+
+
+def test_an_order_that_comes_too_late_leaves_a_delegate_without_a_node_to_the_newer_attempt() -> None:
+    world = target()
+    run(carry_out(delegate(epoch=1), 1, world.local, NOW), lost_bind(world))
+    world.local.fence.outdated(SOURCE.uid, 1, 7)
+    assert world.do(delegate(epoch=1)).verdict == UNKNOWN
+    assert len(world.api.pods()) == 1
+
+
+def lost_bind(world: World) -> Callable[[Request], Response]:
+    """Binds get lost on the way there."""
+    return lambda request: Response(0) if request.path.endswith("/binding") else world.api.answer(request)
+
+
 def test_a_late_copy_of_a_refused_order_makes_nothing_and_repeats_why() -> None:
     world = target(node_object(cpu="50m"))
     assert world.do(delegate(epoch=1)).verdict == REFUSED
@@ -336,4 +372,4 @@ def test_a_delegate_name_is_a_dns_label_and_a_function_of_the_source_alone(name:
 def test_a_claimed_manifest_is_what_a_delegate_is_made_of() -> None:
     manifest = sanitise(msgspec.json.encode(pod_object()))
     world = target()
-    assert world.do(msgspec.structs.replace(delegate(), manifest=manifest)).verdict == BOUND
+    assert world.do(order_for(SOURCE, 1, "n1", manifest)).verdict == BOUND

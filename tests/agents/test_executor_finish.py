@@ -6,7 +6,7 @@ import pytest
 
 from agents.executor.http import Response
 from agents.executor.procedures import carry_out
-from agents.executor.proxy import stranded
+from agents.executor.remote import duties
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
@@ -104,7 +104,7 @@ def test_a_stranded_pod_on_a_proxy_node_is_let_go(metadata: dict[str, Any], goes
     pod = pod_object(nodeName=PROXY)
     pod["metadata"] |= metadata
     world.submit(pod)
-    for _, procedure in stranded(world.cache):
+    for _, _, procedure in duties(world.local, NOW):
         assert run(procedure, world.api.answer) == ""
     assert (world.api.pod("web") is None) is goes
 

@@ -20,7 +20,7 @@ from agents.executor.procedures import carry_out
 from dispatcher.model import messages as m
 from dispatcher.model import names
 from dispatcher.model.messages import PodRef
-from tests.agents.executor_world import NOW, World, delegate_of, node_object, pod_object, pod_path, source_of
+from tests.agents.executor_world import NOW, World, delegate_of, node_object, order_for, pod_object, pod_path, source_of
 
 STEPS = 250
 POD_NAMES = ("one", "two")
@@ -121,8 +121,7 @@ class Clusters:
             delegate = PodRef("default", pod["metadata"]["name"], pod["metadata"]["uid"])
             self.running.append(Running(self.away, m.DeleteDelegate("i", delegate, epoch)))
         else:
-            create = m.CreateDelegate("i", ref, epoch, source_of(ref, epoch), "n1", MANIFEST)
-            self.running.append(Running(self.away, create))
+            self.running.append(Running(self.away, order_for(ref, epoch, "n1", MANIFEST)))
 
     def epoch(self) -> int:
         return self.random.randint(1, 3)
@@ -221,8 +220,8 @@ def test_the_story_from_claim_to_end_leaves_nothing_behind() -> None:
     def delegate() -> dict[str, Any] | None:
         return away.api.pod(delegate_of(ref))
 
-    claimed = home.do(m.Claim("1", ref, 1, "b", "n1"))
-    created = away.do(m.CreateDelegate("2", ref, 1, source_of(ref, 1), "n1", claimed.manifest))
+    claimed = home.do(m.Claim("1", ref, 1, "b", "n1", "b-cluster-uid"))
+    created = away.do(m.CreateDelegate("2", ref, 1, source_of(ref, 1), "n1", claimed.manifest, record=claimed.record))
     both_see()
     bound = home.do(m.Bind("3", ref, 1, PROXY, proxy=True))
     both_see()

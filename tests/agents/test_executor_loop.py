@@ -18,13 +18,14 @@ from dispatcher.model.messages import (
     UNKNOWN,
     AnyIntent,
     Bind,
+    CreateDelegate,
     IntentBatch,
     Peer,
     Peers,
     PodRef,
     ReportUnschedulable,
 )
-from tests.agents.executor_world import World, node_object, pod_object
+from tests.agents.executor_world import World, node_object, pod_object, source_of
 
 
 class SlowApi:
@@ -59,7 +60,7 @@ class SlowApi:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for an answer after which the condition holds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 self.answered.clear()
                 await self.answered.wait()
@@ -80,7 +81,7 @@ class Clock:
         """Wait until the time was asked for so often."""
         for _ in range(times):
             self._asked.clear()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self._asked.wait()
 
     def forward(self, seconds: float) -> None:
@@ -106,6 +107,10 @@ class Stage:
 @asynccontextmanager
 async def stage(**settings: Any) -> AsyncIterator[Stage]:
     built = Stage(**settings)
+    await built.loop.execute(batch())  # whom it obeys is stored, and read
+    built.api.requests.clear()
+    built.api.asked.clear()
+    built.api.answered.clear()
     try:
         yield built
     finally:
@@ -176,11 +181,30 @@ async def test_a_newer_dispatcher_supersedes_an_older_one_even_for_what_waits() 
         new = asyncio.create_task(it.loop.execute(batch(epoch=2)))
         await asyncio.sleep(0)
         it.api.gate.set()
-        assert [one.verdict for one in (await old).outcomes] == [BOUND, STALE]
+        assert [one.verdict for one in (await old).outcomes] == [BOUND, UNKNOWN]
         assert (await new).outcomes == ()
-        late = (await it.loop.execute(batch(bind(second), epoch=1))).outcomes[0]
-        assert late.verdict == STALE
-        assert "superseded" in late.message
+        answer = await it.loop.execute(batch(bind(second), epoch=1))
+        assert answer.outcomes[0].verdict == UNKNOWN
+        assert "superseded" in answer.outcomes[0].message
+        assert (answer.obeys, answer.leader) == (2, "dispatcher")
+
+
+async def test_a_twin_of_the_same_epoch_is_told_whom_the_executor_obeys() -> None:
+    async with stage() as it:
+        ref = it.world.submit()
+        await it.loop.execute(IntentBatch("one", 3, ()))
+        answer = await it.loop.execute(IntentBatch("twin", 3, (bind(ref),)))
+        assert (answer.obeys, answer.leader, answer.outcomes[0].verdict) == (3, "one", UNKNOWN)
+        assert it.world.api.count("bind") == 0
+
+
+async def test_a_delegate_that_an_order_made_is_not_denied_to_its_dispatcher_after_that_was_superseded() -> None:
+    async with stage() as it:
+        ref = PodRef("default", "web", "source-uid")
+        create = CreateDelegate("c", ref, 1, source_of(ref, 1), "n1", msgspec.json.encode(pod_object()))
+        await it.loop.execute(batch(create, epoch=1))
+        await it.loop.execute(batch(epoch=2))
+        assert (await it.loop.execute(batch(create, epoch=1))).outcomes[0].verdict == UNKNOWN
 
 
 async def test_a_fault_inside_one_procedure_is_unknown_and_names_the_pod() -> None:
@@ -219,6 +243,20 @@ async def test_a_caller_that_gives_up_does_not_stop_the_bind() -> None:
         caller.cancel()
         it.api.gate.set()
         await it.api.until(lambda: it.world.api.count("bind") == 1)
+
+
+async def test_what_an_owner_wrote_wrongly_is_a_warning_event_on_the_pod() -> None:
+    async with stage() as it:
+        text = "metadata.annotations[global-dispatcher.io/scheduel]: is not known"
+        it.loop.warn_miswritten(PodRef("default", "web", "u"), "AnnotationNotUnderstood", text)
+        running = asyncio.create_task(it.loop.run())
+        objects = it.world.api.objects
+        await it.api.until(lambda: any("/events/" in path for path in objects))
+        await it.loop.stop()
+        await running
+        event = next(value for path, value in objects.items() if "/events/" in path)
+        assert (event["type"], event["reason"], event["note"]) == ("Warning", "AnnotationNotUnderstood", text)
+        assert event["regarding"]["uid"] == "u"
 
 
 async def test_local_duties_write_proxy_nodes_and_events_without_a_dispatcher_call() -> None:

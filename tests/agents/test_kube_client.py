@@ -65,7 +65,17 @@ async def test_an_unknown_context_is_named(tmp_path: Path) -> None:
     assert b"elsewhere" in answer.body
 
 
-async def test_too_many_requests_are_tried_again_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+LIST = Request("GET", "/api/v1/nodes", params={"limit": "500"})
+
+
+@pytest.mark.parametrize(
+    ("request_", "times"),
+    [(VERSION, 1), (Request("POST", "/version", b"{}"), 1), (LIST, 4)],
+    ids=["GET", "POST", "list"],
+)
+async def test_only_lists_are_asked_for_again_after_too_many_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: Request, times: int
+) -> None:
     pauses: list[float] = []
 
     async def no_wait(seconds: float) -> None:
@@ -75,10 +85,10 @@ async def test_too_many_requests_are_tried_again_a_few_times(tmp_path: Path, mon
     async with fake_api() as api:
         api.status, api.retry_after = 429, "7"
         client = KubeClient(Access(api.kubeconfig(tmp_path)))
-        answer = await client.send(VERSION)
+        answer = await client.send(request_)
         await client.close()
-    assert (answer.status, answer.retry_after_s, len(api.requests)) == (429, 7.0, 4)
-    assert all(pause >= 7 for pause in pauses[:3])
+    assert (answer.status, answer.retry_after_s, len(api.requests)) == (429, 7.0, times)
+    assert all(pause >= 7 for pause in pauses[: times - 1])
 
 
 async def test_new_credentials_are_loaded_after_a_401(tmp_path: Path) -> None:

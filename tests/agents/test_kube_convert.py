@@ -23,6 +23,8 @@ from dispatcher.model.pod import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from dispatcher.model.signatures import SignedClaim
+from tests.agents.executor_world import keys_of
 from tests.agents.kube_objects import needs, pod_object, raw, read_pod
 
 REQUIRED, PREFERRED = (f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("required", "preferred"))
@@ -334,14 +336,6 @@ def test_equal_terms_of_many_pods_are_one_object() -> None:
         pytest.param(
             {"metadata": {"annotations": {names.SPREAD: "zone=0"}}}, "'zone=0' is not LEVEL=SKEW", id="spread of 0"
         ),
-        pytest.param(
-            {"metadata": {"annotations": {names.CLAIM_CLUSTER: "b", names.EPOCH: "x"}}},
-            f"metadata.annotations[{names.EPOCH}]: 'x' is not a whole number",
-            id="claim without epoch",
-        ),
-        pytest.param(
-            {"metadata": {"labels": {names.DELEGATE_LABEL: "true"}}}, names.SOURCE_CLUSTER, id="delegate of nobody"
-        ),
     ],
 )
 def test_a_pod_that_cannot_be_placed_says_which_field(spec: dict[str, Any], says: str) -> None:
@@ -408,29 +402,53 @@ def test_host_network_makes_every_container_port_a_host_port() -> None:
     assert pod.ports == (HostPort(80),)
 
 
+def marks(uid: str, proof: str = "") -> dict[str, str]:
+    signed = SignedClaim(SourceRef("a", "ua", "shop", "web", uid, 3), "b", "", "n7", b"")
+    claim = keys_of("a").sign_claim(signed)
+    return {names.CLAIM: claim, **({names.DELEGATE_PROOF: keys_of("b").sign_proof(proof, claim)} if proof else {})}
+
+
 def test_a_claimed_source_pod_carries_its_claim() -> None:
-    marks = {names.CLAIM_CLUSTER: "b", names.CLAIM_NODE: "n7", names.EPOCH: "3", "other.io/x": "y"}
+    uid = read_pod(pod_object()).uid
     owner = {"kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    annotations = {**marks(uid), "other.io/x": "y"}
     pod = read_pod(
-        pod_object(metadata={"annotations": marks, "finalizers": [names.FINALIZER], "ownerReferences": [owner]})
+        pod_object(metadata={"annotations": annotations, "finalizers": [names.FINALIZER], "ownerReferences": [owner]})
     )
     assert (pod.claim, pod.has_finalizer, pod.owner) == (Claim("b", "n7", 3), True, "ReplicaSet/web/u")
     assert "other.io/x" not in pod.annotations
 
 
+@pytest.mark.parametrize("written", [{names.CLAIM: "x"}, {names.CLAIM: "x.y"}, marks("another"), {names.CLAIM: ""}])
+def test_what_is_no_claim_of_this_pod_claims_nothing(written: dict[str, str]) -> None:
+    pod = read_pod(pod_object(metadata={"annotations": written, "finalizers": [names.FINALIZER]}))
+    assert (pod.claim, pod.source, pod.problems) == (None, None, ())
+
+
+def delegate_object(**fields: Any) -> dict[str, Any]:
+    metadata = {"labels": {names.DELEGATE_LABEL: "true"}, "annotations": marks("s1", proof="d1")}
+    return pod_object(**{"metadata": metadata, "schedulerName": names.DELEGATE_SCHEDULER, "nodeName": "n7", **fields})
+
+
 def test_a_delegate_carries_its_source_and_its_status_as_it_came() -> None:
-    marks = {
-        names.SOURCE_CLUSTER: "a",
-        names.SOURCE_CLUSTER_UID: "ua",
-        names.SOURCE_NAMESPACE: "shop",
-        names.SOURCE_NAME: "web",
-        names.SOURCE_UID: "s1",
-        names.EPOCH: "2",
-    }
     status = {"phase": "Running", "podIP": "10.0.0.7", "unheardOf": [1]}
-    pod = read_pod(pod_object(metadata={"labels": {names.DELEGATE_LABEL: "true"}, "annotations": marks}, status=status))
-    assert pod.source == SourceRef("a", "ua", "shop", "web", "s1", 2)
+    pod = read_pod(delegate_object(status=status))
+    assert pod.source == SourceRef("a", "ua", "shop", "web", "s1", 3)
     assert msgspec.json.decode(pod.status) == status
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schedulerName": "default-scheduler"},
+        {"metadata": {"labels": {names.DELEGATE_LABEL: "true"}}},
+        {"metadata": {"annotations": marks("s1", proof="d1")}},
+    ],
+    ids=["another scheduler's", "the label alone", "the annotations alone"],
+)
+def test_a_pod_that_only_looks_like_a_delegate_is_a_pod_that_takes_room(change: dict[str, Any]) -> None:
+    pod = read_pod(delegate_object(**change))
+    assert (pod.source, pod.node) == (None, "n7")
 
 
 @pytest.mark.parametrize(

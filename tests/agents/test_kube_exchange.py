@@ -125,7 +125,7 @@ async def test_a_connection_that_the_server_ended_is_not_used_again() -> None:
 async def test_closing_ends_calls_under_way() -> None:
     async with serving(b"") as (server, exchanges):
         call = asyncio.create_task(post(exchanges))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await server.asked.wait()
         exchanges.close()
         with pytest.raises(OSError, match="closed"):

@@ -19,7 +19,7 @@ from tests.agents.kube_fake import FakeApi, fake_api, until
 from tests.agents.kube_objects import pod_object, raw
 from tests.agents.test_kube_objects import BY_NAME
 
-FAST = Pace(silence_s=30.0, watch_s=60.0, list_s=2.0, backoff_s=0.01, max_backoff_s=0.05, page=2)
+FAST = Pace(silence_s=30.0, watch_s=60.0, list_s=2.0, backoff_s=0.01, max_backoff_s=0.05, relist_s=0.01, page=2)
 
 
 class Followed:
@@ -225,6 +225,27 @@ async def test_a_server_that_expires_every_watch_is_not_asked_in_a_storm(tmp_pat
         assert followed.watch.fails == 4
 
 
+async def test_a_storm_of_410_between_good_events_leads_to_no_storm_of_lists(tmp_path: Path) -> None:
+    async with following(tmp_path, pods=1, pace=replace(FAST, relist_s=3600.0, max_relist_s=3600.0)) as followed:
+        api, watch = followed.api, followed.watch
+        for opened in (1, 2):
+            await until(partial(_well, followed, opened))
+            api.put("pods", pod_object("p0", metadata={"labels": {"v": str(opened)}}))
+            await until(followed.equal)
+            assert watch.fails == 0
+            api.expire("pods")
+            await until(lambda: "410" in watch.problem)
+        api.put("pods", pod_object("p1"))
+        opened = len(api.watches)
+        with pytest.raises(TimeoutError):
+            await until(partial(_opened_since, followed, opened), seconds=0.5)
+        assert (len(api.lists), len(api.watches)) == (2, 2)
+
+
+def _well(followed: Followed, opened: int) -> bool:
+    return len(followed.api.watches) == opened and followed.watch.problem == ""
+
+
 async def test_a_loop_begun_again_goes_on_where_it_was_without_the_earned_pause(tmp_path: Path) -> None:
     async with following(tmp_path, pace=replace(FAST, backoff_s=0.01, max_backoff_s=1000.0)) as followed:
         followed.watch.fails = 16
@@ -232,6 +253,17 @@ async def test_a_loop_begun_again_goes_on_where_it_was_without_the_earned_pause(
         followed.api.delete("pods", "p0", silently=True)
         followed.api.expire("pods")
         await until(followed.equal)
+
+
+async def test_a_loop_that_outlives_its_cancellation_ends_once_another_has_begun(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        first = followed.task
+        followed.task = asyncio.create_task(followed.watch.run())
+        await until(lambda: followed.api.watching("pods") == 2)
+        followed.api.drop_watches()
+        await until(first.done)
+        followed.api.put("pods", pod_object("after"))
+        await until(lambda: followed.equal() and followed.api.watching("pods") == 1)
 
 
 @pytest.mark.parametrize("status", [403, 404], ids=["forbidden", "not served"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agents.kube.objects import KINDS, Kind
 from agents.observer.seen import ObjectSeen
+from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.model.objects import (
@@ -260,17 +261,20 @@ def test_an_in_tree_volume_is_known_by_what_it_migrates_to(
     assert (volume.driver, volume.handle, volume.in_tree) == (*want, True)
 
 
+CLOSED = Namespace("x", {names.ACCEPT: "unreadable"})  # to pods of other clusters, until it can be read
+
+
 @pytest.mark.parametrize(
     ("kind", "thing", "record", "says"),
     [
         pytest.param(
             "Namespace",
             {"metadata": {"labels": {"a": "x" * 70_000}}},
-            Namespace("x"),
+            CLOSED,
             "metadata.labels",
             id="70 KB label",
         ),
-        pytest.param("Namespace", {"metadata": {"labels": [1]}}, Namespace("x"), "cannot be read", id="labels a list"),
+        pytest.param("Namespace", {"metadata": {"labels": [1]}}, CLOSED, "cannot be read", id="labels a list"),
         pytest.param(
             "PersistentVolumeClaim",
             {"spec": {"selector": {"matchLabels": {"a": "x" * 70_000}}}},

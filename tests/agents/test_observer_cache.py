@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.observer.cache import ClusterCache
+from agents.observer.cache import MAX_WARNINGS, ClusterCache
 from agents.observer.changes import ChangeLog
-from agents.observer.seen import NODES, PODS, Misplaced, NodeSeen, PodSeen
+from agents.observer.seen import NODES, PODS, Misplaced, Miswritten, NodeSeen, PodSeen
+from dispatcher.model import names
 from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, SUCCEEDED, HostPort, Pod
 
@@ -70,6 +71,26 @@ def test_an_older_version_counts_once_the_server_was_restored() -> None:
     assert cache.free("n1")["cpu"] == 3700
 
 
+def test_a_list_that_shows_an_object_older_than_it_was_known_is_taken_and_says_so() -> None:
+    cache = cache_of(a_node(), a_pod("a", 5, cpu=100), a_pod("b", 6))
+    cache.begin(PODS)
+    assert cache.page(PODS, [a_pod("b", 6)]) is None
+    assert cache.page(PODS, [a_pod("a", 2, cpu=300)]) == (5, 2)
+    cache.end(PODS)
+    assert cache.free("n1")["cpu"] == 3600
+
+
+def test_objects_are_counted_also_where_they_are_not_kept() -> None:
+    cache = cache_of(a_node(), a_pod("a"), PodSeen("foreign", 2))
+    assert (cache.count(NODES), cache.count(PODS)) == (1, 2)
+    cache.forget(PODS, "foreign")
+    assert cache.count(PODS) == 1
+    cache.begin(PODS, forget_versions=True)
+    cache.page(PODS, [a_pod("b"), a_pod("c")])
+    cache.end(PODS)
+    assert cache.count(PODS) == 2
+
+
 def test_an_equal_object_is_no_change() -> None:
     cache = cache_of(a_node(), a_pod("a", 5))
     before = cache.log.revision
@@ -102,6 +123,51 @@ def test_a_pod_that_nobody_needs_any_more_is_dropped() -> None:
     cache.apply(PodSeen("a", 2, None))
     assert cache.pod("a") is None
     assert cache.free("n1")["pods"] == 10
+
+
+def miswritten(text: str, uid: str = "u") -> Miswritten:
+    return Miswritten(uid, "default", "p", "AnnotationNotUnderstood", text)
+
+
+def test_each_text_about_a_pod_is_told_once_while_the_pod_is_there() -> None:
+    cache = cache_of()
+    for version, texts in ((1, ("one", "two")), (2, ("one",)), (3, ("three", "one"))):
+        cache.apply(PodSeen("u", version, None, None, tuple(map(miswritten, texts))))
+    assert [one.text for one in cache.take_warnings()] == ["one", "two", "three"]  # type: ignore[union-attr]
+    cache.forget(PODS, "u")
+    cache.apply(PodSeen("u", 4, None, None, (miswritten("one"),)))
+    assert cache.take_warnings() == [miswritten("one")]
+
+
+def test_warnings_are_bounded_by_pod_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.observer.cache.MAX_WARNED", 3)
+    cache = cache_of()
+    for pod in range(5):
+        texts = (miswritten(f"text {number}", f"u{pod}") for number in range(40))
+        cache.apply(PodSeen(f"u{pod}", 1, None, None, tuple(texts)))
+    assert len(cache.take_warnings()) == 3 * MAX_WARNINGS
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ("west,eats", ["'eats': no such cluster is known here, so the pod goes to the others", "did you mean 'east'?"]),
+        ("west,x", ["'x': no such cluster is known here", "known: east, home, west"]),
+        ("home,west", []),
+        ("eats", []),
+    ],
+    ids=["a typo", "a stranger", "all are known", "none is known: the pod waits and is told why"],
+)
+def test_a_list_of_clusters_is_compared_with_those_that_are_known(wanted: str, says: list[str]) -> None:
+    cache = cache_of()
+    cache.apply(PodSeen("u", 1, Pod("u", "default", "p", annotations={names.CLUSTERS: wanted})))
+    assert cache.take_warnings("home") == []  # no other cluster is known yet
+    for name in ("west", "east"):
+        cache.apply(NodeSeen(Node(names.proxy_node_name(name), proxy_for=name), 1))
+    told = [one.text for one in cache.take_warnings("home") if isinstance(one, Miswritten)]
+    assert len(told) == (1 if says else 0)
+    assert all(part in told[0] for part in says)
+    assert cache.take_warnings("home") == []
 
 
 def test_a_misplaced_pod_is_warned_about_once() -> None:

@@ -218,3 +218,49 @@ def test_every_follower_ends_equal_to_the_cache(operations: list[tuple[str, str]
     for follower in followers:
         world.ask(follower)
         assert world.agrees(follower)
+
+
+def test_a_pod_that_is_absent_from_a_list_is_missing_and_one_seen_to_be_deleted_is_not() -> None:
+    world, follower = World(), Follower()
+    for uid in "abc":
+        world.pod(uid)
+    world.ask(follower)
+    world.cache.forget(PODS, "a")
+    world.empty_list(PODS)
+    changes = world.ask(follower)
+    assert set(changes.pods_gone) == {"a", "b", "c"}
+    assert set(changes.pods_missing) == {"b", "c"}
+
+
+def test_a_follower_far_behind_still_learns_which_pods_nobody_has_seen_go() -> None:
+    world, follower, late = World(), Follower(), Follower()
+    for uid in "abc":
+        world.pod(uid)
+    world.ask(follower)
+    world.ask(late)
+    world.empty_list(PODS)
+    world.ask(follower)
+    world.pod("a")
+    world.ask(follower)
+    world.cache.forget(PODS, "a")
+    changes = world.ask(late)
+    assert set(changes.pods_gone) == {"a", "b", "c"}
+    assert set(changes.pods_missing) == {"b", "c"}
+
+
+def test_a_pod_that_nobody_needs_any_more_is_gone_and_not_missing() -> None:
+    world, follower = World(), Follower()
+    world.pod("a")
+    world.ask(follower)
+    world.cache.apply(PodSeen("a", world.version + 1))
+    changes = world.ask(follower)
+    assert (changes.pods_gone, changes.pods_missing) == (("a",), ())
+
+
+def test_that_the_server_went_back_travels_with_every_answer() -> None:
+    world = World()
+    held = Health(api_ok=True, problem="went back", restored=True)
+    for since in (0, world.follow.revision):
+        changes = world.follow.since(WHO, WHO.incarnation, since, held, 0.0)
+        assert (changes.restored, changes.problem) == (True, "went back")
+    assert World(synced=False).follow.since(WHO, "", 0, held, 0.0).restored

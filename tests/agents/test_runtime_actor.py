@@ -1,5 +1,6 @@
 """The shell that Ray runs: bytes in, bytes out. Ray itself is not started."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from agents.runtime import actor
 from agents.runtime.settings import AgentSettings
 from dispatcher.model.messages import (
-    STALE,
+    UNKNOWN,
     Bind,
     Changes,
     Hello,
@@ -38,15 +39,23 @@ async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         await shell.stop()
 
 
+async def until_obeyed(shell: actor.AgentActor, epoch: int) -> None:
+    async with asyncio.timeout(60):
+        while decode(Hello, await shell.hello()).obeys < epoch:
+            await asyncio.sleep(0.005)
+
+
 async def test_all_calls_speak_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with fake_api() as api, an_actor(api, tmp_path, monkeypatch) as shell:
         hello = decode(Hello, await shell.hello())
         changes = decode(Changes, await shell.changes("", 0, 5.0))
         assert (hello.cluster, hello.incarnation) == ("east", changes.incarnation)
         assert await shell.set_peers(encode(Peers("d", 2))) == b""
+        await until_obeyed(shell, 2)  # a call of its own, so the batch might overtake it
         batch = IntentBatch("older", 1, (Bind("i1", PodRef("default", "p", "u"), 1, "n0"),))
         answer = decode(OutcomeBatch, await shell.execute(encode(batch)))
-        assert [(one.id, one.verdict) for one in answer.outcomes] == [("i1", STALE)]
+        assert [(one.id, one.verdict) for one in answer.outcomes] == [("i1", UNKNOWN)]
+        assert (answer.obeys, answer.leader, decode(Hello, await shell.hello()).obeys) == (2, "d", 2)
 
 
 async def test_bytes_that_are_no_batch_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from agents.executor import state
 from agents.runtime.agent import Agent
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.settings import AgentSettings
@@ -60,23 +62,35 @@ class Dispatcher:
 
     async def poll_until(self, holds: object) -> None:
         assert callable(holds)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not holds():
                 await self.poll(0.1)
 
     def well(self) -> bool:
         return self.last is not None and self.last.synced and self.last.api_ok
 
+    def restored(self) -> bool:
+        return self.last is not None and self.last.restored
+
     def lost(self) -> bool:
         return self.last is not None and not self.last.api_ok
 
 
 @asynccontextmanager
-async def an_agent(api: FakeApi, folder: Path) -> AsyncIterator[Dispatcher]:
+async def an_agent(
+    api: FakeApi, folder: Path, seen: dict[str, int] | None = None, **more: float
+) -> AsyncIterator[Dispatcher]:
+    """An impatient agent; `more` of its settings of the API server, `seen` of an earlier life."""
     settings = AgentSettings.model_validate(
-        {"cluster": "east", "kubeconfig": api.kubeconfig(folder), "api": IMPATIENT, "kubelet": {"interval_s": 0.1}}
+        {
+            "cluster": "east",
+            "kubeconfig": api.kubeconfig(folder),
+            "api": {**IMPATIENT, **more},
+            "kubelet": {"interval_s": 0.1},
+        }
     )
     agent = Agent(settings)
+    agent.remember_highest(seen or {})
     await agent.start()
     try:
         yield Dispatcher(agent)
@@ -193,6 +207,89 @@ async def test_a_pod_that_names_another_scheduler_gets_one_event(tmp_path: Path)
         assert "lost" not in dispatcher.pods
 
 
+async def test_a_typo_on_a_pod_is_one_event_however_often_the_pod_changes(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        typo = {f"{names.PREFIX}scheduel": "true"}
+        for name in ("web", "web", "done"):
+            api.put("pods", pod_object(name, schedulerName="other", metadata={"annotations": typo}))
+        await until(lambda: len(api.posted) >= 2)
+        told = [(one["reason"], one["regarding"]["name"]) for one in api.posted]
+        assert told == [("AnnotationNotUnderstood", "web"), ("AnnotationNotUnderstood", "done")]
+        assert f"did you mean {names.SCHEDULE}?" in api.posted[0]["note"]
+
+
+async def test_a_task_that_loses_its_cancellation_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    lost: list[bool] = []
+
+    async def lose_one() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            lost.append(True)
+        await asyncio.sleep(3600)
+
+    async with fake_api() as api, an_agent(api, tmp_path) as dispatcher:
+        await dispatcher.poll_until(dispatcher.well)
+        dispatcher.agent._tasks.append(asyncio.create_task(lose_one()))
+        await asyncio.sleep(0)
+    assert lost
+
+
+def went_back(api: FakeApi) -> None:
+    """The pod "kept" alone was there when the backup was made."""
+    kept = api.objects["pods"]["kept"]
+    api.restore("pods", [kept], version=int(kept["metadata"]["resourceVersion"]))
+
+
+async def test_a_server_that_went_back_is_told_with_what_is_missing_until_an_operator_confirms(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path, truth_s=0.1) as dispatcher:
+        api.put("pods", pod_object("kept"))
+        api.put("pods", pod_object("lost"))
+        await dispatcher.poll_until(lambda: dispatcher.well() and len(dispatcher.pods) == 2)
+        assert not dispatcher.restored()
+        known = api.version
+        went_back(api)
+        while "lost" in dispatcher.pods:
+            changes = await dispatcher.poll(0.1)
+        assert (changes.pods_gone, changes.pods_missing) == (("uid-lost",), ("uid-lost",))
+        assert (changes.restored, changes.api_ok) == (True, True)
+        assert f"went back from version {known} to {api.version}" in changes.problem
+        api.put("pods", pod_object("new"))
+        await dispatcher.poll_until(lambda: "new" in dispatcher.pods)
+        assert dispatcher.restored()
+        dispatcher.agent.confirm_restored()
+        changes = await dispatcher.poll()
+        assert (changes.restored, changes.problem, changes.pods, changes.pods_gone) == (False, "", (), ())
+
+
+async def test_a_server_that_went_back_is_held_for_its_time_and_no_longer(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path, truth_s=0.05, restored_hold_s=0.4) as dispatcher:
+        api.put("pods", pod_object("kept"))
+        await dispatcher.poll_until(lambda: dispatcher.well() and dispatcher.pods)
+        api.put("nodes", node_object("later"))
+        await dispatcher.poll_until(lambda: "later" in dispatcher.nodes)
+        went_back(api)
+        await dispatcher.poll_until(dispatcher.restored)
+        await dispatcher.poll_until(lambda: not dispatcher.restored())
+
+
+async def test_a_new_life_of_the_agent_knows_that_the_server_went_back_meanwhile_or_before(tmp_path: Path) -> None:
+    async with fake_api() as api:
+        api.put("pods", pod_object("kept"))
+        api.put("pods", pod_object("lost"))
+        async with an_agent(api, tmp_path) as dispatcher:
+            await dispatcher.poll_until(dispatcher.well)
+            seen = dispatcher.agent.highest_seen()
+            assert (seen["pods"], len(seen)) == (api.version, 15)
+        went_back(api)
+        for _ in range(2):  # the second life ends while the server is held
+            async with an_agent(api, tmp_path, seen, truth_s=0.1) as dispatcher:
+                await dispatcher.poll_until(lambda: dispatcher.restored() and dispatcher.well())
+                assert dispatcher.agent.highest_seen()["pods"] == seen["pods"]
+                seen = dispatcher.agent.highest_seen()
+
+
 @pytest.mark.parametrize(
     ("settings", "key"),
     [({"cluster": "East"}, "cluster"), ({"cluster": "a", "api": {"prob_s": 1}}, "api.prob_s")],
@@ -223,3 +320,19 @@ def test_garbage_is_looked_for_less_often() -> None:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+async def test_an_agent_of_a_cluster_that_is_served_under_another_name_tells_nothing_of_it(tmp_path: Path) -> None:
+    values = json.dumps({"cluster": "west"})
+    async with fake_api() as api:
+        api.state = {
+            "metadata": {"resourceVersion": "1", "annotations": {state.VALUES: values}},
+            "spec": {"leaseTransitions": 4},
+        }
+        async with an_agent(api, tmp_path) as dispatcher:
+            wrong = 'served as "west", and shall be "east"'
+            await dispatcher.poll_until(lambda: dispatcher.last is not None and wrong in dispatcher.last.problem)
+            hello = await dispatcher.agent.hello()
+            assert (hello.cluster_uid, hello.obeys) == ("", 4)
+            assert dispatcher.last is not None
+            assert (dispatcher.last.cluster_uid, dispatcher.last.synced, dispatcher.last.api_ok) == ("", False, False)

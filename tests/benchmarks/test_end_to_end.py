@@ -62,7 +62,7 @@ def test_a_pod_with_a_node_is_bound_when_it_is_made() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["Unschedulable", "PreemptionBasic"])
 def test_a_small_run_binds_all_pods_on_both_sides(name: str) -> None:
     if reason := binaries.unavailable():

@@ -1,5 +1,6 @@
 """Renders the charts with the real Helm, offline."""
 
+import base64
 import json
 import os
 import subprocess
@@ -89,3 +90,19 @@ def write_mounted(objects: list[Object], folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(data[item["key"]])
     return folder
+
+
+def write_key(objects: list[Object], folder: Path) -> Path:
+    """The pod's key file, from the Secret that its volume names; the settings must say the path that the pod has."""
+    secret = only(objects, "Secret")
+    spec = only(objects, "Deployment")["spec"]["template"]["spec"]
+    (volume,) = [one for one in spec["volumes"] if "secret" in one]
+    assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+    (item,) = volume["secret"]["items"]
+    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
+    settings = yaml.safe_load(only(objects, "ConfigMap")["data"]["agent.yaml"])
+    assert settings["key_file"] == f"{mount['mountPath']}/{item['path']}"
+    path = folder / str(item["path"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(base64.b64decode(secret["data"][item["key"]]))
+    return path

@@ -8,9 +8,10 @@ import yaml
 
 from agents.controlplane import opt_in
 from agents.runtime import join
-from agents.runtime.settings import AgentSettings, ExecutorOptions
+from agents.runtime.keyfile import load_keys
+from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions
 from dispatcher.model import names
-from tests.charts.rendering import Helm, Object, containers, of_kind, only, write_mounted
+from tests.charts.rendering import ADMISSION, Helm, Object, containers, of_kind, only, write_key, write_mounted
 
 # Each row: API group, resource, its names if limited, verbs. What is not here is not allowed.
 OBSERVER = {
@@ -40,8 +41,17 @@ EXECUTOR = {
 }
 VOLUMES = {("", "persistentvolumes", "", "get patch")}
 PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
-LEASES = {("coordination.k8s.io", "leases", "", "create patch delete")}
+LEASES = {
+    ("coordination.k8s.io", "leases", "", "create patch delete"),
+    ("coordination.k8s.io", "leases", "global-dispatcher-agent.state", "get"),
+}
 PREFIX = "global-dispatcher-agent"
+KEY_FILE = "/run/secrets/global-dispatcher/key.pem"
+# What agents write on pods, and nobody else may.
+RESERVED = {
+    *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
+    *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
+}
 ACCOUNT = [{"kind": "ServiceAccount", "name": "agent", "namespace": "global-dispatcher"}]
 
 
@@ -66,7 +76,8 @@ def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Pat
     folder = write_mounted(helm.template("agent"), tmp_path)
     settings = join.read_settings(folder / "agent.yaml")
     # In a chart the least right is the default: pods of other schedulers are let alone.
-    assert settings.agent == AgentSettings(cluster="east", executor=ExecutorOptions(evict_foreign=False))
+    executor = ExecutorOptions(evict_foreign=False)
+    assert settings.agent == AgentSettings(cluster="east", executor=executor, key_file=KEY_FILE)
     assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
     assert settings.health == join.HealthSettings(host="0.0.0.0")
 
@@ -75,7 +86,7 @@ def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     accept = [{"clusters": ["west"], "namespaces": ["team-*"]}]
     values = {"config": {"executor": {"accept": accept}}, "ray": {"lostSeconds": 60, "ports": {"maxWorker": 10199}}}
     settings = join.read_settings(write_mounted(helm.template("agent", values), tmp_path) / "agent.yaml")
-    assert settings.model_dump()["executor"]["accept"] == ({"clusters": ("west",), "namespaces": ("team-*",)},)
+    assert settings.agent.executor.accept == (AcceptSettings(clusters=("west",), namespaces=("team-*",)),)
     assert (settings.ray.lost_s, settings.ray.ports.max_worker) == (60, 10_199)
 
 
@@ -167,11 +178,86 @@ def test_the_admission_policy_keeps_to_the_namespaces(helm: Helm) -> None:
 
 
 def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(helm: Helm) -> None:
-    nodes, pods, volumes = of_kind(helm.template("agent"), "ValidatingAdmissionPolicy")
+    nodes, pods, volumes = policies(helm.template("agent"), "guard")
     for one in (nodes, pods, volumes):
         (who,) = one["spec"]["matchConditions"]
         assert who["expression"] == "request.userInfo.username == 'system:serviceaccount:global-dispatcher:agent'"
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in nodes["spec"]["validations"][0]["expression"]
     first, second = (one["expression"] for one in pods["spec"]["validations"])
     assert f"'{names.SCHEDULER_NAME}'" in first
+    assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
     assert f"'{names.DELEGATE_LABEL}'" in second
+    assert f"orValue('') == '{names.DELEGATE_SCHEDULER}'" in second
+
+
+def policies(objects: list[Object], kind: str) -> list[Object]:
+    """Those that guard us, or that reserve what is ours, each with its binding in force."""
+    every = of_kind(objects, "ValidatingAdmissionPolicy")
+    bound = {one["spec"]["policyName"]: one["spec"] for one in of_kind(objects, "ValidatingAdmissionPolicyBinding")}
+    assert bound == {
+        name: {"policyName": name, "validationActions": ["Deny"]} for name in (one["metadata"]["name"] for one in every)
+    }
+    return [one for one in every if one["metadata"]["name"].startswith(f"{PREFIX}-{kind}-")]
+
+
+def test_the_key_is_a_file_of_the_pod_and_of_no_other_form(helm: Helm, tmp_path: Path) -> None:
+    objects = helm.template("agent")
+    assert len(load_keys(str(write_key(objects, tmp_path)), "east").public) == 1
+    assert only(objects, "Secret")["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    (agent,) = containers(of_kind(objects, "Deployment"))
+    assert only(objects, "Secret")["metadata"]["name"] not in str(agent["env"])
+
+
+def test_a_key_of_the_operator_is_mounted_and_none_is_made(helm: Helm) -> None:
+    objects = helm.template("agent", {"keySecret": "mine"})
+    assert not of_kind(objects, "Secret")
+    volumes = only(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert [one["secret"]["secretName"] for one in volumes if "secret" in one] == ["mine"]
+
+
+def test_every_rendering_without_a_server_makes_a_key_of_its_own(helm: Helm) -> None:
+    one, other = (only(helm.template("agent"), "Secret")["data"]["key.pem"] for _ in range(2))
+    assert one != other  # what is never to happen by accident: values.yaml says what to do where nobody asks a server
+
+
+def test_all_that_agents_write_on_pods_is_reserved_for_them_by_the_names_in_the_code(helm: Helm) -> None:
+    pods, bindings = policies(helm.template("agent"), "reserve")
+    keys, label, finalizer, scheduler, node = (one["expression"] for one in pods["spec"]["validations"])
+    (bound,) = (one["expression"] for one in bindings["spec"]["validations"])
+    assert all({word for word in text.split("'") if names.PREFIX in word} == RESERVED for text in (keys, bound))
+    assert f"'{names.DELEGATE_LABEL}'" in label
+    assert f"'{names.FINALIZER}'" in finalizer
+    assert f"'{names.DELEGATE_SCHEDULER}'" in scheduler
+    assert f"'{names.PROXY_NODE_PREFIX}'" in node
+
+
+def test_no_key_of_users_is_reserved() -> None:
+    users = {names.SCHEDULE, names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER}
+    assert not users & RESERVED
+
+
+def test_deleting_is_nothing_that_the_reservation_looks_at(helm: Helm) -> None:
+    for one in policies(helm.template("agent"), "reserve"):
+        rules = one["spec"]["matchConstraints"]["resourceRules"]
+        assert {verb for rule in rules for verb in rule["operations"]} <= {"CREATE", "UPDATE"}
+
+
+def test_who_may_write_our_marks_is_said_in_the_values(helm: Helm) -> None:
+    who = {"reserveKeys": {"groups": ["admins", "o'brien's"], "users": ["velero"]}}
+    for one in policies(helm.template("agent", who), "reserve"):
+        user, group = (condition["expression"] for condition in one["spec"]["matchConditions"])
+        assert user.endswith('["system:serviceaccount:global-dispatcher:agent","velero"])')
+        assert group.endswith('["admins","o\'brien\'s"])')
+
+
+@pytest.mark.parametrize(
+    ("apis", "values"),
+    [
+        pytest.param((), {}, id="an older server"),
+        pytest.param(ADMISSION, {"reserveKeys": {"enabled": False}}, id="not wanted"),
+    ],
+)
+def test_nothing_is_reserved_where_it_cannot_be_or_is_not_wanted(
+    helm: Helm, apis: tuple[str, ...], values: dict[str, Any]
+) -> None:
+    assert not policies(helm.template("agent", values, apis=apis), "reserve")

@@ -15,7 +15,11 @@ from tests.charts.rendering import CHARTS, Helm, containers, of_kind, only, writ
 CONFIGS = CHARTS.parent / "configs"
 CLUSTERS = [{"name": "east"}, {"name": "west"}]
 # Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
-DIFFERS: dict[str, Any] = {"clusters": CLUSTERS, "http": {"host": "0.0.0.0", "port": 7480}}
+DIFFERS: dict[str, Any] = {
+    "clusters": CLUSTERS,
+    "http": {"host": "0.0.0.0", "port": 7480},
+    "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2},
+}
 OWN_PROFILE = {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}]}, "packing": None}
 KUBE = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -59,7 +63,9 @@ def test_tenants_and_profiles_are_those_of_configs(helm: Helm, tmp_path: Path, n
 )
 def test_config_check_accepts_what_is_rendered(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
     folder = write_mounted(helm.template("dispatcher", values), tmp_path)
-    told = CliRunner().invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
+    # In its pod there is an address of Ray; without one the agents would be started here, by kubeconfigs.
+    in_the_pod = {"GLOBAL_DISPATCHER_RAY__ADDRESS": "10.0.0.1:6379"}
+    told = CliRunner(env=in_the_pod).invoke(app, ["config", "check", str(folder / "dispatcher.yaml")])
     assert (told.exit_code, told.stdout) == (0, f"{folder / 'dispatcher.yaml'}: ok\n"), told.output
 
 
@@ -120,10 +126,32 @@ def test_probes_ask_what_the_http_api_answers(helm: Helm) -> None:
     assert {one["port"] for one in asked} == {dispatcher["ports"][0]["name"]}
 
 
-def test_the_dispatcher_has_no_credentials_of_the_cluster(helm: Helm) -> None:
+TOKEN = {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+
+
+def test_the_dispatcher_alone_has_credentials_of_the_cluster_for_its_lease(helm: Helm) -> None:
     objects = helm.template("dispatcher")
     assert only(objects, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
     assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
+    head, dispatcher = containers(of_kind(objects, "Deployment"))
+    assert [TOKEN in one["volumeMounts"] for one in (head, dispatcher)] == [False, True]
+    election = {key: value for key, value in env_of(dispatcher).items() if "LEADER_ELECTION" in key}
+    assert election == {
+        "GLOBAL_DISPATCHER_LEADER_ELECTION__KUBECONFIG": "in-cluster",
+        "GLOBAL_DISPATCHER_LEADER_ELECTION__NAMESPACE": "global-dispatcher",
+        "GLOBAL_DISPATCHER_LEADER_ELECTION__NAME": "dispatcher",  # the one that the Role names
+    }
+
+
+def test_without_an_election_the_dispatcher_has_no_credentials(helm: Helm) -> None:
+    objects = helm.template("dispatcher", {"config": {"leader_election": {"enabled": False}}})
+    _, dispatcher = containers(of_kind(objects, "Deployment"))
+    assert TOKEN not in dispatcher["volumeMounts"]
+    assert not [key for key in env_of(dispatcher) if "LEADER_ELECTION" in key]
+
+
+def env_of(container: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one.get("value", "") for one in container["env"]}
 
 
 def test_its_role_is_leases_of_its_own_namespace_alone(helm: Helm) -> None:

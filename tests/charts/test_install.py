@@ -18,13 +18,13 @@ from agents.controlplane.binaries import selected_minor
 from agents.controlplane.components import PlaneSpec
 from agents.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
-from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_mounted
+from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_key, write_mounted
 from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually
 from tests.system.ray_fleet import HEAD_IP, Process, free_ports, node_ports
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 HOME, AWAY = "east", "west"
 PODS = "/api/v1/namespaces/default/pods"
@@ -80,6 +80,15 @@ class Install:
         files = write_mounted(objects, self.folder / "dispatcher")
         paths = {"/etc/global-dispatcher": files, "/tmp/ray": short}
         head, dispatcher = containers(of_kind(objects, "Deployment"))
+        # What kubelets mount, with the rights of the service account that the release has.
+        access = {
+            "GLOBAL_DISPATCHER_LEADER_ELECTION__KUBECONFIG": str(
+                self.planes[HOME].kubeconfig_for("dispatcher", NAMESPACE)
+            ),
+            "GLOBAL_DISPATCHER_LEADER_ELECTION__CONTEXT": HOME,
+        }
+        others = [one for one in dispatcher["env"] if one["name"] not in access]
+        dispatcher["env"] = [*others, *({"name": name, "value": value} for name, value in access.items())]
         started = stack.enter_context(run_container(head, HEAD_IP, paths, self.folder / "head.log"))
         eventually(lambda: "block forever" in started.tail(), 60, started.tail)
         return stack.enter_context(run_container(dispatcher, HEAD_IP, paths, self.folder / "dispatcher.log"))
@@ -87,10 +96,15 @@ class Install:
     def run_agent(self, objects: list[Object], cluster: str, ip: str, stack: ExitStack) -> Process:
         """The agent with the bound token of its service account, and no other credentials."""
         files = write_mounted(objects, self.folder / cluster)
+        key = write_key(objects, self.folder / cluster / "keys")
         settings = yaml.safe_load((files / "agent.yaml").read_text())
         # One each, as pods have: Ray nodes that start at once in one folder race for the names of their sockets.
         settings["ray"]["temp_dir"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-"))
-        access = {"kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE)), "context": cluster}
+        access = {
+            "key_file": str(key),
+            "kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE)),
+            "context": cluster,
+        }
         (files / "agent.yaml").write_text(yaml.safe_dump({**settings, **access}))
         (agent,) = containers(of_kind(objects, "Deployment"))
         log = self.folder / f"{cluster}.log"
@@ -287,6 +301,8 @@ def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> No
         "a foreign pod is labelled": api.http.patch(f"{PODS}/foreign", json=label, headers=merge),
         "a pod is no delegate": api.http.post(PODS, json=pod("thief", schedulerName="global-dispatcher")),
         "a pod is of another scheduler": api.http.post(PODS, json=pod("thief")),
+        "a delegate is for another scheduler": api.http.post(PODS, json=delegate(schedulerName="global-dispatcher")),
+        "a delegate has a token": api.http.post(PODS, json=delegate(automountServiceAccountToken=True)),
     }
     api.close()
     told = {
@@ -298,13 +314,21 @@ def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> No
     plane.admin.delete(f"{volume}/taken")
 
 
+def delegate(**spec: Any) -> Object:
+    """A pod as agents make them for other clusters, apart from what is said here."""
+    made = {"schedulerName": "global-dispatcher.io/delegate", "automountServiceAccountToken": False}
+    one = pod("thief", **{**made, **spec})
+    one["metadata"]["labels"] = {"global-dispatcher.io/delegate": "true"}
+    return one
+
+
 def storage(name: str, **spec: object) -> dict[str, object]:
     """A volume or a claim of no class that nobody makes."""
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "nobodys"}
     return {"metadata": {"name": name}, "spec": {**common, **spec}}
 
 
-def test_uninstalling_leaves_nothing(helm: Helm, control_plane: ControlPlanes) -> None:
+def test_uninstalling_leaves_nothing_but_the_key(helm: Helm, control_plane: ControlPlanes) -> None:
     plane = control_plane("alone")
     values = ("-f", str(CHARTS / "agent" / "ci" / "example-values.yaml"), "--set", "namespaces={default}")
     config = str(plane.kubeconfig)
@@ -313,6 +337,15 @@ def test_uninstalling_leaves_nothing(helm: Helm, control_plane: ControlPlanes) -
     helm("install", "agent", str(CHARTS / "agent"), *where, "--create-namespace", *values, KUBECONFIG=config)
     bound = json.loads(plane.kubectl("get", "rolebindings", "-n", "default", "-o", "json"))["items"]
     assert [one["roleRef"]["name"] for one in bound] == ["global-dispatcher-agent-executor"]
+    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/agent-key"
+    key = plane.admin.get(secret)["data"]
+    helm("upgrade", "agent", str(CHARTS / "agent"), *where, *values, KUBECONFIG=config)
+    assert plane.admin.get(secret)["data"] == key
+    helm("uninstall", "agent", *where, KUBECONFIG=config)
+    # The key alone stays, and is the key again of who comes back: other clusters believe no other.
+    again = ("install", "agent", str(CHARTS / "agent"), *where, *values)
+    helm(*again, KUBECONFIG=config)
+    assert plane.admin.get(secret)["data"] == key
     helm("uninstall", "agent", *where, KUBECONFIG=config)
     kinds = "clusterroles,clusterrolebindings"
     assert plane.kubectl("get", kinds, "-o", "name") == before

@@ -123,9 +123,9 @@ def test_the_token_comes_from_the_secret_that_is_named(helm: Helm, chart: str) -
 
 
 @both
-def test_no_secret_is_made_or_read(helm: Helm, chart: str) -> None:
+def test_no_secret_but_the_agents_key_is_made_and_none_is_read(helm: Helm, chart: str) -> None:
     objects = helm.template(chart, EVERYTHING)
-    assert not of_kind(objects, "Secret")
+    assert [list(one["data"]) for one in of_kind(objects, "Secret")] == ([["key.pem"]] if chart == "agent" else [])
     assert "secrets" not in yaml.safe_dump([one.get("rules") for one in objects])
 
 
@@ -147,6 +147,9 @@ def test_no_secret_is_made_or_read(helm: Helm, chart: str) -> None:
         pytest.param("agent", {"cluster": ""}, "cluster: name this cluster", id="no name"),
         pytest.param("agent", {"ray": {"address": ""}}, "ray.address: say where", id="no head"),
         pytest.param("agent", {"ray": {"address": "host"}}, "/ray/address", id="no port"),
+        pytest.param("agent", {"keySecret": "My Key"}, "/keySecret", id="no name of a Secret"),
+        pytest.param("agent", {"config": {"key_file": "/x"}}, "'key_file' not allowed", id="the chart's own key file"),
+        pytest.param("agent", {"reserveKeys": {"groups": "admins"}}, "/reserveKeys/groups", id="groups are a list"),
         pytest.param("agent", {"namespaces": ["Team A"]}, "/namespaces/0", id="bad namespace"),
         pytest.param("agent", {"ray": {"ports": {"minWorker": 80}}}, "/ray/ports/minWorker", id="port of root"),
     ],

@@ -11,7 +11,7 @@ APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-WAIT_S = "20"
+WAIT_S = "60"
 
 _ROOTS = {
     "deployments": "/apis/apps/v1",

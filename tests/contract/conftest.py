@@ -20,7 +20,7 @@ from tests.controlplane.programs import NO_KUBECTL
 __all__ = ["pytest_runtest_makereport"]
 Kubectl = Callable[..., str]
 _NUMBERS = itertools.count()
-_KUBECTL_S = 60
+_KUBECTL_S = 300
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +42,27 @@ class Server:
     @property
     def url(self) -> str:
         """Where it answers."""
-        return str(self._read("cluster")["server"])
+        return _access(self.kubeconfig.read_text())[0]
 
     def session(self) -> aiohttp.ClientSession:
         """Connections as the administrator, to be made and closed inside an event loop."""
-        cluster, user = self._read("cluster"), self._read("user")
-        context = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]).decode())
-        if "client-key-data" in user:
-            with tempfile.NamedTemporaryFile() as pair:
-                pair.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
-                pair.flush()
-                context.load_cert_chain(pair.name)
-        headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+        _, context, headers = _access(self.kubeconfig.read_text())
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context), headers=headers)
 
-    def _read(self, kind: str) -> dict[str, str]:
-        config: dict[str, Any] = yaml.safe_load(self.kubeconfig.read_text())
-        found: dict[str, str] = config[kind + "s"][0][kind]
-        return found
+
+@lru_cache
+def _access(kubeconfig: str) -> tuple[str, ssl.SSLContext, dict[str, str]]:
+    """(URL, trust and certificate, headers): hundreds of cases ask for the same, and YAML is slowly read."""
+    config: dict[str, Any] = yaml.safe_load(kubeconfig)
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]).decode())
+    if "client-key-data" in user:
+        with tempfile.NamedTemporaryFile() as pair:
+            pair.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
+            pair.flush()
+            context.load_cert_chain(pair.name)
+    headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    return str(cluster["server"]), context, headers
 
 
 def _decoded(text: str) -> bytes:

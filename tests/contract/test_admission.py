@@ -8,7 +8,7 @@ from tests.contract.client import Api, Body, causes, pod
 
 ASKED = "global-dispatcher.io/schedule"
 OURS = "global-dispatcher"
-POLICY_S = 30
+POLICY_S = 120
 LOST = {"node.kubernetes.io/not-ready": 300, "node.kubernetes.io/unreachable": 300}
 
 

@@ -79,18 +79,18 @@ def test_a_deployment_rolls_out_scales_and_rolls_back(kubectl: Kubectl, place: s
     for change in ([], ["set", "image", "deployment/shop", "main=app:2"], ["rollout", "undo", "deployment/shop"]):
         if change:
             kubectl(*change)
-        assert "successfully rolled out" in kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
+        assert "successfully rolled out" in kubectl("rollout", "status", "deployment/shop", "--timeout=180s")
     assert "app:1" in kubectl("get", "deployment", "shop", "-o", "wide")
     assert kubectl("scale", "deployment/shop", "--replicas=3") == "deployment.apps/shop scaled\n"
-    kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=180s")
     assert re.search(r"shop\s+3/3\s+3\s+3", kubectl("get", "deployment", "shop"))
     described = kubectl("describe", "deployment", "shop")
     assert "Scaled up replica set" in described
     assert "3 desired | 3 updated | 3 total | 3 available | 0 unavailable" in described
     assert re.findall(r"^\d", kubectl("rollout", "history", "deployment/shop"), re.MULTILINE) == ["2", "3"]
     kubectl("rollout", "restart", "deployment/shop")
-    kubectl("rollout", "status", "deployment/shop", "--timeout=30s")
-    kubectl("delete", "deployment", "shop", "--cascade=foreground", "--timeout=30s")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=180s")
+    kubectl("delete", "deployment", "shop", "--cascade=foreground", "--timeout=180s")
     assert "No resources found" in kubectl("get", "pods,replicasets", "-l", "app=shop")
 
 
@@ -118,14 +118,14 @@ def test_a_node_is_cordoned_and_tainted(kubectl: Kubectl, place: str) -> None:
 
 def test_a_pod_is_waited_for_described_and_deleted(kubectl: Kubectl, place: str) -> None:
     kubectl("apply", "-f", "-", manifest=pod(spec={"nodeName": place}))
-    assert kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=30s") == "pod/web condition met\n"
+    assert kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=180s") == "pod/web condition met\n"
     wide = kubectl("get", "pod", "web", "-o", "wide")
     assert re.search(rf"web\s+1/1\s+Running\s+0\s+\S+\s+\d+\.\d+\.\d+\.\d+\s+{place}\s+<none>\s+<none>", wide)
     described = kubectl("describe", "pod", "web")
     assert re.search(rf"Node:\s+{place}/", described)
     assert re.search(r"Service Account:\s+default", described)
     assert kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase}") == "Running"
-    kubectl("delete", "pod", "web", "--timeout=30s")
+    kubectl("delete", "pod", "web", "--timeout=180s")
     assert kubectl("get", "pods") == f"No resources found in {namespace(kubectl)} namespace.\n"
 
 

@@ -110,9 +110,11 @@ async def test_a_deleted_pod_is_made_again(api: Api) -> None:
 async def test_a_pod_whose_label_changes_is_let_go(api: Api) -> None:
     await running_shop(api)
     first = (await api.names("pods"))[0]
+    before = await api.now()
     await api.change("pods", first, {"metadata": {"labels": {"app": "other"}}})
     let_go = await api.until("pods", first, lambda found: not found["metadata"].get("ownerReferences"))
     assert let_go["metadata"]["labels"]["app"] == "other"
+    await api.told("pods", before, lambda event: event["type"] == "ADDED")
     await api.until("deployments", "shop", settled)
     assert len(await api.names("pods", labelSelector="app=shop")) == 2
 

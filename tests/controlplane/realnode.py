@@ -35,7 +35,7 @@ from tests.controlplane.realnode_image import write_image
 
 Object = dict[str, Any]
 _HERE = Path(__file__).parent
-_START_S = 60.0
+_START_S = 240.0
 LABELS = {"topology.kubernetes.io/region": "local", "topology.kubernetes.io/zone": "real"}
 
 

@@ -39,7 +39,7 @@ mount -t overlay -o lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work tr
 """
 # The namespaces of a node of its own.
 UNSHARE = ("unshare", "--mount", "--net", "--cgroup", "--pid", "--fork", "--mount-proc")
-_END_S = 10.0
+_END_S = 60.0
 _POLL_S = 0.05
 
 

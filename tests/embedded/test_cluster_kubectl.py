@@ -23,7 +23,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         def run(*arguments: str, manifest: Object | None = None, fails: bool = False) -> str:
             command = [KUBECTL, "--kubeconfig", str(fleet.kubeconfig), *arguments]
             text = yaml.safe_dump(manifest) if manifest else None
-            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
             assert (done.returncode != 0) is fails, done.stdout + done.stderr
             return done.stdout + done.stderr
 
@@ -46,17 +46,17 @@ def web(name: str, node: int, replicas: int = 2) -> Object:
 
 def test_a_deployment_rolls_out_scales_and_rolls_back(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", manifest=web("roll", 0))
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/roll", "--timeout=30s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/roll", "--timeout=180s")
     kubectl("set", "image", "deployment/roll", "main=app:2")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/roll", "--timeout=30s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/roll", "--timeout=180s")
     kubectl("rollout", "undo", "deployment/roll")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/roll", "--timeout=30s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/roll", "--timeout=180s")
     assert "app:1" in kubectl("get", "deployment", "roll", "-o", "wide")
     kubectl("scale", "deployment/roll", "--replicas=3")
-    kubectl("rollout", "status", "deployment/roll", "--timeout=30s")
+    kubectl("rollout", "status", "deployment/roll", "--timeout=180s")
     assert re.search(r"roll\s+3/3\s+3\s+3", kubectl("get", "deployment", "roll"))
     assert "Scaled up replica set" in kubectl("describe", "deployment", "roll")
-    kubectl("delete", "deployment", "roll", "--cascade=foreground", "--timeout=30s")
+    kubectl("delete", "deployment", "roll", "--cascade=foreground", "--timeout=180s")
     assert "No resources found" in kubectl("get", "pods,replicasets", "-l", "app=roll")
 
 
@@ -64,26 +64,26 @@ def test_a_job_completes_and_its_log_tells_of_it(kubectl: Kubectl) -> None:
     whole = {"apiVersion": "batch/v1", "kind": "Job", **job(run_seconds="0.2", completions=2)}
     on_node(whole["spec"]["template"], 1)
     kubectl("apply", "-f", "-", manifest=whole)
-    kubectl("wait", "--for=condition=complete", "job/work", "--timeout=30s")
+    kubectl("wait", "--for=condition=complete", "job/work", "--timeout=180s")
     assert re.search(r"work\s+Complete\s+2/2", kubectl("get", "job", "work"))
     log = kubectl("logs", "job/work")
     assert "started on east-node-001" in log
     assert "ended with exit code 0" in log
     assert "Job completed" in kubectl("describe", "job", "work")
-    kubectl("delete", "job", "work", "--timeout=30s")
+    kubectl("delete", "job", "work", "--timeout=180s")
 
 
 def test_pods_and_nodes_show_where_they_are_and_what_they_use(kubectl: Kubectl) -> None:
     busy = pod("busy")
     busy["metadata"]["annotations"] = behaviour(cpu="500m", memory="256Mi")
     kubectl("apply", "-f", "-", manifest={"apiVersion": "v1", "kind": "Pod", **on_node(busy, 1)})
-    kubectl("wait", "--for=condition=Ready", "pod/busy", "--timeout=30s")
+    kubectl("wait", "--for=condition=Ready", "pod/busy", "--timeout=180s")
     assert "east-node-001" in kubectl("get", "pod", "busy", "-o", "wide")
     assert "Started all containers" in kubectl("describe", "pod", "busy")
     assert "KubeletReady" in kubectl("describe", "node", "east-node-001")
     assert len(re.findall(r"east-node-\d+\s+\d+m\s+\d+%", kubectl("top", "nodes"))) == 4
     assert re.search(r"busy\s+\d+m\s+2\d\dMi", kubectl("top", "pods"))
-    kubectl("delete", "pod", "busy", "--timeout=30s")
+    kubectl("delete", "pod", "busy", "--timeout=180s")
     assert "NotFound" in kubectl("get", "pod", "busy", fails=True)
 
 
@@ -93,21 +93,21 @@ def test_cordon_taint_and_back(kubectl: Kubectl) -> None:
     kubectl("uncordon", "east-node-003")
     assert "SchedulingDisabled" not in kubectl("get", "node", "east-node-003")
     kubectl("apply", "-f", "-", manifest={"apiVersion": "v1", "kind": "Pod", **on_node(pod("guest"), 3)})
-    kubectl("wait", "--for=condition=Ready", "pod/guest", "--timeout=30s")
+    kubectl("wait", "--for=condition=Ready", "pod/guest", "--timeout=180s")
     kubectl("taint", "node", "east-node-003", "broken=yes:NoExecute")
-    kubectl("wait", "--for=delete", "pod/guest", "--timeout=30s")
+    kubectl("wait", "--for=delete", "pod/guest", "--timeout=180s")
     kubectl("taint", "node", "east-node-003", "broken=yes:NoExecute-")
 
 
 def test_drain_waits_for_the_disruption_budget(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", manifest=web("guarded", 2))
-    kubectl("rollout", "status", "deployment/guarded", "--timeout=30s")
+    kubectl("rollout", "status", "deployment/guarded", "--timeout=180s")
     spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "guarded"}}}
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guarded"}, "spec": spec}
     kubectl("apply", "-f", "-", manifest=budget)
-    kubectl("wait", "--for=jsonpath={.status.currentHealthy}=2", "pdb/guarded", "--timeout=30s")
+    kubectl("wait", "--for=jsonpath={.status.currentHealthy}=2", "pdb/guarded", "--timeout=180s")
     refused = kubectl("drain", "east-node-002", "--timeout=1s", fails=True)
     assert "would violate the pod's disruption budget" in refused
     kubectl("delete", "deployment", "guarded", "--cascade=orphan")
     kubectl("delete", "pdb,replicaset", "--all", "--cascade=orphan")
-    assert "drained" in kubectl("drain", "east-node-002", "--force", "--timeout=30s")
+    assert "drained" in kubectl("drain", "east-node-002", "--force", "--timeout=180s")

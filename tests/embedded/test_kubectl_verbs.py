@@ -41,7 +41,7 @@ class Kubectl:
         """Exit code, output and errors; `stdin` is sent as JSON."""
         process = await self.start(*arguments)
         sent = b"" if stdin is None else json.dumps(stdin).encode()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             out, err = await process.communicate(sent)
         return process.returncode or 0, out.decode(), err.decode()
 
@@ -165,7 +165,7 @@ async def test_get_watch_follows_changes(kubectl: Kubectl) -> None:
     process = await kubectl.start("get", "pods", "-w", "--no-headers")
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await kubectl.watching("pods")
             kubectl.api.create("pods", pod("late"), "default")
             assert (await process.stdout.readline()).split()[:3] == [b"late", b"0/1", b"Pending"]
@@ -227,7 +227,7 @@ async def test_workloads_are_scaled_patched_and_edited(kubectl: Kubectl) -> None
 async def test_delete_and_wait(kubectl: Kubectl) -> None:
     kubectl.api.create("pods", pod(finalizers=["a.io/one"]), "default")
     await kubectl("delete", "pod", "web", "--wait=false")
-    waiting = asyncio.create_task(kubectl("wait", "--for=delete", "pod/web", "--timeout=20s"))
+    waiting = asyncio.create_task(kubectl("wait", "--for=delete", "pod/web", "--timeout=120s"))
     await kubectl.watching("pods")
     kubectl.api.patch("pods", "web", "default", {"metadata": {"finalizers": None}}, kind="merge")
     await waiting

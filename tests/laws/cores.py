@@ -19,10 +19,11 @@ def make_core(
     boot_epoch: int = 1,
     timing: CoreTiming | None = None,
     passes: Callable[[FleetState], Passes] | None = None,
+    ledger: QuotaLedger | None = None,
 ) -> SchedulerCore:
-    """As the runtime makes it, with no tenants. `passes`: who else may look at all rows."""
+    """As the runtime makes it, with no tenants but those of `ledger`. `passes`: who else may look at all rows."""
     fleet = FleetState()
-    plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
+    plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger or QuotaLedger(())))
     scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet, passes=passes(fleet) if passes else None)
     profiles = Profiles([scheduler])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)

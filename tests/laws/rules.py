@@ -67,6 +67,16 @@ def spread_kept(world: World, pod: Pod, rule: SpreadConstraint, where: Where) ->
     return counts[mine] + 1 - min(counts.values()) <= rule.max_skew
 
 
+def namespace_open(world: World, placed: Placed, where: Where) -> bool:
+    """At home always; elsewhere where the cluster shows the namespace, if it shows any."""
+    shown = {name for cluster, name in world.namespaces if cluster == where[0]}
+    return where[0] == placed.home or not shown or placed.pod.namespace in shown
+
+
+def refused_there(placed: Placed, where: Where) -> bool:
+    return any(one.bars(where[0], placed.home) for one in placed.refused)
+
+
 def allowed(world: World, placed: Placed, where: Where) -> bool:
     """Whether every hard rule (tenant quota aside) lets the pod go there."""
     pod, node = placed.pod, world.nodes[where]
@@ -78,5 +88,7 @@ def allowed(world: World, placed: Placed, where: Where) -> bool:
         and tolerated(pod, node)
         and selected(pod, node)
         and ports_free(world, pod, where)
+        and namespace_open(world, placed, where)
+        and not refused_there(placed, where)
         and all(spread_kept(world, pod, rule, where) for rule in pod.spread if rule.hard)
     )

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dispatcher.model import messages as m
-from dispatcher.model.names import proxy_node_name
+from dispatcher.model.names import CLAIM, proxy_node_name
 from dispatcher.model.node import Node
-from dispatcher.model.pod import RUNNING, Claim, Pod, SourceRef
+from dispatcher.model.pod import RUNNING, Claim, Pod
+from dispatcher.model.signatures import SignedClaim, read_claim, sign_claim
 from dispatcher.scheduling.events import Effect, SendIntents
 
 replace = msgspec.structs.replace
+_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 @dataclass
@@ -138,7 +141,8 @@ class ModelCluster:
     def execute(self, intent: m.AnyIntent) -> m.Outcome:
         """Carry one intent out; the verdicts are those of messages.Outcome."""
         verdict, message, manifest = _EXECUTE[type(intent)](self, intent)
-        return m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest)
+        scope = m.OF_NODE if verdict == m.REFUSED else ""  # it refuses for want of room alone
+        return m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest, scope=scope)
 
     def _bind(self, intent: m.Bind) -> tuple[str, str, bytes]:
         pod = self.pods.get(intent.pod.uid)
@@ -187,8 +191,30 @@ class ModelCluster:
         if not self._fits(intent.node, requests):
             return m.REFUSED, "no room", b""
         self.world.started((intent.source.cluster, intent.source.uid))
-        self._put(_delegate(uid, intent.source, intent.node, requests))
+        self._put(_delegate(uid, intent, self.name, requests))
         return m.BOUND, "", b""
+
+    def _confirm(self, intent: m.ConfirmNoDelegate) -> tuple[str, str, bytes]:
+        found = self.pods.get(f"delegate-of-{intent.source.uid}")
+        if found is None:
+            return m.DONE, "", b""
+        if intent.collect and not found.terminating:
+            self._put(replace(found, terminating=True))
+        return m.STALE, "there", b""
+
+    def _confirm_source(self, intent: m.ConfirmNoSource) -> tuple[str, str, bytes]:
+        return (m.STALE if intent.pod.uid in self.pods else m.DONE), "", b""
+
+    def _restore(self, intent: m.RestoreClaim) -> tuple[str, str, bytes]:
+        signed = read_claim(intent.claim)
+        pod = self.pods.get(intent.pod.uid)
+        if pod is None or signed is None or pod.terminating:
+            return m.STALE, "gone", b""
+        if pod.node and pod.node != proxy_node_name(signed.target):
+            return m.STALE, "elsewhere", b""
+        if pod.claim is None:
+            self._put(replace(pod, claim=signed.claim, has_finalizer=True))
+        return m.DONE, "", b""
 
     def _delete(self, intent: m.DeleteDelegate) -> tuple[str, str, bytes]:
         pod = self.pods.get(intent.pod.uid)
@@ -239,6 +265,9 @@ _EXECUTE: dict[type[m.Intent], Callable[[ModelCluster, Any], tuple[str, str, byt
     m.Claim: ModelCluster._claim,
     m.Unclaim: ModelCluster._unclaim,
     m.CreateDelegate: ModelCluster._create,
+    m.ConfirmNoDelegate: ModelCluster._confirm,
+    m.ConfirmNoSource: ModelCluster._confirm_source,
+    m.RestoreClaim: ModelCluster._restore,
     m.DeleteDelegate: ModelCluster._delete,
     m.MirrorStatus: ModelCluster._mirror,
     m.DeleteSource: ModelCluster._delete_source,
@@ -252,7 +281,9 @@ def _identity(cluster: str, pod: Pod) -> tuple[str, str]:
     return (pod.source.cluster, pod.source.uid) if pod.source is not None else (cluster, pod.uid)
 
 
-def _delegate(uid: str, source: SourceRef, node: str, requests: dict[str, int]) -> Pod:
+def _delegate(uid: str, order: m.CreateDelegate, cluster: str, requests: dict[str, int]) -> Pod:
+    source, node = order.source, order.node
+    claim = SignedClaim(source, cluster, "", node, b"")
     return Pod(
         uid,
         source.namespace,
@@ -263,6 +294,7 @@ def _delegate(uid: str, source: SourceRef, node: str, requests: dict[str, int]) 
         ready=True,
         source=source,
         status=b"running",
+        annotations={CLAIM: sign_claim(_KEY, claim)},
     )
 
 

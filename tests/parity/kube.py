@@ -122,7 +122,7 @@ class KubeScheduler:
             return self._answer(pod, _DEVICES_S)
         return Verdict(key_of(pod), message="kube-scheduler does not say anything")
 
-    def _answer(self, pod: Object, timeout_s: float = 30.0, without: Iterable[str] = ()) -> Verdict:
+    def _answer(self, pod: Object, timeout_s: float = 180.0, without: Iterable[str] = ()) -> Verdict:
         """What kube-scheduler says of a pod once those are gone; claims get their volumes meanwhile."""
         key, binder, log = key_of(pod), Binder(self._api, pod), self._log
 

@@ -47,7 +47,7 @@ class SchedulerLog:
         self.gone: set[str] = set()
         self.verdicts: defaultdict[str, deque[_Told]] = defaultdict(deque)
 
-    def follow(self, done: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    def follow(self, done: Callable[[], bool], what: str, timeout_s: float = 180.0) -> None:
         """Read on until `done`; TimeoutError that names what did not come."""
         deadline = time.monotonic() + timeout_s
         while not done():

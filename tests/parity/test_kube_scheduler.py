@@ -19,7 +19,7 @@ from tests.parity.profile import OTHERS
 from tests.parity.run import Report, examine
 from tests.parity.seeds import SEED
 
-pytestmark = [pytest.mark.real, pytest.mark.parity, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.parity, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,11 @@
 import pytest
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
-from dispatcher.model.pod import Volume
+from dispatcher.model.pod import Toleration, Volume
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
+
+REASON_CORDONED = "node(s) were in a cluster whose proxy node is cordoned"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,11 @@ def test_cluster_allowed_names_an_annotation_that_cannot_be_followed(asking: Pod
     assert want in text
 
 
+def test_cluster_allowed_says_which_cluster_may_be_meant() -> None:
+    text = refused(make("ClusterAllowed"), pod().annotation(CLUSTERS, "wset"), fleet(west=["n"], east=["n"]))
+    assert f"{CLUSTERS} names no cluster of this fleet: wset; did you mean west?; known: east, west" in text
+
+
 def test_cluster_allowed_keeps_a_hostile_annotation_out_of_the_message() -> None:
     text = refused(
         make("ClusterAllowed"), pod().annotation(CLUSTERS, ",".join(["x" * 500, *"abcdefghijklmnop"])), fleet(z=["n"])
@@ -69,3 +76,37 @@ def test_cluster_allowed_tells_classes_apart_by_home_only_where_pods_stay() -> N
     roams, stays = pod().annotation(CLUSTERS, "a"), pod().annotation(STAY, "true")
     assert plugin.class_key(roams.placed("a")) == plugin.class_key(roams.placed("b"))
     assert plugin.class_key(stays.placed("a")) != plugin.class_key(stays.placed("b"))
+
+
+@pytest.mark.parametrize(
+    ("asking", "want"),
+    [
+        (pod(), {"b/n": REASON_CORDONED}),
+        (
+            pod().annotation(CLUSTERS, "b"),
+            {
+                "a/n": "node(s) were in a cluster that the pod does not allow",
+                "b/n": REASON_CORDONED,
+                "c/n": "node(s) were in a cluster that the pod does not allow",
+            },
+        ),
+        (pod().set(tolerations=(Toleration(operator="Exists"),)), {"b/n": REASON_CORDONED}),
+    ],
+    ids=["no wish", "that cluster alone", "a toleration does not help"],
+)
+def test_cluster_allowed_keeps_pods_away_from_a_cluster_that_is_cordoned_at_home(
+    asking: PodBuilder, want: dict[str, str]
+) -> None:
+    state, plugin = fleet(a=["n"], b=["n"], c=["n"]), make("ClusterAllowed")
+    state.set_closed("a", "b", closed=True)
+    state.set_closed("c", "a", closed=True)
+    assert reasons(plugin, asking.placed("a"), state) == want
+    state.set_closed("a", "b", closed=False)
+    assert REASON_CORDONED not in reasons(plugin, asking.placed("a"), state).values()
+
+
+def test_cluster_allowed_tells_classes_apart_by_what_is_cordoned_at_home() -> None:
+    state, plugin = fleet(a=["n"], b=["n"], c=["n"]), make("ClusterAllowed")
+    assert plugin.standing_key(pod().placed("a"), state) is None
+    state.set_closed("a", "b", closed=True)
+    assert plugin.standing_key(pod().placed("a"), state) != plugin.standing_key(pod().placed("c"), state)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agents.controlplane.plane import ControlPlane
-from dispatcher.model.names import PROXY_NODE_PREFIX
+from dispatcher.model.names import DELEGATE_SCHEDULER, PROXY_NODE_PREFIX
 from tests.real.fleet import SCHEDULER
 from tests.system.cluster_api import DELEGATE, SOURCE_UID
 
@@ -122,6 +122,6 @@ def _seen(plane: str, pod: _Pod) -> Seen:
         node=spec.node_name,
         phase=pod.status.phase,
         ending=bool(meta.deletion_timestamp),
-        ours=spec.scheduler_name == SCHEDULER,
+        ours=spec.scheduler_name in (SCHEDULER, DELEGATE_SCHEDULER),
         source=meta.annotations.get(SOURCE_UID, "") if DELEGATE in meta.labels else "",
     )

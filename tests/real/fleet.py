@@ -71,6 +71,11 @@ class RealFleet:
             for name, plane in self.planes.items()
         ]
 
+    def election(self) -> dict[str, Any]:
+        """The Lease is of the dispatcher's own account, as in its chart: the agents' may not touch it."""
+        patient = {"lease_s": 30, "renew_deadline_s": 25}  # planes and their nodes leave little of two cores
+        return {"kubeconfig": str(self.planes[HOME].kubeconfig), **patient}
+
     def kill(self, name: str) -> None:
         """Kill -9 a plane's API server."""
         self.planes[name].kill("kube-apiserver")

@@ -11,7 +11,7 @@ from agents.controlplane.plane import ControlPlane
 from dispatcher.model.names import CLUSTERS, STAY
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
-from tests.real.audit import BINDING, CREATED, ours
+from tests.real.audit import BINDING, CREATED, TIMED_OUT, ours
 from tests.real.census import Census, Seen
 from tests.real.conftest import Say
 from tests.real.fleet import RealFleet, start
@@ -47,14 +47,14 @@ def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.Tem
 def test_kubectl_shows_remote_pods_where_they_were_submitted(system: System, fleet: RealFleet) -> None:
     kubectl = fleet.home.kubectl
     submit(system, "shop", 9, **{WEB: "cluster=1"})
-    kubectl("rollout", "status", "deployment/shop", "--timeout=60s")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=180s")
     assert "9/9" in kubectl("get", "deployment", "shop")
     pods = kubectl("get", "pods", "-o", "wide")
     assert pods.count("Running") == 9
     for away in ("north", "west"):
         assert pods.count(f"global-dispatcher-{away}") == 3
         assert fleet.planes[away].kubectl("get", "pods").count("Running") == 3
-    assert kubectl("wait", "pods", "-l", "app=shop", "--for=condition=Ready", "--timeout=5s").count("met") == 9
+    assert kubectl("wait", "pods", "-l", "app=shop", "--for=condition=Ready", "--timeout=60s").count("met") == 9
     kubectl("scale", "deployment", "shop", "--replicas=0")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60, lambda: system.log)
     kubectl("delete", "deployment", "shop")
@@ -95,8 +95,12 @@ def test_beside_a_kube_scheduler_on_the_same_nodes_nothing_is_over_committed_by_
 def order_of_binds(plane: ControlPlane, census: Census, since: int) -> list[Seen]:
     """The pods that run on a plane's own nodes, in the order in which they were bound, whoever did it."""
     pods = {pod.name: pod for pod in census.pods if pod.plane == plane.name and pod.runs_here}
-    binds = [e for e in plane.audit.events(since) if e.action == BINDING and e.code == CREATED]
-    return [pods[e.object_ref.name] for e in sorted(binds, key=stamp) if e.object_ref.name in pods]
+    asked = [e for e in plane.audit.events(since) if e.action == BINDING and e.code in {CREATED, TIMED_OUT}]
+    # A busy server may do what its asker no longer waits for: then that answer alone stands in the log.
+    first: dict[str, AuditEvent] = {}
+    for event in sorted(asked, key=lambda e: (e.code == TIMED_OUT, stamp(e))):
+        first.setdefault(event.object_ref.name, event)
+    return [pods[e.object_ref.name] for e in sorted(first.values(), key=stamp) if e.object_ref.name in pods]
 
 
 def stamp(event: AuditEvent) -> str:

@@ -35,16 +35,26 @@ def test_ten_thousand_pods_run_once_with_one_bind_each_by_the_roles_rights(
     tree = Tree(system.dispatcher.pid)
     cpu, started = tree.cpu_seconds(), time.monotonic()
     submit(system)
-    eventually(lambda: ready(system) == PODS, 600, lambda: f"{ready(system)} are ready\n{system.log}")
+    eventually(
+        lambda: ready(system) == PODS, 30, lambda: f"{ready(system)} are ready\n{system.log}", lambda: ready(system)
+    )
     wall, cpu = time.monotonic() - started, tree.cpu_seconds() - cpu
+
+    def astray() -> list[str]:
+        return Census(fleet.planes.values()).astray()
+
+    eventually(lambda: not astray(), 60, lambda: "\n".join(astray()[:20]))
     census = Census(fleet.planes.values())
-    assert not census.astray()
     assert len(census.delegates) > PODS // 10
     assert len(census.sources) == PODS
     refused: Counter[int] = Counter()
     for name, plane in fleet.planes.items():
         done = audit.ours(plane)
-        assert audit.bindings(done) == dict.fromkeys(census.bound(name), 1)
+        bindings, bound = audit.bindings(done), census.bound(name)
+        assert set(bindings.values()) == {1}
+        assert bindings.keys() <= bound, "a pod that was bound is gone"
+        # On a busy machine the server may take longer than the asker waits: done it was, and asked again it says so.
+        assert bound - bindings.keys() <= audit.bindings(done, code=audit.TIMED_OUT).keys()
         assert not [event for event in done if event.denied or event.code == 403]
         assert {event.action for event in done if event.object_ref.resource} <= fleet.allowed
         refused.update(event.code for event in done if event.code >= 400)

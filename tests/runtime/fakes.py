@@ -49,7 +49,7 @@ class FakeAgent:
         self.gate.set()
 
     async def hello(self) -> Hello:
-        return Hello(self.cluster, "uid", self.incarnation)
+        return Hello(self.cluster, f"{self.cluster}-uid", self.incarnation)
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
         self.asked.append((incarnation, since))
@@ -57,7 +57,8 @@ class FakeAgent:
         known = incarnation == self.incarnation and since <= self.revision
         if known and since == self.revision:
             await asyncio.sleep(wait_s)
-        return Changes(self.cluster, "uid", self.incarnation, since if known else 0, self.revision, full=not known)
+        begin, uid = since if known else 0, f"{self.cluster}-uid"
+        return Changes(self.cluster, uid, self.incarnation, begin, self.revision, full=not known)
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         self.batches.append(batch)
@@ -141,7 +142,7 @@ class FakeCore:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something that is fed makes the condition true."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():
                 self.arrived.clear()
                 await self.arrived.wait()

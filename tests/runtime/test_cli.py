@@ -14,6 +14,8 @@ from dispatcher.runtime import api_client
 from dispatcher.runtime.api_client import ApiClient
 from dispatcher.runtime.cli import app
 from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.output import Column, print_table
+from dispatcher.runtime.tables import PODS
 from tests.runtime.fakes import FakeViews
 
 NOBODY = "http://127.0.0.1:1"
@@ -55,7 +57,8 @@ def test_the_command_starts_without_anything_heavy() -> None:
 def test_help_names_every_command_and_the_exit_codes() -> None:
     shown = run("--help")
     assert shown.exit_code == 0
-    for word in ("demo", "run", "explain", "clusters", "nodes", "pods", "config", "version", "3 the dispatcher"):
+    commands = ("demo", "run", "explain", "clusters", "nodes", "pods", "cluster", "config", "version")
+    for word in (*commands, "3 the dispatcher"):
         assert word in shown.stdout
 
 
@@ -135,6 +138,15 @@ def test_the_server_may_come_from_the_environment() -> None:
 def test_version_is_one_line_or_json() -> None:
     assert run("version").stdout.startswith("global-dispatcher ")
     assert set(json.loads(run("version", "-o", "json").stdout)) == {"version", "python"}
+
+
+@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", "[link=http://example.invalid]x[/link]", "[...] :smile:"])
+def test_tables_show_names_and_reasons_as_they_stand(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"namespace": "d", "name": text, "source": text, "cluster": text, "node": text, "phase": text, "reason": text}
+    print_table((*PODS, Column(text, lambda row: "-")), [row])
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.endswith(text)
+    assert " ".join(line.split()) == " ".join(["d", *[text] * 6, "-"])
 
 
 def test_config_check_tells_every_problem(tmp_path: Path) -> None:

@@ -105,6 +105,55 @@ def test_a_pod_in_flight_says_what_it_waits_for() -> None:
     )
 
 
+HOSTILE = (
+    "[red]x[/red]",
+    "[/] nothing to close",
+    "[link=http://example.invalid]here[/link]",
+    "node(s) [...] :smile:",
+    "[[bold]]",
+    "back\\[slash]",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_others_wrote_is_shown_as_it_stands(text: str) -> None:
+    place = {"cluster": text, "node": text}
+    decision = {
+        **DECISION,
+        "decision": {**place, "score": 1.0},
+        "runner_up": None,
+        "scores": {text: SCORES["HomeCluster"]},
+        "message": text,
+        "clusters": {text: text},
+        "rejected": [{"reason": text, "cluster": "west", "count": 1}],
+        "extras": {text: {text: text}},
+        "nominated": place,
+    }
+    says = dict.fromkeys(("name", "source", "phase", "flight", "waiting", "cluster", "node"), text)
+    lines = shown(**says, decision=decision)
+    assert f"Pod default/{text} {text}" in lines
+    assert f"From {text}" in lines
+    assert f"To {text} / {text}" in lines
+    assert f"Now waiting for the agent's answer ({text})" in lines
+    assert f"Now {text}" in lines
+    assert f"Now promised {text} / {text}" in lines
+    assert f"{text} {text}" in lines
+    assert f"1 1 {text}" in lines
+    assert f"Live load of {text} when it was chosen" in lines
+    assert f"{text} {text.replace('_', ' ')} {text}" in lines
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_why_a_pod_waits_is_shown_as_it_stands(text: str) -> None:
+    assert f"Why {text}" in shown(cluster="", node="", message=text, decision=None)
+
+
+def test_what_would_steer_a_terminal_is_shown_and_not_sent() -> None:
+    lines = shown(cluster="", node="", message="a\x1b[2Jb\x07c\u202ed\ne", decision={"message": "x\x9by"})
+    assert "Why a\\x1b[2Jb\\x07c\\u202ed e" in lines
+    assert "fleet x\\x9by" in lines
+
+
 def test_in_short_names_the_plugins_that_made_the_lead() -> None:
     assert in_short(DECISION) == "score 162.4, 2.4 ahead of east/e1: LiveCPU +12.4"
     assert in_short({**DECISION, "runner_up": None}) == "score 162.4, the only node that fits"

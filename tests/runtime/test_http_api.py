@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from dispatcher.runtime.http_api import make_app
+from dispatcher.runtime.http_api import OnlyOne, make_app
 from dispatcher.scheduling.clusters import ClusterView
 from tests.runtime.fakes import FakeCore, FakeViews, service
 
@@ -20,7 +20,7 @@ async def client() -> AsyncIterator[Client]:
     core.counters["unschedulable", "global-dispatcher-packed"] = 2
     subject = service(core)
     subject.metrics.watch(subject)
-    async with TestClient(TestServer(make_app(subject, FakeViews()))) as found:
+    async with TestClient(TestServer(make_app(OnlyOne(subject, FakeViews())))) as found:
         yield found
 
 

@@ -11,7 +11,7 @@ from dispatcher.runtime.settings.kube_scheduler.sections import PluginSet
 from dispatcher.scheduling.framework import PluginUse
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-FLEET = ["TenantQuota", "ClusterAllowed", "NodeReady"]
+FLEET = ["TenantQuota", "ClusterAllowed", "ClusterRefused", "NamespaceOpen", "NodeReady"]
 
 
 def read(text: str) -> KubeScheduler:

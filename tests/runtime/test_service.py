@@ -114,7 +114,7 @@ async def test_intents_are_sent_and_their_answers_come_back() -> None:
     async with running(subject):
         await core.until(lambda: bool(core.of(Answered)))
     assert [outcome.id for outcome in core.of(Answered)[0].outcomes] == ["1", "2"]
-    assert agent.batches[0].dispatcher_epoch == subject.clock.boot_epoch
+    assert agent.batches[0].dispatcher_epoch == subject.term.epoch
     assert b'global_dispatcher_outcomes_total{cluster="east",verdict="bound"} 2.0' in subject.metrics.render()
 
 

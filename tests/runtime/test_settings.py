@@ -41,7 +41,8 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_the_shipped_file_says_the_defaults() -> None:
     written, default = load_config(CONFIGS / "dispatcher.yaml"), load_config(None)
-    for section in ("clusters", "tenants", "ray", "http", "journal", "scheduling", "timing", "log"):
+    names = "clusters tenants ray http journal quota leader_election scheduling timing log"
+    for section in names.split():
         assert getattr(written, section) == getattr(default, section), section
 
 
@@ -121,6 +122,12 @@ def test_a_bad_variable_is_named(
             "dispatcher.yaml:5: clusters[0].agent.kubelet.intervall_s: unknown key; did you mean interval_s?",
         ),
         (
+            "clusters:\n- name: a\n  agent:\n    executor:\n      accept:\n      - allow: [hostPorts]",
+            "dispatcher.yaml:6: clusters[0].agent.executor.accept[0].allow[0]: input should be 'hostPort', "
+            "'capabilities', 'seccomp', 'appArmor', 'procMount', 'seLinux', 'sysctls', 'probeHost' or 'controlPlane', "
+            "not 'hostPorts'",
+        ),
+        (
             "clusters: [{name: a, agent: {context: x}}]",
             "dispatcher.yaml:1: clusters[0].agent.context: is set by `context` of the cluster: remove it here",
         ),
@@ -146,6 +153,7 @@ def test_a_bad_variable_is_named(
         "cluster twice",
         "cluster name",
         "agent key",
+        "word of an agent's policy",
         "agent key set elsewhere",
         "shards",
         "missing file",

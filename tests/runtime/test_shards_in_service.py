@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from dispatcher.runtime.assembly import assemble
-from dispatcher.runtime.http_api import make_app
+from dispatcher.runtime.http_api import OnlyOne, make_app
 from dispatcher.runtime.link import LocalLink
 from dispatcher.runtime.settings import DispatcherConfig
 from dispatcher.runtime.shards.policy import name_of, plans_of, policy_of
@@ -77,7 +77,7 @@ async def test_readiness_and_metrics_tell_of_shards() -> None:
     subject.shards = shards_of(well, away)
     subject.shards.follow()
     subject.metrics.watch_shards(subject.shards)
-    app: TestClient[Any, Any] = TestClient(TestServer(make_app(subject, FakeViews())))
+    app: TestClient[Any, Any] = TestClient(TestServer(make_app(OnlyOne(subject, FakeViews()))))
     async with app as client:
         ready = await client.get("/readyz")
         assert (ready.status, await ready.text()) == (200, "ok\nshard 1: starting")

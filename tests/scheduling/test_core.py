@@ -82,10 +82,10 @@ def test_a_report_that_skips_revisions_is_refused_and_changes_nothing() -> None:
 def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     core = make_core(("east",))
 
-    def faulty(tracked: Tracked) -> object:
+    def faulty(tracked: Tracked, fenced: frozenset[str]) -> object:
         if tracked.pod_id[1] == "uid-cursed":
             raise ZeroDivisionError("cursed")
-        return place_of(tracked)
+        return place_of(tracked, fenced)
 
     monkeypatch.setattr("dispatcher.scheduling.core.place_of", faulty)
     effects = report(core, pod("cursed"), pod("good"))
@@ -256,10 +256,9 @@ def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_th
     dying = Pod("d1", "default", "a-123", node="w1", phase="Running", terminating=True, source=source)
     west = Changes("west", "west-uid", "life-1", 0, 1, full=True, pods=(dying,))
     core.handle(ClusterChanged(west), 1.0)
-    report(core, pod("a"))
+    (told,) = intents(report(core, pod("a")), ReportUnschedulable)
     settled = 2.0 + core.timing.absence_grace_s
     effects = core.handle(Tick(), settled)
-    (told,) = intents(effects, ReportUnschedulable)
     assert told.message == "its delegate in cluster west is not gone yet"  # type: ignore[attr-defined]
     assert not intents(effects, Bind)
     core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods_gone=("d1",))), settled + 1)
@@ -297,7 +296,10 @@ def test_a_delegate_is_no_stray_while_the_claim_that_we_made_may_be_unseen() -> 
     runs = Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks)
     core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods=(runs,))), now)
     answer(core, "east", proxy, messages.STALE, now)  # its agent's new life has listed nothing yet
-    assert not intents(core.handle(Tick(), now + 10), messages.DeleteDelegate)
+    effects = core.handle(Tick(), now + 10)
+    assert not intents(effects, messages.DeleteDelegate)
+    (restore,) = intents(effects, messages.RestoreClaim)
+    answer(core, "east", restore, messages.DONE, now + 11)
     claimed = pod("a", claim=Claim("west", "n1", 5), has_finalizer=True)
     effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(claimed,))), now + 20)
     (again,) = intents(effects, Bind)

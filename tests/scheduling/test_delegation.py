@@ -14,6 +14,7 @@ BOTH = frozenset(("east", "west"))
 PENDING = Pod("u1", "default", "web-1", scheduler_name="global-dispatcher")
 CLAIMED = msgspec.structs.replace(PENDING, claim=Claim("west", "w1", 5), has_finalizer=True)
 REMOTE = msgspec.structs.replace(CLAIMED, node=proxy_node_name("west"))
+SHOWN = msgspec.structs.replace(REMOTE, phase="Running")
 ENDING = msgspec.structs.replace(REMOTE, terminating=True)
 DELEGATE = Pod("d1", "default", "web-1-abc", node="w1", phase="Running", status=b"{}")
 DYING = msgspec.structs.replace(DELEGATE, terminating=True)
@@ -25,8 +26,15 @@ def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> Situation:
     return replace(Situation("east", source, delegates, reachable=BOTH), **more)
 
 
-GONE: dict[str, Any] = {"delegate_gone": frozenset(("west",))}
+GONE: dict[str, Any] = {"absent": frozenset(("west",))}
+MISSING: dict[str, Any] = {"missing": frozenset(("west",))}
+WEST_RESTORED: dict[str, Any] = {"restored": frozenset(("west",))}
+EAST_RESTORED: dict[str, Any] = {"restored": frozenset(("east",))}
+STRIPPED = msgspec.structs.replace(REMOTE, claim=None)
+BY_HAND = msgspec.structs.replace(STRIPPED, has_finalizer=False)
 WEST_LOST: dict[str, Any] = {"reachable": frozenset(("east",))}
+FENCED: dict[str, Any] = {"fenced": frozenset(("west",))}
+FENCED_LOST: dict[str, Any] = {**FENCED, "reachable": frozenset(("east", "north"))}
 EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
 
 
@@ -37,14 +45,21 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(msgspec.structs.replace(PENDING, node="e1")), Step.NOTHING, id="a local pod runs"),
         pytest.param(seen(msgspec.structs.replace(PENDING, terminating=True)), Step.NOTHING, id="a fresh pod goes"),
         pytest.param(seen(CLAIMED), Step.RESUME, id="a claim without a delegate goes on"),
-        pytest.param(seen(CLAIMED, **WEST_LOST), Step.NOTHING, id="a claim waits for its cluster"),
+        pytest.param(seen(CLAIMED, **WEST_LOST), Step.WAIT, id="a claim waits for its cluster, and says so"),
+        pytest.param(
+            seen(CLAIMED, **WEST_LOST, untouched=True), Step.UNCLAIM, id="a claim whose target was never asked moves on"
+        ),
+        pytest.param(seen(CLAIMED, given_up=True), Step.UNCLAIM, id="a claim that was given up is no decision"),
+        pytest.param(seen(CLAIMED, **WEST_LOST, given_up=True), Step.UNCLAIM, id="wherever it leads"),
+        pytest.param(seen(CLAIMED, DELEGATE, given_up=True), Step.BIND_PROXY, id="what runs goes on all the same"),
         pytest.param(seen(CLAIMED, msgspec.structs.replace(DELEGATE, node="")), Step.RESUME, id="an unbound delegate"),
         pytest.param(seen(CLAIMED, DELEGATE), Step.BIND_PROXY, id="a bound delegate, the source not yet"),
         pytest.param(seen(CLAIMED, DYING), Step.NOTHING, id="a dying delegate is waited for"),
         pytest.param(seen(REMOTE, DELEGATE), Step.MIRROR, id="a new status is mirrored"),
-        pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}"), Step.NOTHING, id="a mirrored status rests"),
+        pytest.param(seen(SHOWN, DELEGATE, mirrored=b"{}"), Step.NOTHING, id="a mirrored status rests"),
+        pytest.param(seen(REMOTE, DELEGATE, mirrored=b"{}"), Step.MIRROR, id="an older phase is mirrored again"),
         pytest.param(
-            seen(msgspec.structs.replace(REMOTE, ready=True), DELEGATE, mirrored=b"{}"),
+            seen(msgspec.structs.replace(SHOWN, ready=True), DELEGATE, mirrored=b"{}"),
             Step.MIRROR,
             id="a readiness that somebody else wrote is mirrored again",
         ),
@@ -58,11 +73,41 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             id="an ended delegate is mirrored",
         ),
         pytest.param(seen(REMOTE), Step.NOTHING, id="a delegate not seen yet is not gone"),
+        pytest.param(seen(REMOTE, **MISSING), Step.CONFIRM, id="its API server is asked after a while"),
+        pytest.param(seen(REMOTE, **GONE, **WEST_RESTORED), Step.NOTHING, id="a restored target proves nothing"),
+        pytest.param(seen(REMOTE, DELEGATE, **WEST_LOST), Step.NOTHING, id="what a lost target last said is not news"),
+        pytest.param(seen(STRIPPED, DELEGATE), Step.RESTORE, id="a claim that was taken off is restored"),
+        pytest.param(
+            seen(msgspec.structs.replace(REMOTE, has_finalizer=False), DELEGATE),
+            Step.RESTORE,
+            id="a finalizer that was taken off is restored",
+        ),
+        pytest.param(
+            seen(msgspec.structs.replace(REMOTE, claim=Claim("north", "n1", 3)), DELEGATE),
+            Step.RESTORE,
+            id="an old claim of its own does not move a bound pod",
+        ),
+        pytest.param(seen(BY_HAND, **GONE), Step.NOTHING, id="a pod bound to a proxy node by hand is left alone"),
+        pytest.param(
+            seen(msgspec.structs.replace(PENDING, has_finalizer=True)),
+            Step.UNCLAIM,
+            id="marks without a claim are taken off",
+        ),
+        pytest.param(
+            seen(msgspec.structs.replace(PENDING, has_finalizer=True), home_settled=False),
+            Step.NOTHING,
+            id="unless a claim may be unseen yet",
+        ),
+        pytest.param(
+            seen(msgspec.structs.replace(CLAIMED, node="e1")), Step.UNCLAIM, id="a claimed pod bound at home is let go"
+        ),
         pytest.param(seen(REMOTE, **GONE), Step.FINISH, id="a delegate that is gone takes its source"),
         pytest.param(seen(REMOTE, **GONE, **EAST_LOST), Step.NOTHING, id="a lost home is waited for"),
         pytest.param(seen(ENDING, DELEGATE), Step.DELETE_DELEGATE, id="a deleted source ends its delegate"),
         pytest.param(seen(ENDING, DYING), Step.NOTHING, id="the delegate is ending"),
-        pytest.param(seen(ENDING), Step.NOTHING, id="a deleted source waits for proof"),
+        pytest.param(seen(ENDING), Step.COLLECT, id="a deleted source asks for proof"),
+        pytest.param(seen(ENDING, **WEST_LOST), Step.NOTHING, id="a deleted source waits for proof"),
+        pytest.param(seen(ENDING, **GONE, **WEST_RESTORED), Step.NOTHING, id="a restored target is no proof"),
         pytest.param(seen(ENDING, **GONE), Step.FINISH, id="a deleted source is let go"),
         pytest.param(seen(ENDING, DELEGATE, **WEST_LOST), Step.NOTHING, id="a deleted source waits for a lost cluster"),
         pytest.param(
@@ -80,10 +125,25 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             Step.NOTHING,
             id="an ended pair stays for its logs",
         ),
-        pytest.param(seen(PENDING, DELEGATE), Step.DELETE_DELEGATE, id="a delegate that nobody claimed goes"),
-        pytest.param(seen(PENDING, DELEGATE, home_settled=False), Step.NOTHING, id="a claim may be unseen yet"),
+        pytest.param(seen(PENDING, DELEGATE), Step.RESTORE, id="an unbound source is claimed again for what runs"),
+        pytest.param(seen(PENDING, DONE), Step.RESTORE, id="or has run to its end"),
         pytest.param(seen(PENDING, DYING), Step.HOLD, id="a pod whose stray still dies has no other place"),
-        pytest.param(seen(PENDING, DELEGATE, **WEST_LOST), Step.HOLD, id="nor one whose stray is out of reach"),
+        pytest.param(seen(PENDING, DELEGATE, **WEST_LOST), Step.RESTORE, id="nor one whose stray is out of reach"),
+        pytest.param(
+            replace(seen(CLAIMED), delegates={"north": DELEGATE}),
+            Step.COLLECT,
+            id="a claim gives way to what runs elsewhere",
+        ),
+        pytest.param(
+            replace(seen(CLAIMED, **GONE), delegates={"north": DELEGATE}),
+            Step.UNCLAIM,
+            id="once its own target has none",
+        ),
+        pytest.param(
+            replace(seen(CLAIMED, **WEST_LOST), delegates={"north": DELEGATE}),
+            Step.HOLD,
+            id="and waits while that cannot be asked",
+        ),
         pytest.param(
             seen(PENDING, msgspec.structs.replace(DYING, phase="Failed")),
             Step.QUEUE,
@@ -101,6 +161,22 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             id="what runs already is bound, whatever is stray",
         ),
         pytest.param(
+            replace(
+                seen(REMOTE, reachable=frozenset(("east", "north", "west"))),
+                delegates={"north": DELEGATE, "west": DELEGATE},
+            ),
+            Step.DELETE_DELEGATE,
+            id="of two copies the one that the source is bound to stays",
+        ),
+        pytest.param(
+            replace(
+                seen(SHOWN, mirrored=b"{}", reachable=frozenset(("east", "north", "west")), **EAST_RESTORED),
+                delegates={"north": DELEGATE, "west": DELEGATE},
+            ),
+            Step.NOTHING,
+            id="a restored source decides of no copy",
+        ),
+        pytest.param(
             replace(seen(ENDING, **GONE), delegates={"north": DYING}), Step.FINISH, id="a stray keeps no deleted source"
         ),
         pytest.param(
@@ -109,9 +185,74 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
             id="a source bound elsewhere by hand",
         ),
         pytest.param(seen(None, DELEGATE), Step.NOTHING, id="a source not seen is not gone"),
+        pytest.param(seen(None, DELEGATE, source_missing=True), Step.CONFIRM_SOURCE, id="its API server is asked"),
+        pytest.param(
+            seen(None, DELEGATE, source_gone=True, **EAST_RESTORED), Step.NOTHING, id="a restored home has no orphans"
+        ),
         pytest.param(seen(None, DELEGATE, source_gone=True), Step.DELETE_DELEGATE, id="an orphan is collected"),
         pytest.param(seen(None, DYING, source_gone=True), Step.NOTHING, id="a dying orphan is waited for"),
         pytest.param(seen(None, DELEGATE, source_gone=True, **WEST_LOST), Step.NOTHING, id="an orphan out of reach"),
+        pytest.param(seen(REMOTE, DELEGATE, **FENCED_LOST), Step.FINISH, id="a fence lets go of what was there"),
+        pytest.param(seen(REMOTE, **FENCED_LOST), Step.FINISH, id="seen there or not"),
+        pytest.param(
+            seen(REMOTE, **FENCED_LOST, **WEST_RESTORED), Step.FINISH, id="whatever its API server went through"
+        ),
+        pytest.param(seen(ENDING, DELEGATE, **FENCED_LOST), Step.FINISH, id="a fence frees what waits to be deleted"),
+        pytest.param(seen(REMOTE, DYING, **FENCED), Step.FINISH, id="and waits for no delegate that ends for ever"),
+        pytest.param(
+            seen(REMOTE, DELEGATE, **FENCED), Step.DELETE_DELEGATE, id="a copy that can be reached goes first"
+        ),
+        pytest.param(seen(CLAIMED, **FENCED_LOST), Step.UNCLAIM, id="a claim for a fenced cluster is taken back"),
+        pytest.param(seen(CLAIMED, DELEGATE, **FENCED_LOST), Step.UNCLAIM, id="begun or not"),
+        pytest.param(seen(CLAIMED, DELEGATE, **FENCED), Step.DELETE_DELEGATE, id="unless its delegate can be deleted"),
+        pytest.param(seen(PENDING, DELEGATE, **FENCED_LOST), Step.QUEUE, id="a fenced copy holds no new place up"),
+        pytest.param(
+            seen(PENDING, DELEGATE, **FENCED), Step.DELETE_DELEGATE, id="one that comes back is deleted first"
+        ),
+        pytest.param(
+            replace(
+                seen(SHOWN, mirrored=b"{}", fenced=frozenset(("north",))), delegates={"west": DELEGATE, "north": DONE}
+            ),
+            Step.NOTHING,
+            id="a fenced cluster out of reach keeps nobody busy",
+        ),
+        pytest.param(
+            replace(
+                seen(
+                    REMOTE, mirrored=b"{}", reachable=frozenset(("east", "north", "west")), fenced=frozenset(("north",))
+                ),
+                delegates={"west": DELEGATE, "north": DELEGATE},
+            ),
+            Step.DELETE_DELEGATE,
+            id="a copy in a fenced cluster that is back is deleted",
+        ),
+        pytest.param(
+            replace(seen(CLAIMED, **FENCED_LOST), delegates={"north": DELEGATE}),
+            Step.UNCLAIM,
+            id="a claim for a fenced cluster gives way to what runs elsewhere",
+        ),
+        pytest.param(
+            seen(msgspec.structs.replace(REMOTE, phase="Succeeded"), DONE, **FENCED),
+            Step.FINISH,
+            id="an ended pair there loses its finalizer",
+        ),
+        pytest.param(
+            seen(msgspec.structs.replace(REMOTE, phase="Succeeded", has_finalizer=False), DONE, **FENCED),
+            Step.NOTHING,
+            id="and stays for its logs",
+        ),
+        pytest.param(
+            seen(BY_HAND, **FENCED_LOST), Step.NOTHING, id="a fence is no word about pods that somebody else bound"
+        ),
+        pytest.param(
+            seen(REMOTE, DELEGATE, **FENCED, **EAST_RESTORED), Step.DELETE_DELEGATE, id="the word is of today"
+        ),
+        pytest.param(
+            seen(REMOTE, DELEGATE, fenced=frozenset(("west",)), **EAST_LOST),
+            Step.NOTHING,
+            id="a lost home is waited for still",
+        ),
+        pytest.param(seen(None, DELEGATE, **FENCED), Step.NOTHING, id="nor is a source gone because of a fence"),
     ],
 )
 def test_next_step(situation: Situation, want: Step) -> None:

@@ -52,6 +52,7 @@ class Stage:
         profiles, sort = policies(self.fleet, self.ledger, *NAMES)
         self.queue = SchedulingQueue(sort, profiles.classify)
         self.core = SchedulerCore(["a"], self.fleet, self.queue, profiles, boot_epoch=1)
+        self.fleet.set_cluster("a", ready=True, synced=True)  # as its report would
         first = self.decide("u1")
         assert isinstance(first, Decision)
         self.node = first.node

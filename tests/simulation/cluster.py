@@ -17,10 +17,21 @@ from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads
+from agents.runtime.drive import Pauses
 from agents.runtime.executor_loop import ExecutorLoop
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers
-from tests.agents.executor_world import ApiModel, Object, node_object, pod_object, pod_path, proxy_object, show
+from tests.agents.executor_world import (
+    NAMESPACES,
+    ApiModel,
+    Object,
+    keys_of,
+    node_object,
+    pod_object,
+    pod_path,
+    proxy_object,
+    show,
+)
 
 RUNNING = msgspec.json.encode({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
 FORBIDDEN = Response(403, b'{"message":"not authorised yet"}')
@@ -60,6 +71,7 @@ class Cluster:
     forbids: bool = False
     lives: int = 0
     waiting: list[Waiting] = field(default_factory=list)
+    sleeping: list[tuple[float, "asyncio.Future[None]"]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.api = ApiModel(self.name)
@@ -75,11 +87,15 @@ class Cluster:
     def _boot(self) -> None:
         self.lives += 1
         log = ChangeLog()
-        self.cache = ClusterCache(log)
+        self.cache = ClusterCache(log, (NAMESPACES,))
         self._follow = Follow(self.cache, Loads(log, tau_s=0))
         uid = f"{self.name}-cluster-uid"
-        self._who = Identity(self.name, uid, f"{self.name}-{self.lives}")
-        self.executor = ExecutorLoop(self, self.cache, self.name, uid, clock=lambda: self.now)
+        self.keys = keys_of(self.name)
+        self._who = Identity(self.name, uid, f"{self.name}-{self.lives}", keys=self.keys.told())
+        pauses = Pauses(self._sleep, self.network.dice)
+        self.executor = ExecutorLoop(
+            self, self.cache, self.name, uid, clock=lambda: self.now, keys=self.keys, pauses=pauses
+        )
 
     async def kill_agent(self) -> None:
         """Kill -9: of its requests on the way some are done all the same. Its next life has listed nothing yet."""
@@ -100,8 +116,24 @@ class Cluster:
         """Events: nobody reads them here."""
         return [Response(201) for _ in requests]
 
+    async def _sleep(self, seconds: float) -> None:
+        """Until the second in which the pause ends."""
+        awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.sleeping.append((self.now.mono + seconds, awake))
+        await awake
+
+    def wake(self) -> None:
+        """Pauses end that end in this second."""
+        due, self.sleeping = self.sleeping, []
+        for until, awake in due:
+            if until >= self.now.mono + 1.0:
+                self.sleeping.append((until, awake))
+            elif not awake.done():
+                awake.set_result(None)
+
     def answer_some(self) -> None:
-        """The network brings answers, in any order."""
+        """The network brings answers, in any order, and pauses end."""
+        self.wake()
         due, self.waiting = self.waiting, []
         self.network.dice.shuffle(due)
         for one in due:

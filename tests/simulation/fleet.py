@@ -76,6 +76,7 @@ class Fleet:
         self.nobodys: list[asyncio.Task[tuple[Outcome, ...]]] = []
         self.heard: Counter[str] = Counter()  # verdicts
         self.drained: set[str] = set()  # UIDs of sources whose delegates somebody deleted, or we evicted
+        self._checked: list[tuple[int, int]] = []  # the states that were looked at last
         self._boot()
 
     def _boot(self) -> None:
@@ -136,21 +137,23 @@ class Fleet:
     def _call(self) -> None:
         """Send what waits; never two orders about one pod of a cluster at once."""
         busy = {(call.cluster, intent.pod.uid) for call in self.calls for intent in call.intents}
-        held: list[tuple[str, AnyIntent]] = []
+        waiting, self.post = self.post, []
         for name in CLUSTERS:
             batch: list[AnyIntent] = []
-            for intent in [one for cluster, one in self.post if cluster == name]:
+            for intent in [one for cluster, one in waiting if cluster == name]:
                 if (name, intent.pod.uid) in busy:
-                    held.append((name, intent))
+                    self.post.append((name, intent))
                 else:
                     busy.add((name, intent.pod.uid))
                     batch.append(intent)
             if batch:
                 self._send(name, tuple(batch))
-        self.post = held
 
     def _send(self, name: str, intents: tuple[AnyIntent, ...]) -> None:
-        if name in self.silent or self.network.loses():
+        if name in self.silent:
+            self._feed(events.Unsent(name, tuple(intent.id for intent in intents)))
+            return
+        if self.network.loses():
             self._unanswered(name, intents, "lost on the way there")
             return
         cluster = self.clusters[name]
@@ -178,6 +181,10 @@ class Fleet:
             self._check()
 
     def _check(self) -> None:
+        states = [cluster.api.state for cluster in self.clusters.values()]
+        if states == self._checked:
+            return
+        self._checked = states
         now = [*copies(self.clusters.values())]
         twice = [source for source, count in Counter(source for source, _ in now).items() if count > 1]
         assert not twice, f"run twice at once: {twice}"

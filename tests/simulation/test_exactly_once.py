@@ -42,4 +42,6 @@ def test_the_law_is_not_held_by_doing_nothing() -> None:
         heard.update(fleet.heard)
         heard["ran"] += len(fleet.bound)
         heard["drained"] += len(fleet.drained)
-    assert all(heard[what] >= 3 for what in (BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, "ran", "drained")), heard
+        if all(heard[what] >= 3 for what in (BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, "ran", "drained")):
+            return
+    raise AssertionError(f"8 lives, and no more than this was done: {heard}")

@@ -5,6 +5,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 
 Object = dict[str, Any]
 # Times are given as a quiet machine needs them at most: a busy one gets so many times more.
-PATIENCE = 3
+PATIENCE = 6
 
 
 class ClusterApi:
@@ -77,22 +78,35 @@ def _tls(cluster: Object, user: Object) -> ssl.SSLContext:
     return context
 
 
-def eventually(condition: Callable[[], Any], timeout_s: float, what: Callable[[], str] = lambda: "") -> Any:
+def eventually(
+    condition: Callable[[], Any],
+    timeout_s: float,
+    what: Callable[[], str] = lambda: "",
+    progress: Callable[[], float] | None = None,
+) -> Any:
     """Wait until `condition` is truthy and return it; AssertionError with `what()` after PATIENCE times `timeout_s`.
 
-    A connection that fails meanwhile counts as "not yet": servers are killed in these tests.
+    With `progress`, the time begins anew whenever that is higher than ever: what fails is work that stands still, not
+    work on a slow machine. A connection that fails meanwhile counts as "not yet": servers are killed in these tests.
     """
-    deadline = time.monotonic() + PATIENCE * timeout_s
+    patience, best = PATIENCE * timeout_s, -inf
+    deadline = time.monotonic() + patience
     while True:
         try:
-            value = condition()
+            if value := condition():
+                return value
+            reached = progress() if progress is not None else -inf
         except httpx.HTTPError:
-            value = None
-        if value:
-            return value
+            reached = -inf
+        if reached > best:
+            best, deadline = reached, time.monotonic() + patience
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {PATIENCE * timeout_s:.0f} s: {what()}")
+            raise AssertionError(f"not within {patience:.0f} s{_of(best)}: {what()}")
         time.sleep(0.25)
+
+
+def _of(best: float) -> str:
+    return "" if best == -inf else f" since it was at {best:g}"
 
 
 def deployment(name: str, replicas: int, *, requests: Object, annotations: Object | None = None) -> Object:

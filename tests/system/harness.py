@@ -59,6 +59,9 @@ class Fleet(Protocol):
     def members(self) -> list[dict[str, Any]]:
         """The `clusters` of dispatcher.yaml: how the agents get in, and what they are told."""
 
+    def election(self) -> dict[str, Any]:
+        """The `leader_election` of dispatcher.yaml: how the dispatcher gets at its Lease."""
+
     def kill(self, name: str) -> None:
         """Kill -9 a cluster's API server."""
 
@@ -82,6 +85,10 @@ class Embedded(EmbeddedFleet):
         """Kubelets are asked often: tests wait for what they say."""
         access = {"kubeconfig": str(self.kubeconfig), "agent": {"kubelet": {"interval_s": 2}}}
         return [{"name": name, "context": name, **access} for name in self.contexts]
+
+    def election(self) -> dict[str, Any]:
+        """The Lease is where it is by default: in the first cluster."""
+        return {}
 
 
 class System:
@@ -107,7 +114,11 @@ class System:
         self.port = _free_port()
         self._readings = readings
         self._config = directory / "dispatcher.yaml"
-        members = {"clusters": self.fleet.members(), "http": {"port": self.port}}
+        members = {
+            "clusters": self.fleet.members(),
+            "leader_election": self.fleet.election(),
+            "http": {"port": self.port},
+        }
         self._config.write_text(json.dumps({**members, **(config or {})}))
         self._log = (directory / "dispatcher.log").open("ab")
         self.dispatcher = self._start()
@@ -182,7 +193,7 @@ class System:
             sources = [pod for pod in self.home.pods() if pod["status"].get("phase") == "Running"]
             return len(sources) == count == len(seen) and all(len(clusters) == 1 for clusters in seen.values())
 
-        eventually(all_run, timeout_s, lambda: f"{len(seen)} of {count} run; log:\n{self.log}")
+        eventually(all_run, timeout_s, lambda: f"{len(seen)} of {count} run; log:\n{self.log}", lambda: len(seen))
         return seen
 
     def close(self) -> None:

@@ -130,13 +130,15 @@ class Head(Process):
 
 
 class JoinedAgent(Process):
-    """`python -m agents.runtime.join` at AGENT_IP."""
+    """`python -m agents.runtime.join` at an address of its own."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], env: Mapping[str, str] | None = None, ip: str = AGENT_IP
+    ) -> None:
         (self.health,) = free_ports(1)
         file = folder / "agent.yaml"
         file.write_text(yaml.safe_dump({**settings, "health": {"port": self.health}}))
-        command = [sys.executable, "-m", "agents.runtime.join", "--config", str(file), "--node-ip", AGENT_IP]
+        command = [sys.executable, "-m", "agents.runtime.join", "--config", str(file), "--node-ip", ip]
         super().__init__(command, folder / f"agent-{self.health}.log", env or environment())
 
     def ready(self) -> bool:

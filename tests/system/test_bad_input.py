@@ -34,6 +34,9 @@ def test_hostile_pods_are_told_why_and_the_others_go_on(system: System) -> None:
         "huge-selector": pod("huge-selector", nodeSelector={f"k{i}": "v" * 60 for i in range(3200)}),
         "bad-spread": pod("bad-spread", notes={"global-dispatcher.io/spread": "zone=-1,=2,cluster=many"}),
         "bad-clusters": pod("bad-clusters", notes={"global-dispatcher.io/clusters": "no-such-cluster"}),
+        "bad-key": pod("bad-key", notes={"global-dispatcher.io/clustres": "west"}),
+        "bad-stay": pod("bad-stay", notes={"global-dispatcher.io/stay": "ture"}),
+        "claim-key": pod("claim-key", notes={"global-dispatcher.io/cluster": "west"}),
         "too-big": pod("too-big", container={"resources": {"requests": {"cpu": "9" * 15}}}),
         "claims": pod("claims", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
     }
@@ -59,6 +62,9 @@ def test_hostile_pods_are_told_why_and_the_others_go_on(system: System) -> None:
         assert eventually(partial(message_of, system, name), 30, lambda: system.log), name
     assert "nodeSelector" in message_of(system, "huge-selector")
     assert "global-dispatcher.io/spread" in message_of(system, "bad-spread")
+    assert "did you mean global-dispatcher.io/clusters?" in message_of(system, "bad-key")
+    assert "must be 'true' or 'false', not 'ture'; did you mean 'true'?" in message_of(system, "bad-stay")
+    assert "global-dispatcher.io/cluster is written by the agent alone" in message_of(system, "claim-key")
     assert 'persistentvolumeclaim "c" not found' in message_of(system, "claims")
     assert "Insufficient cpu" in message_of(system, "too-big")
     for name in hostile:

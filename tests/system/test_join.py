@@ -54,7 +54,9 @@ class Dispatcher(Process):
     def __init__(self, folder: Path, head: Head) -> None:
         (self.port,) = free_ports(1)
         config = folder / "dispatcher.yaml"
-        config.write_text(json.dumps({"clusters": [{"name": "east"}], "http": {"port": self.port}}))
+        # It has no way into any cluster, so it can hold no Lease.
+        settings = {"clusters": [{"name": "east"}], "http": {"port": self.port}, "leader_election": {"enabled": False}}
+        config.write_text(json.dumps(settings))
         command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(config)]
         env = environment(GLOBAL_DISPATCHER_RAY__ADDRESS=head.address)
         super().__init__(command, folder / "dispatcher.log", env)

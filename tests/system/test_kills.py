@@ -40,7 +40,10 @@ BLOWS: dict[str, Callable[[System], None]] = {
 
 
 class Recorder:
-    """Looks at every cluster all the time, and remembers each delegate that was ever seen."""
+    """Looks at every cluster all the time, and remembers each delegate that was ever seen on a node.
+
+    One that has no node when its agent dies is made anew: nothing has run in it.
+    """
 
     def __init__(self, system: System) -> None:
         self.delegates: dict[str, set[str]] = {}
@@ -67,7 +70,7 @@ class Recorder:
     def _look(self) -> None:
         for api in self._system.apis.values():
             for pod in api.pods():
-                if DELEGATE in pod["metadata"].get("labels", {}):
+                if DELEGATE in pod["metadata"].get("labels", {}) and pod["spec"].get("nodeName"):
                     source = pod["metadata"]["annotations"][SOURCE_UID]
                     self.delegates.setdefault(source, set()).add(pod["metadata"]["uid"])
         self.twice |= {uid: clusters for uid, clusters in self._system.places().items() if len(clusters) > 1}

@@ -102,10 +102,10 @@ def test_a_job_completes_with_pods_in_several_clusters(system: System) -> None:
 def test_real_kubectl_shows_remote_pods_where_they_were_submitted(system: System) -> None:
     def kubectl(*words: str, context: str = HOME) -> str:
         command = [KUBECTL, "--kubeconfig", str(system.fleet.kubeconfig), "--context", context, *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
     submit(system, "shop", 9, **{WEB: "cluster=1"})
-    kubectl("rollout", "status", "deployment/shop", "--timeout=60s")
+    kubectl("rollout", "status", "deployment/shop", "--timeout=180s")
     assert "9/9" in kubectl("get", "deployment", "shop")
     pods = kubectl("get", "pods", "-o", "wide")
     assert "global-dispatcher-west" in pods

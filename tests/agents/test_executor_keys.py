@@ -1,0 +1,171 @@
+"""Keys of clusters: what is signed verifies for that alone, and no key is believed that no known key vouches for."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.executor.keys import OwnKeys, TrustedKeys
+from agents.runtime.keyfile import KeyFileError, default_path, load_keys
+from dispatcher.model.pod import SourceRef
+from dispatcher.model.signatures import SignedClaim, is_claim_of, is_proof_of, read_claim
+
+CLAIM = SignedClaim(SourceRef("a", "ua", "ns", "web", "u1", 3), "b", "ub", "n1", b"digest")
+
+
+def key(name: str) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).digest())
+
+
+def keys(*names: str) -> OwnKeys:
+    return OwnKeys([key(name) for name in names])
+
+
+def test_a_claim_verifies_by_the_key_that_signed_it_and_by_no_other() -> None:
+    mark = keys("A").sign_claim(CLAIM)
+    assert read_claim(mark) == CLAIM
+    assert is_claim_of(keys("A").public, mark)
+    assert is_claim_of(keys("B", "A").public, mark)
+    assert not is_claim_of(keys("B").public, mark)
+    assert not is_claim_of((), mark)
+
+
+@given(st.data())
+def test_a_claim_of_which_one_character_is_another_does_not_verify(data: st.DataObject) -> None:
+    mark = keys("A").sign_claim(CLAIM)
+    at = data.draw(st.integers(0, len(mark) - 1))
+    other = data.draw(st.sampled_from("ABCxyz019_-.").filter(lambda one: one != mark[at]))
+    changed = mark[:at] + other + mark[at + 1 :]
+    # Base64 leaves bits of the last character of each half unused: what reads as the same bytes is the same mark.
+    assert not is_claim_of(keys("A").public, changed) or read_claim(changed) == CLAIM
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_without_harm(text: str) -> None:
+    assert not is_claim_of(keys("A").public, text)
+    assert not is_proof_of(keys("A").public, "uid", text, text)
+
+
+def test_a_proof_is_good_for_one_delegate_and_one_claim() -> None:
+    mine = keys("B")
+    claim, other = keys("A").sign_claim(CLAIM), keys("A").sign_claim(msgspec.structs.replace(CLAIM, node="n2"))
+    proof = mine.sign_proof("d1", claim)
+    assert is_proof_of(mine.public, "d1", claim, proof)
+    assert not is_proof_of(mine.public, "d2", claim, proof)
+    assert not is_proof_of(mine.public, "d1", other, proof)
+    assert not is_proof_of(keys("A").public, "d1", claim, proof)
+
+
+def test_a_claim_is_no_proof_and_a_proof_no_claim() -> None:
+    mine = keys("A")
+    mark = mine.sign_claim(CLAIM)
+    payload, _, signature = mark.partition(".")
+    assert not is_proof_of(mine.public, "d1", payload, signature)
+    assert not is_claim_of(mine.public, f"{payload}.{mine.sign_proof('d1', mark)}")
+
+
+def trusting(*told: str, name: str = "a", uid: str = "ua") -> TrustedKeys:
+    trusted = TrustedKeys()
+    assert trusted.hear(name, uid, told) == ""
+    return trusted
+
+
+def test_the_first_keys_that_are_heard_of_a_cluster_are_believed() -> None:
+    trusted = trusting(*keys("A1").told())
+    assert trusted.of("ua") == keys("A1").public
+    assert trusted.name_of("ua") == "a"
+    assert trusted.of("ub") == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "believed"),
+    [
+        pytest.param(keys("A2", "A1").told(), ("A2", "A1"), id="a new key that the old one vouches for"),
+        pytest.param(keys("A3", "A2", "A1").told(), ("A3", "A2", "A1"), id="two steps at once"),
+        pytest.param((*keys("A1").told(), *keys("X").told()), ("A1",), id="an older key out of nowhere is left out"),
+        pytest.param(keys("X").told(), None, id="another key"),
+        pytest.param(keys("X", "Y").told(), None, id="another key with a voucher of its own"),
+        pytest.param((keys("X").public[0], keys("A1").public[0]), None, id="another key without a voucher"),
+        pytest.param((f"{keys('X').public[0]} !!", keys("A1").public[0]), None, id="a voucher that is none"),
+        pytest.param((keys("A1", "X").told()), ("A1",), id="one that vouches for the known key"),
+        pytest.param((), ("A1",), id="nothing"),
+        pytest.param(("not base64",), None, id="nonsense"),
+    ],
+)
+def test_later_keys_are_believed_where_a_known_one_vouches(told: tuple[str, ...], believed: tuple[str, ...]) -> None:
+    trusted = trusting(*keys("A1").told())
+    problem = trusted.hear("a", "ua", told)
+    assert bool(problem) == (believed is None)
+    assert trusted.of("ua") == keys(*(believed or ("A1",))).public
+
+
+def test_an_old_key_that_was_taken_away_does_not_come_back() -> None:
+    trusted = trusting(*keys("A1").told())
+    assert trusted.hear("a", "ua", keys("A2", "A1").told()) == ""
+    assert trusted.hear("a", "ua", keys("A1").told()) != ""
+    assert trusted.of("ua") == keys("A2", "A1").public
+    assert trusted.hear("a", "ua", keys("A2").told()) == ""
+    assert trusted.of("ua") == keys("A2").public
+    assert trusted.hear("a", "ua", keys("A1").told()) != ""
+
+
+def test_another_cluster_under_a_known_name_and_a_known_one_under_another_are_refused() -> None:
+    trusted = trusting(*keys("A1").told())
+    assert "kube-system UID ux" in trusted.hear("a", "ux", keys("X").told())
+    assert trusted.of("ux") == ()
+    assert trusted.hear("b", "ua", keys("A1").told()) != ""
+    assert trusted.name_of("ua") == "a"
+
+
+def test_what_was_kept_is_believed_by_the_next_life_and_what_cannot_be_read_is_not() -> None:
+    kept = trusting(*keys("A1").told()).text()
+    assert TrustedKeys(kept).of("ua") == keys("A1").public
+    assert TrustedKeys("{").of("ua") == ()
+    later = TrustedKeys()
+    later.hear("a", "ua", keys("X").told())
+    later.recall(kept)
+    assert later.of("ua") == keys("A1").public
+
+
+def pem(private: object) -> bytes:
+    made: bytes = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # type: ignore[attr-defined]
+    return made
+
+
+def test_a_key_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    first = load_keys("", "a")
+    assert load_keys("", "a").public == first.public
+    assert load_keys("", "b").public != first.public
+    assert default_path("a").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_holds_the_newest_key_first(tmp_path: Path) -> None:
+    file = tmp_path / "keys.pem"
+    file.write_bytes(pem(key("A2")) + b"\n" + pem(key("A1")))
+    assert load_keys(str(file), "a").public == keys("A2", "A1").public
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "holds no private key"),
+        (b"-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n", "not a readable private key"),
+        (pem(generate_private_key(SECP256R1())), "not an Ed25519 key"),
+        (None, "No such file"),
+    ],
+    ids=["empty", "nonsense", "another kind", "missing"],
+)
+def test_a_file_without_a_good_key_is_an_error_that_names_it(tmp_path: Path, content: bytes | None, says: str) -> None:
+    file = tmp_path / "keys.pem"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(KeyFileError, match=says) as told:
+        load_keys(str(file), "a")
+    assert str(file) in str(told.value)

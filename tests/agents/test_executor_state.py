@@ -1,0 +1,261 @@
+"""What an executor must not forget: stored before it is acted upon, and never lower than it was."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from agents.executor import state
+from agents.executor.http import Request, Response
+from agents.executor.local import Moment
+from agents.executor.state import CLUSTER, ExecutorState
+from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
+from agents.runtime.obedience import BELIEVED_S
+from dispatcher.model.messages import BOUND, UNKNOWN, Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
+from tests.agents.executor_world import ApiModel, World, lost_reply, node_object, pod_object, run, scripted
+
+Answer = Callable[[Request], Response]
+
+
+def stored(api: ApiModel) -> tuple[int, str, dict[str, str]]:
+    lease = api.objects[state.PATH]
+    values = msgspec.json.decode(lease["metadata"]["annotations"][state.VALUES])
+    return lease["spec"]["leaseTransitions"], lease["spec"].get("holderIdentity", ""), values
+
+
+def test_whom_it_obeys_outlives_the_executor() -> None:
+    api = ApiModel()
+    assert run(ExecutorState().obey(7, "one"), api.answer) == ""
+    later = ExecutorState()
+    assert run(later.load(), api.answer) == ""
+    assert (later.known, later.epoch, later.dispatcher) == (True, 7, "one")
+
+
+def test_a_lower_epoch_is_not_written_and_the_fields_say_who_is_obeyed() -> None:
+    api = ApiModel()
+    run(ExecutorState().obey(7, "one"), api.answer)
+    later = ExecutorState()
+    assert run(later.obey(6, "old"), api.answer) == ""
+    assert (later.epoch, later.dispatcher, stored(api)[:2]) == (7, "one", (7, "one"))
+
+
+def test_the_same_dispatcher_again_costs_no_write() -> None:
+    api, known = ApiModel(), ExecutorState()
+    run(known.obey(7, "one"), api.answer)
+    run(known.obey(7, "one"), api.answer)
+    assert (api.count("create"), api.count("patch")) == (1, 0)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_a_lost_reply_to_the_write_is_cleared_up_by_reading(method: str) -> None:
+    api, known = ApiModel(), ExecutorState()
+    if method == "PATCH":
+        run(known.obey(1, "first"), api.answer)
+    assert run(known.obey(7, "one"), lost_reply(api.answer, method)) == ""
+    assert (known.epoch, stored(api)[:2]) == (7, (7, "one"))
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_of_two_executors_that_write_at_once_the_one_that_knows_less_learns_of_the_other(method: str) -> None:
+    api, mine = ApiModel(), ExecutorState()
+    if method == "PATCH":
+        run(mine.obey(1, "first"), api.answer)
+
+    def race(request: Request) -> Response:
+        if request.method == method and state.PATH.startswith(request.path):
+            run(ExecutorState().obey(8, "newer"), api.answer)
+        return api.answer(request)
+
+    assert run(mine.obey(7, "one"), race) == ""
+    assert (mine.epoch, mine.dispatcher, stored(api)[:2]) == (8, "newer", (8, "newer"))
+
+
+@pytest.mark.parametrize("status", [0, 500, 403, 429])
+def test_without_an_answer_nobody_is_obeyed(status: int) -> None:
+    known = ExecutorState()
+    problem = run(known.obey(7, "one"), lambda _: Response(status))
+    assert "cannot be read" in problem
+    assert (known.known, known.epoch) == (False, 0)
+
+
+def test_a_write_that_is_forbidden_is_not_acted_upon() -> None:
+    api, known = ApiModel(), ExecutorState()
+    problem = run(known.obey(7, "one"), scripted(404, 403, then=api.answer))
+    assert "cannot be written" in problem
+    assert (known.epoch, known.dispatcher) == (0, "")
+
+
+@pytest.mark.parametrize("lost", ["deleted", "restored"])
+def test_a_server_that_lost_its_past_is_told_again(lost: str) -> None:
+    api, known = ApiModel(), ExecutorState()
+    run(known.obey(3, "early"), api.answer)
+    backup = msgspec.json.decode(msgspec.json.encode(api.objects[state.PATH]))
+    run(known.obey(7, "one"), api.answer)
+    del api.objects[state.PATH]
+    if lost == "restored":
+        api.objects[state.PATH] = backup
+    assert run(known.obey(7, "one"), api.answer) == ""
+    assert (known.epoch, known.dispatcher, stored(api)[:2]) == (7, "one", (7, "one"))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1}'])
+def test_what_cannot_be_read_is_told_with_the_way_out(text: str) -> None:
+    api = ApiModel()
+    api.put(state.PATH, {"metadata": {"name": state.NAME, "annotations": {state.VALUES: text}}})
+    assert f"delete lease {state.NAME}" in run(ExecutorState().load(), api.answer)
+
+
+def test_values_are_kept_beside_each_other_and_by_two_executors() -> None:
+    api, one, other = ApiModel(), ExecutorState(), ExecutorState()
+    run(one.obey(7, "one"), api.answer)
+    assert run(one.remember("a", "1"), api.answer) == ""
+    assert run(other.remember("b", "2"), api.answer) == ""
+    assert run(one.remember("c", "3"), api.answer) == ""
+    assert stored(api) == (7, "one", {"a": "1", "b": "2", "c": "3"})
+    assert run(other.remember("a", ""), api.answer) == ""
+    assert other.values == {"b": "2", "c": "3"}
+
+
+def test_values_are_bounded() -> None:
+    api, known = ApiModel(), ExecutorState()
+    assert "more than 64 KiB" in run(known.remember("a", "x" * state.MAX_VALUES), api.answer)
+    assert (known.values, api.objects) == ({}, {})
+
+
+def test_a_cluster_has_one_name_until_that_is_given_up() -> None:
+    api, north, twin = ApiModel(), ExecutorState(), ExecutorState()
+    assert run(north.be_called("north"), api.answer) == ""
+    assert '"north"' in run(twin.be_called("north2"), api.answer)
+    assert run(twin.be_called("north2", before="north"), api.answer) == ""
+    assert stored(api)[2] == {CLUSTER: "north2"}
+
+
+# --- the loop that obeys ---------------------------------------------------------------------------------------------
+
+
+class Executor:
+    """One executor on a model cluster; `down` loses every request, `dies_at` all from the nth write on."""
+
+    def __init__(self, world: World, name: str = "a", rename_from: str = "") -> None:
+        self.world, self.now, self.down = world, 100.0, False
+        self.loses_replies = False
+        self.asked: list[Request] = []
+        settings = ExecutorSettings(rename_from=rename_from)
+        self.loop = ExecutorLoop(
+            self, world.cache, name, "a-cluster-uid", settings, clock=lambda: Moment(self.now, self.now)
+        )
+
+    async def send(self, request: Request) -> Response:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        if self.down:
+            return Response(0)
+        answer = self.world.api.answer(request)
+        return Response(0) if self.loses_replies and request.method != "GET" else answer
+
+    async def send_all(self, requests: Sequence[Request]) -> list[Response]:
+        return [await self.send(request) for request in requests]
+
+    async def bind(self, ref: PodRef, epoch: int, dispatcher: str = "") -> OutcomeBatch:
+        intent = Bind("i", ref, epoch, "n1")
+        return await self.loop.execute(IntentBatch(dispatcher or f"life-{epoch}", epoch, (intent,)))
+
+
+def world() -> World:
+    return World(node_object(cpu="100", pods="100"))
+
+
+async def test_the_epoch_is_stored_before_the_first_order_is_carried_out() -> None:
+    it = Executor(world())
+    ref = it.world.submit()
+    assert (await it.bind(ref, 5)).outcomes[0].verdict == BOUND
+    done = [verb for verb, _, _ in it.world.api.done]
+    assert done == ["create", "patch", "bind"]  # name, epoch, pod
+    assert stored(it.world.api) == (5, "life-5", {CLUSTER: "a"})
+
+
+async def test_an_executor_that_cannot_store_whom_it_obeys_does_nothing_for_it() -> None:
+    it = Executor(world())
+    ref = it.world.submit()
+    it.down = True
+    answer = await it.bind(ref, 5)
+    assert (answer.outcomes[0].verdict, answer.obeys) == (UNKNOWN, 0)
+    it.down = False
+    assert (await it.bind(ref, 5)).outcomes[0].verdict == BOUND
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["before the write", "after it"])
+async def test_an_executor_that_dies_beside_the_write_obeys_the_old_dispatcher_only_if_it_did_not_write(
+    written: bool,
+) -> None:
+    one = Executor(world())
+    ref = one.world.submit()
+    await one.bind(ref, 5)
+    one.down, one.loses_replies = not written, written
+    await one.loop.execute(IntentBatch("life-6", 6, ()))
+    next_life = Executor(one.world)
+    other = next_life.world.submit(pod_object("other"))
+    answer = await next_life.bind(other, 5)
+    assert (answer.outcomes[0].verdict, answer.obeys) == ((UNKNOWN, 6) if written else (BOUND, 5))
+
+
+async def test_a_dispatcher_that_slept_finds_another_executor_of_the_cluster_that_obeys_it_no_more() -> None:
+    one = Executor(world())
+    other = Executor(one.world)
+    ref = one.world.submit()
+    await one.loop.execute(IntentBatch("old", 5, ()))
+    await other.loop.execute(IntentBatch("new", 6, ()))
+    one.now += BELIEVED_S + 1
+    answer = await one.bind(ref, 5, "old")
+    assert (answer.outcomes[0].verdict, answer.obeys, answer.leader) == (UNKNOWN, 6, "new")
+    assert one.world.api.count("bind") == 0
+
+
+async def test_what_was_read_a_moment_ago_is_not_read_again() -> None:
+    it = Executor(world())
+    refs = [it.world.submit(pod_object(f"p{number}")) for number in range(20)]
+    await it.loop.execute(IntentBatch("one", 5, ()))
+    it.asked.clear()
+    for ref in refs:
+        await it.bind(ref, 5, "one")
+    assert not [request for request in it.asked if request.path == state.PATH]
+
+
+async def test_peers_of_a_superseded_dispatcher_are_not_shown() -> None:
+    it = Executor(world())
+    await it.loop.set_peers(Peers("new", 6, (Peer("b", ready=True),)))
+    await it.loop.set_peers(Peers("old", 5, (Peer("c", ready=True),)))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await it.loop.tend()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    made = [path for path in it.world.api.objects if "nodes/global-dispatcher-" in path]
+    assert made == ["/api/v1/nodes/global-dispatcher-b"]
+    await it.loop.stop()
+
+
+async def test_a_cluster_under_a_second_name_is_served_under_the_first_alone() -> None:
+    north = Executor(world(), "north")
+    ref = north.world.submit()
+    await north.loop.execute(IntentBatch("one", 5, ()))
+    twin = Executor(north.world, "north2")
+    answer = await twin.bind(ref, 5, "one")
+    assert answer.outcomes[0].verdict == UNKNOWN
+    assert 'served as "north", and shall be "north2"' in answer.outcomes[0].message
+    assert twin.loop.obedience.misnamed
+    assert (await north.bind(ref, 5, "one")).outcomes[0].verdict == BOUND
+
+
+@pytest.mark.parametrize(("remote", "verdict"), [(None, UNKNOWN), (2, UNKNOWN), (0, BOUND)])
+async def test_a_cluster_is_renamed_on_demand_once_no_remote_pod_is_there(remote: int | None, verdict: str) -> None:
+    old = Executor(world(), "north")
+    ref = old.world.submit()
+    await old.loop.execute(IntentBatch("one", 5, ()))
+    renamed = Executor(old.world, "north-1", rename_from="north")
+    renamed.loop.obedience.remote_pods = lambda: remote
+    answer = await renamed.bind(ref, 5, "one")
+    assert answer.outcomes[0].verdict == verdict
+    assert ("it has 2 remote pods" in answer.outcomes[0].message) == (remote == 2)
+    assert stored(old.world.api)[2][CLUSTER] == ("north-1" if remote == 0 else "north")

@@ -1,0 +1,117 @@
+"""The chart's policy that reserves the marks of agents, as a real API server judges it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from agents.controlplane.plane import ControlPlane
+from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object
+from tests.controlplane.fixtures import ControlPlanes
+from tests.system.cluster_api import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+PODS = "/api/v1/namespaces/default/pods"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "source-uid")
+CLAIM = {"annotations": {"global-dispatcher.io/claim": "x"}}
+LABEL = {"labels": {"global-dispatcher.io/delegate": "true"}}
+FINALIZER = {"finalizers": ["global-dispatcher.io/delegate"]}
+# Whom a namespace belongs to; who may bind besides is a scheduler of theirs.
+RULES = [
+    {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
+]
+
+
+@pytest.fixture(scope="module")
+def plane(helm: Helm, control_plane: ControlPlanes) -> ControlPlane:
+    """A cluster with the agent's chart, and a tenant who owns the namespace default."""
+    plane = control_plane("reserved")
+    values = ("-f", str(CHARTS / "agent" / "ci" / "example-values.yaml"))
+    where = ("-n", NAMESPACE, "--create-namespace")
+    helm("install", "agent", str(CHARTS / "agent"), *where, *values, KUBECONFIG=str(plane.kubeconfig))
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    named = {"metadata": {"name": "tenant"}}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"}
+    who = [{"kind": "ServiceAccount", "name": "tenant", "namespace": "default"}]
+    plane.admin.create("/api/v1/namespaces/default/serviceaccounts", named)
+    plane.admin.create(f"{rbac}/roles", {**named, "rules": RULES})
+    plane.admin.create(f"{rbac}/rolebindings", {**named, "roleRef": role, "subjects": who})
+    return plane
+
+
+@pytest.fixture(scope="module")
+def tenant(plane: ControlPlane) -> Iterator[httpx.Client]:
+    """The owner of the namespace; a new policy takes a moment to be in force."""
+    api = plane.api_for("tenant")
+    probe = pod("probe", CLAIM)
+    eventually(lambda: api.http.post(f"{PODS}?dryRun=All", json=probe).status_code == 422, 30)
+    yield api.http
+    api.close()
+
+
+def pod(name: str, metadata: Object | None = None, **spec: Any) -> Object:
+    """A pod that nobody places."""
+    main = {"name": "main", "image": "example.invalid/app:1"}
+    spec = {"schedulerName": "nobodys", "terminationGracePeriodSeconds": 1, "containers": [main], **spec}
+    return {"metadata": {"name": name, **(metadata or {})}, "spec": spec}
+
+
+def test_nobody_else_writes_the_marks_of_agents(plane: ControlPlane, tenant: httpx.Client) -> None:
+    own = f"{PODS}/own"
+    plane.admin.create(PODS, pod("own"))
+    bind = {"metadata": {"name": "own", **CLAIM}, "target": {"kind": "Node", "name": "any"}}
+    as_key = {key: pod("thief", {"annotations": {f"global-dispatcher.io/{key}": ""}}) for key in KEYS}
+    answers = {
+        **{f"annotation {key}": tenant.post(PODS, json=body) for key, body in as_key.items()},
+        "the label": tenant.post(PODS, json=pod("thief", LABEL)),
+        "the finalizer": tenant.post(PODS, json=pod("thief", FINALIZER)),
+        "the scheduler": tenant.post(PODS, json=pod("thief", schedulerName="global-dispatcher.io/delegate")),
+        "a proxy node": tenant.post(PODS, json=pod("thief", nodeName="global-dispatcher-west")),
+        "an annotation later": tenant.patch(own, json={"metadata": CLAIM}, headers=MERGE),
+        "an annotation beside the status": tenant.patch(f"{own}/status", json={"metadata": CLAIM}, headers=MERGE),
+        "the label later": tenant.patch(own, json={"metadata": LABEL}, headers=MERGE),
+        "the finalizer later": tenant.patch(own, json={"metadata": FINALIZER}, headers=MERGE),
+        "an annotation of a binding": tenant.post(f"{own}/binding", json=bind),
+    }
+    told = {what: (answer.status_code, "Global Dispatcher" in answer.text) for what, answer in answers.items()}
+    assert told == dict.fromkeys(answers, (422, True)), {what: answer.text for what, answer in answers.items()}
+    assert "annotation global-dispatcher.io/cluster is written" in answers["annotation cluster"].text
+    assert tenant.delete(own).is_success
+
+
+def test_a_marked_pod_is_used_and_deleted_by_its_owner_and_freed_by_an_admin(
+    plane: ControlPlane, tenant: httpx.Client
+) -> None:
+    path = f"{PODS}/held"
+    plane.admin.create(PODS, pod("held", {**CLAIM, **FINALIZER}))
+    steps = [
+        tenant.patch(path, json={"metadata": {"labels": {"a": "b"}}}, headers=MERGE),
+        tenant.patch(f"{path}/status", json={"status": {"message": "still here"}}, headers=MERGE),
+        tenant.patch(path, json={"metadata": {"annotations": dict.fromkeys(CLAIM["annotations"])}}, headers=MERGE),
+        tenant.patch(path, json={"metadata": {"finalizers": None}}, headers=MERGE),
+        tenant.delete(path),
+        tenant.patch(path, json={"metadata": {"finalizers": None}}, headers=MERGE),
+    ]
+    assert [answer.status_code for answer in steps] == [200, 200, 422, 422, 200, 422], [one.text for one in steps]
+    assert "deletionTimestamp" in plane.admin.get(path)["metadata"]
+    plane.admin.patch(path, {"metadata": {"finalizers": None}})
+    assert not plane.admin.answers(path)
+
+
+def test_the_agents_account_writes_its_marks(plane: ControlPlane, tenant: httpx.Client) -> None:
+    plane.admin.create(PODS, pod("source", schedulerName="global-dispatcher"))
+    agent = plane.api_for("agent", NAMESPACE)
+    delegate = {"schedulerName": "global-dispatcher.io/delegate", "automountServiceAccountToken": False}
+    answers = [
+        agent.http.patch(f"{PODS}/source", json={"metadata": {**CLAIM, **FINALIZER}}, headers=MERGE),
+        agent.http.patch(f"{PODS}/source", json={"metadata": {"finalizers": None}}, headers=MERGE),
+        agent.http.post(PODS, json=pod("copy", {**CLAIM, **LABEL}, **delegate)),
+    ]
+    assert [answer.is_success for answer in answers] == [True] * 3, [answer.text for answer in answers]
+    for name in ("source", "copy"):
+        assert agent.http.delete(f"{PODS}/{name}").is_success
+    agent.close()

@@ -1,0 +1,80 @@
+"""Kills, freezes, restored etcds and new dispatchers, in an order that a seed gives: each replica runs once, and stays.
+
+It runs only where GLOBAL_DISPATCHER_TEST_BLOWS says how many blows: 26 are one deck, some minutes.
+"""
+
+import os
+import random
+
+import pytest
+
+from tests.charts.rendering import Helm
+from tests.controlplane.fixtures import ControlPlanes
+from tests.real.blows import CHAOS, Blows
+from tests.real.census import Census
+from tests.real.conftest import Say
+from tests.real.fleet import CLUSTERS, RealFleet, start
+from tests.real.ledger import Ledger
+from tests.system.cluster_api import deployment, eventually
+from tests.system.harness import HOME, System
+
+REPLICAS = 300
+DELETED = 3  # pods that their user deletes before each blow; several times as many while a backup grows old
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SEED, BLOWS = "GLOBAL_DISPATCHER_TEST_SEED", "GLOBAL_DISPATCHER_TEST_BLOWS"
+
+
+@pytest.fixture(scope="module")
+def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
+    """Small planes: what is shown is not their size."""
+    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": 20})
+
+
+@pytest.mark.skipif(
+    not os.environ.get(BLOWS), reason=f"takes minutes and is not part of CI: {BLOWS}={sum(CHAOS.values())} is one deck"
+)
+def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_restores_and_new_dispatchers(
+    system: System, fleet: RealFleet, say: Say
+) -> None:
+    seed = int(os.environ.get(SEED) or random.SystemRandom().randrange(2**32))
+    ledger = Ledger(system, fleet, seed)
+    count = int(os.environ[BLOWS])
+
+    def grow_old() -> None:
+        """A backup differs from what is restored over: other pods have come and run."""
+        ledger.delete_some(4 * DELETED)
+        settle(system, fleet)
+
+    def restored(plane: str) -> None:
+        """Found out by those who watch, and mended, before a kill makes them read everything anew."""
+        ledger.restored(plane)
+        settle(system, fleet)
+
+    blows = Blows(system, fleet, seed, CHAOS, count, grow_old, restored)
+    say(f"{count} blows in the order of {SEED}={seed}")
+    system.home.create(DEPLOYMENTS, deployment("web", REPLICAS, requests={"cpu": "100m", "memory": "64Mi"}))
+    settle(system, fleet)
+    assert {pod.plane for pod in ledger.look().delegates} == set(CLUSTERS) - {HOME}
+    try:
+        for part in blows.order:
+            ledger.delete_some(DELETED)
+            blows.moment(2.0)
+            blows.strike(part)
+        settle(system, fleet)
+    finally:
+        say(f"struck {len(blows.told)} of {count}: {', '.join(blows.told)}")
+    assert not ledger.lost(), "\n".join(ledger.lost())
+
+
+def settle(system: System, fleet: RealFleet) -> None:
+    """Until each replica runs once, and nothing else is there: no orphan, no pod whose end waits for a finalizer."""
+
+    def astray() -> list[str]:
+        census = Census(fleet.planes.values())
+        wrong = [f"{pod.plane}/{pod.name} does not end" for pod in census.pods if pod.ending] + census.astray()
+        return wrong if len(census.sources) == REPLICAS else [f"{len(census.sources)} replicas", *wrong]
+
+    def told() -> str:
+        return "\n".join([*astray()[:20], system.log])
+
+    eventually(lambda: not astray(), 60, told, lambda: -len(astray()))

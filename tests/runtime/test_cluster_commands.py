@@ -1,0 +1,299 @@
+"""`global-dispatcher cluster ...` before two embedded clusters; a thread does what agents do with pods that end."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from dispatcher.model import names
+from dispatcher.runtime.cli import app
+from dispatcher.runtime.errors import ExitCode
+from dispatcher.runtime.operate import words
+from dispatcher.runtime.operate.members import Member
+from tests.system.cluster_api import ClusterApi, Object
+
+PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
+MARKED: dict[str, Any] = {"finalizers": [names.FINALIZER]}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedFleet]:
+    specs = [ClusterSpec(name, nodes=1) for name in ("east", "west")]
+    with EmbeddedFleet.start(specs, tmp_path_factory.mktemp("fleet")) as found:
+        yield found
+
+
+class World:
+    """East with a proxy node of west, west with one of east, and a dispatcher.yaml that lists both."""
+
+    def __init__(self, fleet: EmbeddedFleet, folder: Path) -> None:
+        self.config = folder / "dispatcher.yaml"
+        self.apis = {name: ClusterApi(fleet.kubeconfig, name) for name in ("east", "west")}
+        self.east, self.west = self.apis["east"], self.apis["west"]
+        self.list_clusters({name: str(fleet.kubeconfig) for name in self.apis})
+        self.wipe()
+        for name, api in self.apis.items():
+            other = "west" if name == "east" else "east"
+            api.delete(f"{NODES}/{names.proxy_node_name(other)}")
+            assert api.create(NODES, {"metadata": {"name": names.proxy_node_name(other)}}).is_success
+
+    def list_clusters(self, kubeconfigs: dict[str, str]) -> None:
+        listed = [{"name": name, "kubeconfig": file, "context": name} for name, file in kubeconfigs.items()]
+        self.config.write_text(yaml.safe_dump({"clusters": listed}))
+
+    def wipe(self) -> None:
+        for api in self.apis.values():
+            for one in api.pods():
+                end(api, one)
+
+    def run(self, *said: str) -> Result:
+        return CliRunner().invoke(app, ["cluster", *said, "--config", str(self.config)])
+
+    def json(self, *said: str) -> tuple[int, dict[str, Any]]:
+        result = self.run(*said, "-o", "json")
+        return result.exit_code, json.loads(result.stdout)
+
+    def proxy(self, cluster: str = "west") -> tuple[bool, str]:
+        """Whether the proxy node in the other cluster is cordoned, and its fence."""
+        api = self.east if cluster == "west" else self.west
+        node = api.get(f"{NODES}/{names.proxy_node_name(cluster)}")
+        return bool(node["spec"].get("unschedulable")), node["metadata"].get("labels", {}).get(names.FENCED, "")
+
+
+@pytest.fixture
+def world(fleet: EmbeddedFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr("dispatcher.runtime.operate.drain.POLL_S", 0.05)
+    monkeypatch.setattr("dispatcher.runtime.operate.drain.AGAIN_S", 0.2)
+    made = World(fleet, tmp_path)
+    yield made
+    made.wipe()
+    for api in made.apis.values():
+        api.close()
+
+
+def pod(api: ClusterApi, name: str, node: str = "", *, owned: bool = True, **metadata: Any) -> None:
+    """A pod, bound if `node` is given."""
+    body: Object = {"metadata": {"name": name, "labels": {"app": "web"}, **metadata}}
+    if owned:
+        owner = api.get(NODES)["items"][0]["metadata"]  # stays, and makes no pods
+        it = {"apiVersion": "v1", "kind": "Node", "name": owner["name"], "uid": owner["uid"], "controller": True}
+        body["metadata"]["ownerReferences"] = [it]
+    body["spec"] = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "busybox"}]}
+    if node:
+        body["spec"]["nodeName"] = node
+    answer = api.create(PODS, body)
+    assert answer.is_success, answer.text
+
+
+def delegate(api: ClusterApi, name: str, source_cluster: str) -> None:
+    body: Object = {
+        "metadata": {
+            "name": name,
+            "labels": {names.DELEGATE_LABEL: "true"},
+            "annotations": {names.SOURCE_CLUSTER: source_cluster},
+        },
+        "spec": {"schedulerName": names.DELEGATE_SCHEDULER, "containers": [{"name": "main", "image": "busybox"}]},
+    }
+    assert api.create(PODS, body).is_success
+
+
+def end(api: ClusterApi, one: Object) -> None:
+    """What executors do in the end: our finalizer goes, and then the pod."""
+    path = f"{PODS}/{one['metadata']['name']}"
+    with suppress(httpx.HTTPStatusError):
+        api.merge(path, {"metadata": {"finalizers": None}})
+    api.delete(path, gracePeriodSeconds="0")
+
+
+def _fenced(node: Object) -> bool:
+    return bool(node["metadata"].get("labels", {}).get(names.FENCED) == "true")
+
+
+@contextmanager
+def ending(*apis: ClusterApi) -> Iterator[None]:
+    """A dispatcher and agents: pods that are being deleted end, and those on fenced proxy nodes."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.05):
+            for api in apis:
+                closed = {node["metadata"]["name"] for node in api.get(NODES)["items"] if _fenced(node)}
+                for one in api.pods():
+                    fenced = one["spec"].get("nodeName", "") in closed and one["status"].get("phase") != "Succeeded"
+                    if fenced or one["metadata"].get("deletionTimestamp"):
+                        end(api, one)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def names_of(api: ClusterApi) -> list[str]:
+    return sorted(one["metadata"]["name"] for one in api.pods())
+
+
+def test_cordon_and_uncordon_mark_the_proxy_node_and_say_what_runs_there(world: World) -> None:
+    pod(world.east, "web-1", "global-dispatcher-west")
+    code, told = world.json("cordon", "west", "--yes")
+    assert code == ExitCode.OK
+    assert told["clusters"][0]["pods"] == 1
+    assert told["clusters"][0]["did"] == "cordoned"
+    assert world.proxy() == (True, "")
+    assert world.run("uncordon", "west", "--yes").exit_code == ExitCode.OK
+    assert world.proxy() == (False, "")
+    assert names_of(world.east) == ["web-1"]
+
+
+def test_fence_says_what_it_costs_and_unfence_leaves_the_cordon(world: World) -> None:
+    pod(world.east, "web-1", "global-dispatcher-west")
+    result = world.run("fence", "west", "--yes")
+    assert result.exit_code == ExitCode.OK
+    assert "its 1 pods are let go" in result.stderr
+    assert world.proxy() == (True, "true")
+    assert world.run("unfence", "west", "--yes").exit_code == ExitCode.OK
+    assert world.proxy() == (True, "")
+
+
+@pytest.mark.parametrize("action", ["cordon", "fence", "drain", "leave"])
+def test_nothing_is_written_without_a_yes_or_in_a_dry_run(world: World, action: str) -> None:
+    pod(world.east, "web-1", "global-dispatcher-west")
+    refused = world.run(action, "west")
+    assert refused.exit_code == ExitCode.USAGE
+    assert "--yes" in refused.stderr
+    assert world.run(action, "west", "--dry-run").exit_code == ExitCode.OK
+    assert world.proxy() == (False, "")
+    assert not world.east.pods()[0]["metadata"].get("deletionTimestamp")
+
+
+def test_a_cluster_that_nobody_knows_is_not_found(world: World) -> None:
+    result = world.run("cordon", "wets", "--yes")
+    assert result.exit_code == ExitCode.NOT_FOUND
+    assert "east, west" in result.stderr
+
+
+def test_a_cluster_that_cannot_be_reached_is_named_and_the_others_are_done(world: World, fleet: EmbeddedFleet) -> None:
+    broken = world.config.parent / "broken"
+    server = {"name": "north", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "north", "context": {"cluster": "north", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    broken.write_text(yaml.safe_dump({"clusters": [server], "contexts": [context], "users": users}))
+    kubeconfig = str(fleet.kubeconfig)
+    world.list_clusters({"east": kubeconfig, "west": kubeconfig, "north": str(broken)})
+    result = world.run("cordon", "west", "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    assert "north: " in result.stderr
+    assert world.proxy() == (True, "")
+
+
+def test_drain_evicts_what_runs_there_and_waits_until_it_is_gone(world: World) -> None:
+    for name in ("web-1", "web-2"):
+        pod(world.east, name, "global-dispatcher-west", **MARKED)
+    pod(world.east, "local")
+    with ending(world.east):
+        code, told = world.json("drain", "west", "--yes", "--timeout", "30")
+    assert (code, told["problems"]) == (ExitCode.OK, [])
+    assert told["clusters"][0]["did"] == "cordoned; 2 evicted; nothing is left"
+    assert names_of(world.east) == ["local"]
+
+
+def test_drain_respects_budgets_of_the_cluster_of_submission_and_says_so_in_the_end(world: World) -> None:
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    assert world.east.create(budgets, {"metadata": {"name": "guard"}, "spec": spec}).is_success
+    pod(world.east, "web-1", "global-dispatcher-west")
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    world.east.merge(f"{PODS}/web-1/status", {"status": ready})
+    try:
+        with ending(world.east):
+            result = world.run("drain", "west", "--yes", "--timeout", "2")
+    finally:
+        world.east.delete(f"{budgets}/guard")
+    assert result.exit_code == ExitCode.FAILED
+    assert "1 pods are not gone yet, such as default/web-1" in result.stderr
+    assert "budget" in result.stderr
+    assert names_of(world.east) == ["web-1"]
+
+
+def test_drain_does_not_say_done_while_pods_have_come_that_it_has_not_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = words.say
+
+    async def slow(member: Member, cluster: str, word: words.Word) -> str:
+        pod(world.east, "late", "global-dispatcher-west")  # the scheduler was faster than the cordon
+        return await said(member, cluster, word)
+
+    monkeypatch.setattr(words, "say", slow)
+    result = world.run("drain", "west", "--yes", "--timeout", "1")
+    assert result.exit_code == ExitCode.FAILED
+    assert "1 pods are left, such as default/late" in result.stderr
+
+
+def test_drain_evicts_pods_without_a_controller_only_by_force(world: World) -> None:
+    pod(world.east, "alone", "global-dispatcher-west", owned=False)
+    refused = world.run("drain", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "east: default/alone" in refused.stderr
+    assert world.proxy() == (False, "")
+    with ending(world.east):
+        assert world.run("drain", "west", "--yes", "--force", "--timeout", "30").exit_code == ExitCode.OK
+    assert names_of(world.east) == []
+
+
+def test_leave_moves_pods_of_both_directions_and_says_what_to_remove(world: World) -> None:
+    pod(world.east, "went", "global-dispatcher-west", **MARKED)
+    pod(world.west, "came-from-west", "global-dispatcher-east", **MARKED)
+    with ending(world.east, world.west):
+        code, told = world.json("leave", "west", "--yes", "--timeout", "30")
+    assert (code, told["problems"]) == (ExitCode.OK, [])
+    assert world.proxy("west")[0]
+    assert world.proxy("east")[0]
+    assert names_of(world.east) == names_of(world.west) == []
+    assert "`- name: west`" in told["next"][0]
+    assert told["next"][1].startswith("helm uninstall")
+
+
+def test_leave_names_what_is_left_and_does_not_say_that_the_cluster_may_go(world: World) -> None:
+    pod(world.west, "held", annotations={names.CLAIM_CLUSTER: "east"}, **MARKED)
+    code, told = world.json("leave", "west", "--yes", "--timeout", "2")
+    assert code == ExitCode.FAILED
+    assert told["next"] == []
+    assert any("west: 1 pods are left, such as default/held" in problem for problem in told["problems"])
+
+
+def test_a_lost_cluster_leaves_without_being_asked(world: World, fleet: EmbeddedFleet) -> None:
+    world.list_clusters({"east": str(fleet.kubeconfig), "west": "/nonexistent/kubeconfig"})
+    pod(world.east, "went", "global-dispatcher-west", **MARKED)
+    pod(world.east, "ended", "global-dispatcher-west", **MARKED)
+    world.east.merge(f"{PODS}/ended/status", {"status": {"phase": "Succeeded"}})
+    delegate(world.east, "copy-of-west", "west")
+    delegate(world.east, "copy-of-north", "north")
+    assert "does not answer" in world.run("leave", "west", "--yes").stderr
+    with ending(world.east):
+        code, told = world.json("leave", "west", "--lost", "--yes", "--timeout", "30")
+    assert (code, told["problems"]) == (ExitCode.OK, [])
+    assert world.proxy() == (True, "true")
+    assert names_of(world.east) == ["copy-of-north"]
+    assert told["clusters"][0]["did"] == "fenced and cordoned; 1 deleted; 2 let go; nothing is left"
+
+
+def test_a_lost_cluster_that_the_configuration_has_lost_already_can_still_leave(
+    world: World, fleet: EmbeddedFleet
+) -> None:
+    world.list_clusters({"east": str(fleet.kubeconfig)})
+    pod(world.east, "went", "global-dispatcher-west", **MARKED)
+    with ending(world.east):
+        assert world.run("leave", "west", "--lost", "--yes", "--timeout", "30").exit_code == ExitCode.OK
+    assert names_of(world.east) == []

@@ -1,0 +1,82 @@
+"""A cluster is the UID of its kube-system namespace, whatever it is called in a configuration."""
+
+from collections.abc import Sequence
+
+from dispatcher.model.messages import Bind, Changes
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Claim, Pod
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.events import ClusterChanged, Effect, SendIntents, Tick, Trouble
+from dispatcher.scheduling.views import clusters_view
+from tests.laws.cores import make_core
+
+NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
+
+
+def pod(name: str, **more: object) -> Pod:
+    fields = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, **more}
+    return Pod(f"uid-{name}", "default", name, **fields)  # type: ignore[arg-type]
+
+
+def report(core: SchedulerCore, cluster: str, uid: str, *pods: Pod, now: float = 1.0) -> Sequence[Effect]:
+    life = f"{cluster}-{uid}"
+    return core.handle(ClusterChanged(Changes(cluster, uid, life, 0, 1, full=True, nodes=(NODE,), pods=pods)), now)
+
+
+def problem_of(core: SchedulerCore, cluster: str) -> str:
+    (row,) = [row for row in clusters_view(core) if row["name"] == cluster]
+    return "" if row["ready"] else str(row["problem"])
+
+
+def troubles(effects: Sequence[Effect]) -> list[str]:
+    return [effect.text for effect in effects if isinstance(effect, Trouble)]
+
+
+def rows(core: SchedulerCore) -> list[tuple[str, str]]:
+    return [core.fleet.name_of(row) for row in range(core.fleet.n) if core.fleet.live[row]]
+
+
+def test_a_second_name_of_a_cluster_is_refused_and_counts_nothing_twice() -> None:
+    core = make_core(("north", "north2"))
+    report(core, "north", "n", pod("a"))
+    effects = report(core, "north2", "n", pod("a"))
+    assert problem_of(core, "north2") == '"north2" is the same cluster as "north" (kube-system n): list it once'
+    assert troubles(effects) == [f"cluster {problem_of(core, 'north2')}"]
+    assert (rows(core), list(core.tracked)) == ([("north", "n1")], [("north", "uid-a")])
+
+
+def test_decisions_for_the_others_go_on_beside_a_cluster_that_is_listed_twice() -> None:
+    core = make_core(("north", "north2"))
+    report(core, "north", "n", pod("a"))
+    report(core, "north2", "n", pod("a"))
+    sent = [one for one in core.handle(Tick(), 1.0) if isinstance(one, SendIntents)]
+    assert [(one.cluster, [type(intent) for intent in one.intents]) for one in sent] == [("north", [Bind])]
+
+
+def test_another_cluster_under_a_known_name_is_refused_and_takes_nothing_away() -> None:
+    core = make_core(("north",))
+    bound = pod("a", node="n1", claim=Claim("west", "w1", 1), has_finalizer=True)
+    report(core, "north", "n", bound)
+    effects = report(core, "north", "other", now=2.0)
+    assert "another cluster now (kube-system other, was n)" in problem_of(core, "north")
+    assert troubles(effects)
+    assert core.tracked["north", "uid-a"].source == bound
+    assert core.clusters["north"].uid == "n"
+
+
+def test_the_right_cluster_under_its_name_is_taken_in_again() -> None:
+    core = make_core(("north",))
+    report(core, "north", "n", pod("a"))
+    report(core, "north", "other", now=2.0)
+    report(core, "north", "n", pod("a"), pod("b"), now=3.0)
+    assert problem_of(core, "north") == ""
+    assert set(core.tracked) == {("north", "uid-a"), ("north", "uid-b")}
+
+
+def test_a_report_that_does_not_know_its_cluster_yet_changes_nothing_about_who_it_is() -> None:
+    core = make_core(("north",))
+    report(core, "north", "n", pod("a"))
+    view = core.clusters["north"]
+    core.handle(ClusterChanged(Changes("north", "", view.incarnation, 1, 1, synced=False)), 2.0)
+    assert (view.uid, view.ready) == ("n", False)

@@ -1,0 +1,297 @@
+"""What clusters have refused: how long it holds, for whom, and what the core does about it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dispatcher.model.messages import (
+    BOUND,
+    CLAIMED,
+    DONE,
+    OF_CLUSTER,
+    OF_NODE,
+    OF_POD,
+    REFUSED,
+    Bind,
+    Changes,
+    Claim,
+    CreateDelegate,
+    Intent,
+    Outcome,
+    PodRef,
+    ReportUnschedulable,
+    Unclaim,
+)
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.objects import Namespace
+from dispatcher.model.pod import Claim as Claimed
+from dispatcher.model.pod import Pod
+from dispatcher.model.refusal import ALL_OTHERS
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation.flights import Flight, Stage
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
+from dispatcher.scheduling.framework import SKIP
+from dispatcher.scheduling.refusals import Refusals
+from dispatcher.scheduling.views import explain
+from tests.laws.cores import make_core
+
+NO_QUOTA = 'pods "web" is forbidden: exceeded quota'
+
+
+def a_pod(name: str = "web", owner: str = "", **more: object) -> Pod:
+    fields = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, **more}
+    return Pod(f"uid-{name}", "default", name, owner=owner, **fields)  # type: ignore[arg-type]
+
+
+def flight(stage: Stage, cluster: str) -> Flight:
+    intent = Intent("1", PodRef("default", "web", "uid-web"), 1)
+    return Flight(stage, intent, cluster, cluster, "n1", 1, 0.0)  # type: ignore[arg-type]
+
+
+def says(scope: str, message: str = NO_QUOTA) -> Outcome:
+    return Outcome("1", "uid-web", 1, REFUSED, message, scope=scope)
+
+
+class Memory:
+    """Refusals of pods that were submitted in "home"."""
+
+    def __init__(self) -> None:
+        self.kept = Refusals(30, 900)
+
+    def refuse(self, one: Pod, cluster: str, now: float, scope: str = OF_CLUSTER, stage: Stage = Stage.CREATE) -> None:
+        self.kept.note(("home", one.uid), one, flight(stage, cluster), says(scope), now)
+
+    def about(self, one: Pod, now: float) -> list[str]:
+        return [refusal.cluster for refusal in self.kept.about(("home", one.uid), one, now)]
+
+
+@pytest.mark.parametrize(
+    ("stage", "scope", "passed_over"),
+    [
+        (Stage.CREATE, OF_CLUSTER, ["west"]),
+        (Stage.CREATE, OF_NODE, []),
+        (Stage.CREATE, "", ["west"]),
+        (Stage.BIND, "", []),
+        (Stage.BIND, OF_CLUSTER, ["west"]),
+        (Stage.CLAIM, OF_POD, [ALL_OTHERS]),
+        (Stage.CLAIM, "", [ALL_OTHERS]),
+        (Stage.CREATE, "something of next year", []),
+    ],
+)
+def test_what_a_refusal_is_about_says_who_is_passed_over(stage: Stage, scope: str, passed_over: list[str]) -> None:
+    memory = Memory()
+    memory.refuse(a_pod(), "west", 0, scope, stage)
+    assert memory.about(a_pod(), 1) == passed_over
+
+
+def test_a_cluster_that_goes_on_refusing_is_passed_over_twice_as_long_each_time_up_to_a_bound() -> None:
+    memory, now, pauses = Memory(), 0.0, []
+    for _ in range(7):
+        memory.refuse(a_pod(), "west", now)
+        (held,) = memory.kept.about(("home", "uid-web"), a_pod(), now)
+        pauses.append(held.until - held.at)
+        now = held.until
+        assert memory.about(a_pod(), now) == []
+        assert memory.kept.ended(now) == [("home", "uid-web")]
+    assert pauses == [30, 60, 120, 240, 480, 900, 900]
+
+
+def test_refusals_of_orders_that_were_under_way_make_no_longer_pause() -> None:
+    memory = Memory()
+    for at in (0, 1, 2):
+        memory.refuse(a_pod(), "west", at)
+    (held,) = memory.kept.about(("home", "uid-web"), a_pod(), 3)
+    assert (held.at, held.until) == (0, 30)
+
+
+def test_pods_of_one_controller_share_what_was_refused_and_others_do_not() -> None:
+    memory, owner = Memory(), "ReplicaSet/web-1/uid-of-web-1"
+    memory.refuse(a_pod("one", owner), "west", 0)
+    assert memory.about(a_pod("two", owner), 1) == ["west"]
+    assert memory.about(a_pod("three"), 1) == []
+    newer = a_pod("four", owner, labels={"controller-revision-hash": "2"})
+    assert memory.about(newer, 1) == []
+
+
+def test_what_was_refused_long_ago_is_forgotten() -> None:
+    memory = Memory()
+    memory.refuse(a_pod(), "west", 0)
+    memory.kept.ended(30)
+    assert memory.kept
+    memory.kept.ended(930)
+    assert not memory.kept
+    memory.refuse(a_pod(), "west", 931)
+    assert memory.about(a_pod(), 960) == ["west"]
+    assert memory.about(a_pod(), 961) == []
+
+
+def test_a_namespace_that_changes_in_a_cluster_ends_its_refusals_there_alone() -> None:
+    memory = Memory()
+    for cluster in ("west", "east"):
+        memory.refuse(a_pod(), cluster, 0)
+    assert memory.about(a_pod(), 1) == ["east", "west"]
+    assert memory.kept.namespace_changed("west", "other") == []
+    assert memory.kept.namespace_changed("west", "default") == [("home", "uid-web")]
+    assert memory.about(a_pod(), 1) == ["east"]
+
+
+# --- the core --------------------------------------------------------------------------------------------------------
+
+CLUSTERS = ("east", "home", "west")
+FREE = {"east": 2000, "home": 1000, "west": 4000}  # the more is free, the better
+
+
+class Told:
+    """A core of three clusters with a node each; the pod is the home cluster's. West is best, then east, then home."""
+
+    def __init__(self, **more: Any) -> None:
+        self.core: SchedulerCore = make_core(CLUSTERS)
+        self.pod, self.now, self.revision = a_pod(**more), 1.0, dict.fromkeys(CLUSTERS, 0)
+        self.sent: list[tuple[str, Intent]] = []
+        for name in CLUSTERS:
+            node = Node(f"{name}-1", ready=True, allocatable={"cpu": FREE[name], "memory": 2**33, "pods": 20})
+            pods = (self.pod,) if name == "home" else ()
+            self.report(name, nodes=(node,), pods=pods, full=True)
+        self.handle(Tick())
+
+    def handle(self, event: Answered | ClusterChanged | Tick) -> None:
+        effects: Sequence[Effect] = self.core.handle(event, self.now)
+        self.sent += [
+            (one.cluster, intent) for one in effects if isinstance(one, SendIntents) for intent in one.intents
+        ]
+
+    def report(self, name: str, **what: object) -> None:
+        since, self.revision[name] = self.revision[name], self.revision[name] + 1
+        changes = Changes(name, f"{name}-uid", "life-1", since, self.revision[name], **what)  # type: ignore[arg-type]
+        self.handle(ClusterChanged(changes))
+
+    def take(self, kind: type) -> tuple[str, Intent]:
+        """The one order that waits, of that kind; others must not."""
+        ((cluster, intent),) = [one for one in self.sent if not isinstance(one[1], ReportUnschedulable)]
+        assert type(intent) is kind
+        self.sent = []
+        return cluster, intent
+
+    def answer(self, kind: type, verdict: str, message: str = "", scope: str = "") -> None:
+        cluster, intent = self.take(kind)
+        outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, b"{}", scope=scope)
+        self.handle(Answered(cluster, (outcome,)))
+
+    def refused_by(self, target: str, message: str, scope: str = OF_CLUSTER) -> None:
+        """Claimed for `target`, refused there, unclaimed, as the watch shows it."""
+        assert self.sent[-1][1].cluster == target  # type: ignore[attr-defined]
+        self.answer(Claim, CLAIMED)
+        self.answer(CreateDelegate, REFUSED, message, scope)
+        self.answer(Unclaim, DONE)
+        self.tick()
+
+    def tick(self, later: float = 0.0) -> None:
+        self.now += later
+        self.handle(Tick())
+
+    def explained(self) -> dict[str, object]:
+        found = explain(self.core, "default", "web")
+        assert found is not None
+        return found
+
+
+def test_the_next_best_cluster_is_tried_at_once_and_home_last() -> None:
+    told = Told()
+    told.refused_by("west", NO_QUOTA)
+    told.refused_by("east", "denied by webhook")
+    cluster, bind = told.take(Bind)
+    assert (cluster, bind.node, told.now) == ("home", "home-1", 1.0)  # type: ignore[attr-defined]
+    told.sent = [(cluster, bind)]
+    told.answer(Bind, BOUND)
+    text = told.core.log.summary(("home", "uid-web"))
+    assert text.endswith(f"; cluster east refused it: denied by webhook; cluster west refused it: {NO_QUOTA}")
+
+
+def test_a_field_that_cannot_travel_leaves_home_alone() -> None:
+    told = Told()
+    told.answer(Claim, REFUSED, "spec.hostNetwork reaches into the node", OF_POD)
+    told.tick()
+    cluster, _ = told.take(Bind)
+    assert cluster == "home"
+
+
+def test_what_one_node_refuses_excludes_no_cluster_and_waits_for_a_moment() -> None:
+    told = Told()
+    told.answer(Claim, CLAIMED)
+    told.answer(CreateDelegate, REFUSED, 'node "west-1": Insufficient cpu', OF_NODE)
+    told.answer(Unclaim, DONE)
+    told.tick()
+    assert [type(one) for _, one in told.sent] == [ReportUnschedulable]
+    told.sent = []
+    told.tick(5.0)
+    assert told.take(Claim)[1].cluster == "west"  # type: ignore[attr-defined]
+
+
+def test_a_pod_that_all_refuse_says_who_and_why_and_explain_says_until_when() -> None:
+    told = Told(annotations={"global-dispatcher.io/clusters": "west"})
+    told.refused_by("west", NO_QUOTA)
+    ((_, report),) = told.sent
+    message = report.message  # type: ignore[attr-defined]
+    assert "1 node(s) were in a cluster that refused the pod a while ago" in message
+    assert message.endswith(f"cluster west refused it: {NO_QUOTA}")
+    told.sent, told.now = [], 11.0
+    told.tick()
+    explained = told.explained()
+    assert explained["refusals"] == [{"cluster": "west", "message": NO_QUOTA, "ago_s": 10.0, "again_in_s": 20.0}]
+    assert explained["decision"]["clusters"]["west"].endswith(NO_QUOTA)  # type: ignore[index]
+    assert NO_QUOTA not in explained["decision"]["clusters"]["east"]  # type: ignore[index]
+
+
+def test_a_refusal_ends_with_time_and_the_cluster_is_tried_again() -> None:
+    told = Told(annotations={"global-dispatcher.io/clusters": "west"})
+    told.refused_by("west", NO_QUOTA)
+    told.sent = []
+    told.tick(29.0)
+    assert not told.sent
+    told.tick(1.0)
+    assert told.take(Claim)[1].cluster == "west"  # type: ignore[attr-defined]
+
+
+def test_a_namespace_that_is_changed_there_ends_it_before_its_time() -> None:
+    told = Told(annotations={"global-dispatcher.io/clusters": "west"})
+    told.refused_by("west", 'violates PodSecurity "restricted:latest"')
+    told.sent = []
+    told.report("west", objects=(Namespace("default", {"pod-security.kubernetes.io/enforce": "baseline"}),))
+    told.tick(2.0)  # what is left of its back-off
+    assert told.take(Claim)[1].cluster == "west"  # type: ignore[attr-defined]
+
+
+def test_replicas_that_wait_for_a_decision_pass_over_what_refused_the_first() -> None:
+    told = Told(owner="ReplicaSet/web/uid-rs")
+    told.answer(Claim, CLAIMED)
+    told.report("home", pods=(a_pod("two", "ReplicaSet/web/uid-rs"),))  # queued before the refusal, decided after it
+    told.answer(CreateDelegate, REFUSED, NO_QUOTA, OF_CLUSTER)
+    told.tick()
+    claims = [one for _, one in told.sent if isinstance(one, Claim)]
+    assert [(one.pod.name, one.cluster) for one in claims] == [("two", "east")]
+
+
+def test_a_profile_that_does_not_heed_refusals_tries_again_after_a_pause() -> None:
+    told = Told()
+    for scheduler in told.core.profiles:
+        plugin = next(one for one in scheduler.plan.plugins if one.name == "ClusterRefused")
+        plugin.pre_filter = lambda *_: SKIP  # type: ignore[method-assign]
+    told.refused_by("west", NO_QUOTA)
+    told.refused_by("west", NO_QUOTA)
+    assert [type(one) for _, one in told.sent] == [ReportUnschedulable]
+
+
+def test_a_claim_seen_by_the_watch_is_waited_for_before_the_next_try() -> None:
+    told = Told()
+    told.answer(Claim, CLAIMED)
+    shown = a_pod(claim=Claimed("west", "west-1", 1), has_finalizer=True)
+    told.report("home", pods=(shown,))
+    told.answer(CreateDelegate, REFUSED, NO_QUOTA, OF_CLUSTER)
+    told.answer(Unclaim, DONE)
+    told.tick()
+    assert not [one for _, one in told.sent if isinstance(one, Claim)]
+    told.report("home", pods=(a_pod(),))
+    told.tick()
+    assert told.take(Claim)[1].cluster == "east"  # type: ignore[attr-defined]

@@ -1,0 +1,193 @@
+"""Promises about what runs: once, only with cause stopped, honestly told."""
+
+from tests.simulation.judges.court import Judge
+from tests.simulation.judges.facts import FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.world.apiserver import PODS
+from tests.simulation.world.kubelet import Container
+from tests.simulation.world.objects import ENDED, Object, condition
+from tests.simulation.world.store import Write
+
+GONE_BACK_S = 120.0  # within which a copy that a restore brought back may run beside its successor
+
+
+class RunsOnce(Judge):
+    """Of each pod one container set runs at a time, in the whole fleet."""
+
+    promise = "I1,I2"
+
+    def started(self, cluster: str, container: Container) -> None:
+        fact = self.facts.pods.get(container.uid)
+        if fact is None or not fact.source:
+            return
+        running = self.facts.running_copies(fact.source)
+        others = [one for one in running if one.uid != fact.uid]
+        if others and not self.facts.revived & {one.uid for one in running} and not self._went_back(running):
+            where = ", ".join(f"{one.title} on {one.node}" for one in running)
+            self.say(fact.source, f"runs {len(running)} times at once: {where}")
+
+    def _went_back(self, running: list[PodFact]) -> bool:
+        now = self.fleet.loop.time()
+        return any(now - self.facts.restored.get(one.cluster, float("-inf")) < GONE_BACK_S for one in running)
+
+
+class NobodyKilled(Judge):
+    """The product deletes nothing that runs, or has a claim to, without a cause that lies outside of it."""
+
+    promise = "I5,I7"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or write.after is None or write.before is None:
+            return
+        begun = not write.before["metadata"].get("deletionTimestamp")
+        if not begun or not write.after["metadata"].get("deletionTimestamp"):
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        if by_product(write.actor):
+            if not self._excused(fact, write.after):
+                what = "its source" if fact.is_source else "a copy"
+                self.say(fact.source or fact.title, f"{write.actor} deletes {fact.title}, {what}, without cause")
+        elif write.actor == "taint-eviction" and fact.node.startswith(PROXY):
+            target = fact.node.removeprefix(PROXY)
+            if not self.facts.in_trouble(target) and not self.facts.in_trouble(fact.cluster):
+                self.say(fact.source, f"{fact.title} is evicted from {fact.node} although cluster {target} is well")
+
+    def _excused(self, fact: PodFact, pod: Object) -> bool:
+        if not fact.source:
+            return condition(pod, "DisruptionTarget") is not None
+        facts, copies = self.facts, self.facts.copies[fact.source]
+        source = facts.source_of(fact)
+        if fact.doomed or fact.ended or (source is not None and (source.doomed or source.ended)):
+            return True
+        if fact.is_source:
+            # It may go with its copy: one that somebody else ended, or that is gone.
+            delegates = [one for one in copies if not one.is_source]
+            return any(one.doomed or one.ended for one in delegates) and not any(
+                one.uid in facts.running and not one.doomed for one in delegates
+            )
+        if fact.uid not in facts.running:
+            return True  # it never ran, or does not any more
+        return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
+
+
+class HonestMirror(Judge):
+    """What a source shows is what a real copy of it told: its address and its end; an end is final."""
+
+    promise = "I9"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or write.after is None:
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        before = (write.before or {}).get("status", {})
+        after = write.after["status"]
+        if before.get("phase") in ENDED and after.get("phase") != before["phase"]:
+            self.say(fact.title, f"phase {before['phase']} became {after.get('phase')} by {write.actor}")
+        if not by_product(write.actor) or before == after or not fact.is_source:
+            return
+        copies = self.facts.copies[fact.source]
+        address = after.get("podIP")
+        if address and address != before.get("podIP") and not any(address in one.addresses for one in copies):
+            self.say(fact.title, f"shows address {address}, which no copy of it ever had")
+        phase = after.get("phase")
+        if phase in ENDED and phase != before.get("phase") and not any(one.ended == phase for one in copies[1:]):
+            self.say(fact.title, f"shows {phase}, which no copy of it came to")
+
+
+class OnlyOurs(Judge):
+    """Pods that are neither submitted to the product nor made by it are not written to; others' keys neither."""
+
+    promise = "I7"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or not by_product(write.actor) or write.after is None:
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        # What is deleted on a proxy node has no kubelet but us.
+        stranded = fact.node.startswith(PROXY) and write.after["metadata"].get("deletionTimestamp")
+        if not fact.source and condition(write.after, "DisruptionTarget") is None and not stranded:
+            self.say(fact.title, f"{write.actor} writes ({write.verb}) to a pod of others")
+
+
+class NothingLost(Judge):
+    """In the end every pod that nobody deleted runs once, has ended, or waits and says why."""
+
+    promise = "I5"
+
+    def at_end(self) -> None:
+        for _, pod in self.fleet.pods():
+            fact = self.facts.pods[pod["metadata"]["uid"]]
+            meta, told = pod["metadata"], pod["status"]
+            if not fact.is_source:
+                continue
+            if meta.get("deletionTimestamp"):
+                held = FINALIZER in (meta.get("finalizers") or ())
+                self.say(fact.title, f"was deleted and is still there{', held by our finalizer' if held else ''}")
+            elif told.get("phase") not in ENDED:
+                self._judge(fact, pod)
+        for fact in self.facts.pods.values():
+            if fact.is_source and fact.gone and not fact.doomed and not fact.ended and not self._went(fact):
+                self.say(fact.title, "is gone, and nobody deleted it")
+
+    def _went(self, fact: PodFact) -> bool:
+        return any(one.doomed or one.ended for one in self.facts.copies[fact.source])
+
+    def _judge(self, fact: PodFact, pod: Object) -> None:
+        running = self.facts.running_copies(fact.source)
+        placed = pod["spec"].get("nodeName")
+        told = condition(pod, "PodScheduled")
+        if len(running) > 1:
+            self.say(fact.title, f"runs {len(running)} times")
+        elif not running and placed:
+            self.say(fact.title, f"is bound to {placed} and shows {pod['status'].get('phase')}, but runs nowhere")
+        elif running and not placed:
+            self.say(fact.title, f"runs in {running[0].cluster}, but is not bound")
+        elif running and pod["status"].get("phase") != "Running":
+            self.say(fact.title, f"runs in {running[0].cluster}, and shows {pod['status'].get('phase')}")
+        elif not running and (told is None or not told.get("message")) and not pod["spec"].get("schedulingGates"):
+            self.say(fact.title, "waits, and nobody says why")
+
+
+class SourceOutlives(Judge):
+    """A source is there for as long as a copy of it runs, unless a user has meddled with what holds it."""
+
+    promise = "I8"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or write.after is not None or write.before is None:
+            return
+        fact = self.facts.pods[write.before["metadata"]["uid"]]
+        running = [one for one in self.facts.running_copies(fact.source) if one.uid not in self.facts.revived]
+        if fact.is_source and not fact.node.startswith(PROXY):
+            return
+        if fact.is_source and running and write.place.path not in self.fleet.meddled:
+            self.say(fact.title, f"is gone by {write.actor} while {running[0].title} still runs")
+
+
+class Collected(Judge):
+    """In the end no copy is without its source, and no finalizer of ours holds what has none."""
+
+    promise = "I7,I8"
+
+    def at_end(self) -> None:
+        there = {pod["metadata"]["uid"] for _, pod in self.fleet.pods()}
+        for _, pod in self.fleet.pods():
+            fact = self.facts.pods[pod["metadata"]["uid"]]
+            if fact.source and not fact.is_source and fact.source not in there and self._final(fact):
+                self.say(fact.title, f"is a copy of {fact.source}, which is gone")
+
+    def _final(self, fact: PodFact) -> bool:
+        """A source that a restore took is held, not gone."""
+        source = self.facts.source_of(fact)
+        return source is None or source.doomed != "restore"
+
+
+class NoMarksLeft(Judge):
+    """In the end a pod that runs at home carries neither claim nor finalizer of ours."""
+
+    promise = "I8"
+
+    def at_end(self) -> None:
+        for _, pod in self.fleet.pods():
+            meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
+            if node and not node.startswith(PROXY) and FINALIZER in (meta.get("finalizers") or ()):
+                self.say(self.facts.pods[meta["uid"]].title, f"runs on {node} with our finalizer {PREFIX}")

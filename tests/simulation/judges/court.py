@@ -1,0 +1,49 @@
+"""Judges and what they found."""
+
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from tests.simulation.judges.facts import Facts
+from tests.simulation.world.fleet import Fleet, Judgeable
+
+
+class Violation(NamedTuple):
+    """A promise that did not hold: which, when (seconds from the start), of what, and how."""
+
+    judge: str
+    at: float
+    objects: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.judge} at {self.at:.1f} s: {self.objects}: {self.text}"
+
+
+class Judge(Judgeable):
+    """One promise. `promise` is the contract's number."""
+
+    promise: ClassVar[str] = ""
+
+    def __init__(self, fleet: Fleet, facts: Facts) -> None:
+        self.fleet, self.facts = fleet, facts
+        self.found: list[Violation] = []
+        self._told: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        return f"{type(self).__name__}({self.promise})"
+
+    def say(self, objects: str, text: str) -> None:
+        """A violation; of one object one is enough."""
+        if objects not in self._told:
+            self._told.add(objects)
+            self.found.append(Violation(self.name, self.fleet.now, objects, text))
+
+    def at_end(self) -> None:
+        """All faults are over and the world has settled."""
+
+
+def violations(judges: list[Judge]) -> Iterator[Violation]:
+    """All that was found, the earliest first."""
+    yield from sorted((one for judge in judges for one in judge.found), key=lambda one: one.at)

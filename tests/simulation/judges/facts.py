@@ -1,0 +1,169 @@
+"""What happened, as API servers and kubelets know it: sources, their real copies, and what each is doomed by."""
+
+from dataclasses import dataclass, field
+
+from tests.simulation.world.apiserver import NODES, PODS
+from tests.simulation.world.fleet import Fleet, Judgeable
+from tests.simulation.world.kubelet import Container
+from tests.simulation.world.objects import ENDED, Object, condition, cpu_of
+from tests.simulation.world.store import Write
+
+PREFIX = "global-dispatcher.io/"
+SCHEDULER, PROXY = "global-dispatcher", "global-dispatcher-"
+SOURCE_UID, EPOCH, CLAIM, CLUSTERS = PREFIX + "source-uid", PREFIX + "epoch", PREFIX + "cluster", PREFIX + "clusters"
+FINALIZER = PREFIX + "delegate"
+REMEMBERED_S = 150.0  # how long a cluster that was in trouble may still be treated as one
+
+
+@dataclass
+class PodFact:
+    """A pod that was seen. `source`: UID of the pod it runs for, its own for one that a user made.
+
+    `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
+    """
+
+    uid: str
+    source: str
+    cluster: str
+    namespace: str
+    name: str
+    cpu: int
+    created: float
+    node: str = ""
+    doomed: str = ""
+    ended: str = ""
+    gone: bool = False
+    ran: bool = False
+    addresses: set[str] = field(default_factory=set)
+
+    @property
+    def is_source(self) -> bool:
+        """Whether a user made it."""
+        return self.uid == self.source
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.cluster}/{self.namespace}/{self.name}"
+
+
+def by_product(actor: str) -> bool:
+    """Whether an agent wrote."""
+    return actor.startswith("agent/")
+
+
+class Facts(Judgeable):
+    """Kept by what is heard; judges ask."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.pods: dict[str, PodFact] = {}
+        self.copies: dict[str, list[PodFact]] = {}  # by UID of the source: itself and its delegates
+        self.running: dict[str, Container] = {}
+        self.trouble: dict[str, float] = {}  # cluster -> when it was last not well
+        self.watch_trouble: dict[str, float] = {}
+        self.changed: dict[tuple[str, str], float] = {}  # (cluster, node) -> when others last changed its room
+        self.restored: dict[str, float] = {}
+        self.revived: set[str] = set()
+        self.calm_since = float("inf")
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource == NODES:
+            if not by_product(write.actor):
+                self.changed[write.cluster, write.place.name] = write.at
+            return
+        if write.place.resource != PODS:
+            return
+        obj = write.after or write.before
+        assert obj is not None
+        fact = self.pods.get(obj["metadata"]["uid"]) or self._new(write, obj)
+        if write.after is None:
+            fact.gone = True
+        else:
+            self._learn(write, fact, write.after)
+
+    def _new(self, write: Write, obj: Object) -> PodFact:
+        meta = obj["metadata"]
+        uid = meta["uid"]
+        ours = obj["spec"].get("schedulerName") == SCHEDULER
+        made = meta.get("annotations", {}).get(SOURCE_UID, "") if by_product(write.actor) else ""
+        source = made or (uid if ours else "")
+        cpu = cpu_of(obj)
+        fact = PodFact(uid, source, write.cluster, meta["namespace"], meta["name"], cpu, write.at)
+        self.pods[uid] = fact
+        if source:
+            self.copies.setdefault(source, []).append(fact)
+        return fact
+
+    def _learn(self, write: Write, fact: PodFact, after: Object) -> None:
+        node = after["spec"].get("nodeName", "")
+        if node != fact.node:
+            fact.node = node
+            if not by_product(write.actor):
+                self.changed[write.cluster, node] = write.at
+        meta, told = after["metadata"], after["status"]
+        if meta.get("deletionTimestamp") and not fact.doomed and not by_product(write.actor):
+            fact.doomed = write.actor
+        preempted = condition(after, "DisruptionTarget")
+        if preempted is not None and not fact.doomed:
+            fact.doomed = "preempted"
+        if told.get("phase") in ENDED:
+            fact.ended = fact.ended or told["phase"]
+        if told.get("podIP") and write.actor == "kubelet":
+            fact.addresses.add(told["podIP"])
+
+    def started(self, cluster: str, container: Container) -> None:
+        self.running[container.uid] = container
+        if container.uid in self.pods:
+            self.pods[container.uid].ran = True
+
+    def stopped(self, cluster: str, container: Container) -> None:
+        self.running.pop(container.uid, None)
+        fact = self.pods.get(container.uid)
+        if fact is None:
+            return
+        if container.why in ("node", "rejected", "ended"):
+            fact.doomed = fact.doomed or container.why
+        if container.why == "ended":
+            fact.ended = container.ends_as
+
+    def tick(self, now: float) -> None:
+        now = self.fleet.loop.time()
+        for name, cluster in self.fleet.clusters.items():
+            weather = cluster.wire.weather
+            links = [one for (_, of), one in self.fleet.weathers.items() if of == name]
+            cut = any(one.cut_there or one.cut_back or one.lose for one in links)
+            bad = weather.down or weather.cut_there or weather.cut_back or weather.answers or weather.lose_requests
+            if bad or weather.lose_replies or cut or cluster.agent.agent is None or cluster.kubelets.dead:
+                self.trouble[name] = now
+            if weather.frozen or weather.watch_late_s or name not in self.watch_trouble:
+                self.watch_trouble[name] = now
+            if weather.cut_there or weather.cut_back or weather.down or weather.answers:
+                self.watch_trouble[name] = now
+
+    def went_back(self, cluster: str) -> None:
+        """Its etcd was restored: pods are gone without a cause of their own, others are back."""
+        self.restored[cluster] = self.fleet.loop.time()
+        there = {pod["metadata"]["uid"] for pod in self.fleet.clusters[cluster].api.pods()}
+        for fact in self.pods.values():
+            if fact.cluster != cluster:
+                continue
+            if fact.uid not in there and not fact.gone:
+                fact.gone, fact.doomed = True, fact.doomed or "restore"
+            elif fact.uid in there:
+                if fact.gone:
+                    self.revived.add(fact.uid)
+                pod = next(one for one in self.fleet.clusters[cluster].api.pods() if one["metadata"]["uid"] == fact.uid)
+                fact.gone, fact.node = False, pod["spec"].get("nodeName", "")
+
+    def in_trouble(self, cluster: str) -> bool:
+        """Whether it is, or was a short while ago, hard to reach."""
+        return self.fleet.loop.time() - self.trouble.get(cluster, float("-inf")) < REMEMBERED_S
+
+    def running_copies(self, source: str) -> list[PodFact]:
+        """Copies of a source that run now."""
+        return [one for one in self.copies.get(source, ()) if one.uid in self.running]
+
+    def source_of(self, fact: PodFact) -> PodFact | None:
+        """The pod that a user made."""
+        return self.pods.get(fact.source)

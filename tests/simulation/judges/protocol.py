@@ -1,0 +1,101 @@
+"""Promises about who writes what, and when: attempts only grow, the deposed are silent, calm is calm."""
+
+from tests.simulation.judges.court import Judge
+from tests.simulation.judges.facts import EPOCH, PROXY, by_product
+from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
+from tests.simulation.world.objects import condition
+from tests.simulation.world.store import Write
+
+UNDER_WAY_S = 25.0  # a request that was sent before may still land
+
+
+class EpochsGrow(Judge):
+    """The attempt that the product writes on an object never goes back."""
+
+    promise = "I15"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or not by_product(write.actor) or not write.before or not write.after:
+            return
+        was = write.before["metadata"].get("annotations", {}).get(EPOCH, "")
+        now = write.after["metadata"].get("annotations", {}).get(EPOCH, "")
+        # A user may have written the one before.
+        if was.isdigit() and now.isdigit() and int(now) < int(was) and write.place.path not in self.fleet.meddled:
+            self.say(write.place.path, f"attempt {was} became {now} by {write.actor}")
+
+
+class DeposedSilent(Judge):
+    """Once a newer dispatcher's orders were carried out in a cluster, those of older ones change nothing there."""
+
+    promise = "I1"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._obeyed: dict[str, list[tuple[int, float]]] = {}
+
+    def wrote(self, write: Write) -> None:
+        agent, _, orders = write.actor.partition(" ")
+        if not by_product(agent) or not orders:
+            return
+        rank = self.fleet.ranks[orders]
+        heard = self._obeyed.setdefault(write.cluster, [])
+        newer = [at for other, at in heard if other > rank]
+        if newer and write.at - newer[0] > UNDER_WAY_S:
+            self.say(
+                write.place.path, f"{orders} still has {write.verb} done at {write.cluster}, where a newer one led"
+            )
+        if all(other != rank for other, _ in heard):
+            heard.append((rank, write.at))
+
+
+class CalmIsCalm(Judge):
+    """Once everything has settled nothing is written but signs of life.
+
+    A pod that clusters refused is offered to them again, at distances that double up to a quarter of an hour: that is
+    promised, too, and is no unrest.
+    """
+
+    promise = "I20"
+
+    def wrote(self, write: Write) -> None:
+        if write.at < self.facts.calm_since or write.place.resource not in (PODS, NAMESPACES):
+            return
+        told = condition(write.before or {}, "PodScheduled") or {}
+        if told.get("status") == "False" and "refused the pod" in told.get("message", ""):
+            return
+        self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
+
+
+class LostIsNotReady(Judge):
+    """A pod in a cluster that nobody reaches any more does not stay Ready."""
+
+    promise = "D1"
+    patience_s = 100.0
+
+    def tick(self, now: float) -> None:
+        if int(now) % 5:
+            return
+        for cluster, since in self.fleet.lost.items():
+            if now - since < self.patience_s:
+                continue
+            for name, pod in self.fleet.pods():
+                ready = condition(pod, "Ready")
+                if pod["spec"].get("nodeName") != PROXY + cluster or ready is None or ready["status"] != "True":
+                    continue
+                home = self.fleet.clusters[name]
+                if name not in self.fleet.lost and home.agent.agent is not None and not self._cut(name):
+                    fact = self.facts.pods[pod["metadata"]["uid"]]
+                    self.say(fact.title, f"is Ready {now - since:.0f} s after cluster {cluster} was lost")
+
+    def _cut(self, cluster: str) -> bool:
+        return self.facts.in_trouble(cluster)
+
+
+class NodesLeftAlone(Judge):
+    """Of nodes the product writes to its proxies alone."""
+
+    promise = "I7"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource == NODES and by_product(write.actor) and not write.place.name.startswith(PROXY):
+            self.say(write.place.path, f"{write.actor} writes ({write.verb}) to a real node")

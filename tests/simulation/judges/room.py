@@ -1,0 +1,139 @@
+"""Promises about room and quota."""
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+
+from tests.simulation.judges.court import Judge
+from tests.simulation.judges.facts import CLAIM, CLUSTERS, PROXY, SCHEDULER, PodFact, by_product
+from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
+from tests.simulation.world.kubelet import Container, cpu_of_node
+from tests.simulation.world.objects import Object, active, condition, cpu_of
+from tests.simulation.world.store import Write
+
+SIGHT_S = 5.0  # within which a watch shows what others did
+
+
+class NodesHold(Judge):
+    """No bind of ours makes a node promise more than it has, as far as its agent could know."""
+
+    promise = "I3"
+
+    def wrote(self, write: Write) -> None:
+        if write.verb != "bind" or not by_product(write.actor) or write.after is None:
+            return
+        node = write.after["spec"]["nodeName"]
+        if node.startswith(PROXY):
+            return
+        api = self.fleet.clusters[write.cluster].api
+        kept = api.kept(f"{NODES}/{node}")
+        room = cpu_of_node(kept.obj) if kept else 0
+        there = sum(cpu_of(pod) for pod in api.pods() if pod["spec"].get("nodeName") == node and active(pod))
+        if there > room and not self._surprised(write.cluster, node):
+            self.say(f"{write.cluster}/{node}", f"holds {there}m of {room}m once {write.place.name} is bound to it")
+
+    def _surprised(self, cluster: str, node: str) -> bool:
+        now, facts = self.fleet.loop.time(), self.facts
+        if now - facts.restored.get(cluster, float("-inf")) < 60.0:
+            return True
+        blind = now - facts.watch_trouble.get(cluster, float("-inf")) < SIGHT_S + self.fleet.sizes.silence_s
+        sight = SIGHT_S + (3 * self.fleet.sizes.silence_s if blind else 0.0)
+        return now - facts.changed.get((cluster, node), float("-inf")) < sight
+
+    def stopped(self, cluster: str, container: Container) -> None:
+        fact = self.facts.pods.get(container.uid)
+        ours = fact is not None and bool(fact.source)
+        if container.why == "rejected" and ours and not self._surprised(cluster, container.node):
+            self.say(container.uid, f"{container.path} is rejected by {container.node}: OutOfcpu")
+
+
+class QuotaKept(Judge):
+    """What a tenant's pods hold of the fleet is never more than its quota."""
+
+    promise = "I4"
+
+    def wrote(self, write: Write) -> None:
+        if write.verb != "bind" or write.after is None or write.after["spec"]["nodeName"].startswith(PROXY):
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        if not fact.source:
+            return
+        for tenant in self.fleet.sizes.tenants:
+            share = tenant.nominal.get("cpu")
+            limit = share.absolute if share is not None else None
+            if limit is not None and (used := sum(self._used(tenant.owns))) > limit:
+                self.say(tenant.name, f"holds {used}m of {limit}m CPU once {fact.title} is bound")
+
+    def _used(self, owns: Callable[[str, str], bool], *, revived: bool = False) -> Iterator[int]:
+        """CPU of each pod's copies; those that a restore brought back are nobody's decision, and count if asked for."""
+        for copies in self.facts.copies.values():
+            source = copies[0]
+            if not source.is_source or not owns(source.cluster, source.namespace):
+                continue
+            held = [one for one in copies if one.node and not one.node.startswith(PROXY) and not one.gone]
+            yield sum(one.cpu for one in held if not one.ended and (revived or self._taken(one)))
+
+    def _taken(self, one: PodFact) -> bool:
+        return one.uid not in self.facts.revived and one.doomed != "restore"
+
+
+class NobodyWaits(Judge):
+    """In the end no pod waits that a node would take: by room, cluster, namespace, cordon and quota."""
+
+    promise = "I5"
+
+    def at_end(self) -> None:
+        for cluster, pod in self.fleet.pods():
+            meta, spec = pod["metadata"], pod["spec"]
+            ours = spec.get("schedulerName") == SCHEDULER and not spec.get("nodeName")
+            fact = self.facts.pods[meta["uid"]]
+            if not ours or not fact.is_source or meta.get("deletionTimestamp") or spec.get("schedulingGates"):
+                continue
+            if self._miswritten(pod):
+                continue
+            where = next(self._places(cluster, pod), "")
+            if where and not self._charged(cluster, pod):
+                told = (condition(pod, "PodScheduled") or {}).get("message", "nothing")
+                self.say(fact.title, f"waits although {where} has room; it is told: {told[:160]}")
+
+    def _miswritten(self, pod: Object) -> bool:
+        """Whether a user wrote on it what only agents write: such a pod is not scheduled, and its owner is told."""
+        meta, told = pod["metadata"], (condition(pod, "PodScheduled") or {}).get("message", "")
+        written = f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}" in self.fleet.meddled
+        return written and CLAIM in meta.get("annotations", {}) and f"metadata.annotations[{CLAIM}]" in told
+
+    def _places(self, home: str, pod: Object) -> Iterator[str]:
+        space = pod["metadata"]["namespace"]
+        allowed = pod["metadata"].get("annotations", {}).get(CLUSTERS, "")
+        for name, cluster in self.fleet.clusters.items():
+            if allowed and not any(fnmatchcase(name, one.strip()) for one in allowed.split(",")):
+                continue
+            kept = cluster.api.kept(f"{NAMESPACES}/{space}")
+            if kept is None or kept.obj["metadata"].get("deletionTimestamp") or (name, space) in self.fleet.closed:
+                continue
+            for node in cluster.api.nodes():
+                if self._takes(name, node, cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)):
+                    yield f"{name}/{node['metadata']['name']}"
+
+    def _takes(self, cluster: str, node: Object, cpu: int) -> bool:
+        name, spec = node["metadata"]["name"], node["spec"]
+        ready = condition(node, "Ready")
+        if name.startswith(PROXY) or spec.get("unschedulable") or spec.get("taints"):
+            return False
+        pods = self.fleet.clusters[cluster].api.pods()
+        there = sum(cpu_of(pod) for pod in pods if pod["spec"].get("nodeName") == name and active(pod))
+        return ready is not None and ready["status"] == "True" and there + cpu <= cpu_of_node(node)
+
+    def _charged(self, cluster: str, pod: Object) -> bool:
+        """Whether its tenant's quota speaks against it."""
+        space = pod["metadata"]["namespace"]
+        for tenant in self.fleet.sizes.tenants:
+            share = tenant.nominal.get("cpu")
+            if share is None or share.absolute is None or not tenant.owns(cluster, space):
+                continue
+            used = sum(QuotaKept(self.fleet, self.facts)._used(tenant.owns, revived=True))
+            if used + cpu_of(pod) > share.absolute:
+                return True
+        return False
+
+
+__all__ = ["PODS", "NobodyWaits", "NodesHold", "QuotaKept"]

@@ -1,0 +1,336 @@
+"""Every side effect of a workload x every way in which it can go wrong (after Sieve, OSDI '22).
+
+A reference run numbers the writes that agents ask for. A plan is one of these writes and one fault at it. The run with
+the fault must keep all promises, and come to the same end as the reference: the same pods running, and as many
+delegates made and deleted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from tests.simulation.acts import plain_pod
+from tests.simulation.faults import Story
+from tests.simulation.judges.court import Violation
+from tests.simulation.planted import crash, in_place
+from tests.simulation.telling import Teller, Told
+from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.world.controllers import path_of
+from tests.simulation.world.fleet import Cluster, Sizes
+from tests.simulation.world.loop import WORLD, in_process, live
+from tests.simulation.world.net import Asked
+from tests.simulation.world.processes import sim_client
+
+PATIENCE_S = 120
+FAULTS = (
+    "crash-before",
+    "crash-after",
+    "lost-request",
+    "lost-reply",
+    "duplicate",
+    "stale-after-restart",
+    "dropped-event",
+    "dispatcher-crash-before",
+    "dispatcher-crash-after",
+)
+
+
+class Effect(NamedTuple):
+    """A write of an agent: the nth of this kind in this cluster."""
+
+    cluster: str
+    kind: str
+    nth: int
+
+
+class Plan(NamedTuple):
+    """One fault at one effect of one workload; without either it is the reference run."""
+
+    workload: str
+    effect: Effect | None = None
+    fault: str = ""
+
+    def __str__(self) -> str:
+        at = (
+            f"{self.fault} at {self.effect.kind} #{self.effect.nth} of {self.effect.cluster}" if self.effect else "none"
+        )
+        return f"{self.workload}: {at}"
+
+
+@dataclass
+class Ran:
+    """How a plan went. `end`: what is where; `made`: delegates created and deleted."""
+
+    plan: Plan
+    violations: list[Violation] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    end: dict[str, str] = field(default_factory=dict)
+    made: Counter[str] = field(default_factory=Counter)
+
+
+Awaited = Callable[[], bool]
+Script = Callable[["_Runner"], Iterator[Awaited]]
+
+
+def _submit(runner: "_Runner", name: str, away: str = "", cpu: int = 300, home: str = "north") -> None:
+    pod = plain_pod(name, "default", cpu, **({"clusters": away} if away else {}))
+    runner.fleet.clusters[home].api.ask("user", "POST", f"{NAMESPACES}/default/pods", pod)
+
+
+def _home(runner: "_Runner") -> Iterator[Awaited]:
+    _submit(runner, "a", "north")
+    _submit(runner, "b", "north")
+    yield runner.shows("Running", "a", "b")
+
+
+def _away(runner: "_Runner") -> Iterator[Awaited]:
+    _submit(runner, "a", "west")
+    yield runner.shows("Running", "a")
+
+
+def _two_targets(runner: "_Runner") -> Iterator[Awaited]:
+    _submit(runner, "a", "west")
+    _submit(runner, "b", "east")
+    yield runner.shows("Running", "a", "b")
+
+
+def _deleted(runner: "_Runner") -> Iterator[Awaited]:
+    _submit(runner, "a", "west")
+    yield runner.shows("Running", "a")
+    runner.fleet.clusters["north"].api.ask("user", "DELETE", f"{NAMESPACES}/default/pods/a")
+    yield runner.shows("", "a")
+
+
+def _drained(runner: "_Runner") -> Iterator[Awaited]:
+    _submit(runner, "a", "west")
+    yield runner.shows("Running", "a")
+    west = runner.fleet.clusters["west"].api
+    for pod in west.pods():
+        west.ask("admin", "DELETE", path_of(pod))
+    yield runner.shows("", "a")
+
+
+def _ended(runner: "_Runner") -> Iterator[Awaited]:
+    _submit(runner, "a", "west")
+    yield runner.shows("Running", "a")
+    for container in runner.fleet.clusters["west"].kubelets.running.values():
+        container.ends_at = 0.0
+    yield runner.shows("Succeeded", "a")
+
+
+def _refused(runner: "_Runner") -> Iterator[Awaited]:
+    """The node is full when the order arrives; a moment later there is room."""
+    west = runner.fleet.clusters["west"]
+    _submit(runner, "a", "west")
+    runner.later(0.05, partial(_fill, west))
+    runner.later(14.0, partial(_free, west))
+    yield runner.shows("Running", "a")
+
+
+def _fill(cluster: Cluster) -> None:
+    for number, node in enumerate(cluster.nodes):
+        rival = plain_pod(f"rival{number}", "default", 3900, scheduler="default-scheduler")
+        rival["spec"]["nodeName"] = node
+        cluster.api.ask("rival", "POST", f"{NAMESPACES}/default/pods", rival)
+
+
+def _free(cluster: Cluster) -> None:
+    for number in range(len(cluster.nodes)):
+        cluster.api.ask("rival", "DELETE", f"{NAMESPACES}/default/pods/rival{number}")
+
+
+WORKLOADS: dict[str, Script] = {
+    "home": _home,
+    "away": _away,
+    "two-targets": _two_targets,
+    "deleted": _deleted,
+    "drained": _drained,
+    "ended": _ended,
+    "refused": _refused,
+}
+
+
+class _Runner(Teller):
+    """A teller that follows a script and does one thing wrong."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(Story(1, Sizes(), (), (), ()))
+        self.plan, self.seen = plan, Counter[tuple[str, str]]()
+        self.effects: list[Effect] = []
+        self._struck: set[int] = set()
+        for name, cluster in self.fleet.clusters.items():
+            cluster.wire.tap = self._tap(name)
+
+    def shows(self, phase: str, *pods: str) -> Awaited:
+        """Whether these pods of cluster north show this phase; "" that they are gone."""
+
+        def reached() -> bool:
+            found = [self.fleet.clusters["north"].api.kept(f"{NAMESPACES}/default/pods/{name}") for name in pods]
+            return all((kept.obj["status"].get("phase") if kept else "") == phase for kept in found)
+
+        return reached
+
+    def later(self, after_s: float, call: Callable[[], Any]) -> None:
+        """Somebody does something in a while."""
+        in_process(WORLD, self.fleet.loop.call_later, after_s, call)
+
+    async def run(self) -> Ran:
+        """Follow the script, settle, judge."""
+        await self.fleet.start()
+        for _ in range(3):
+            await self.fleet.second()
+        for reached in WORKLOADS[self.plan.workload](self):
+            for _ in range(PATIENCE_S):
+                if reached():
+                    break
+                await self.fleet.second()
+        self._heal()
+        await self._settle()
+        told = self._told()
+        return Ran(self.plan, told.violations, self.effects, self._end(), self._made(told))
+
+    def _end(self) -> dict[str, str]:
+        facts, end = self.facts, {}
+        for cluster, pod in self.fleet.pods():
+            fact = facts.pods[pod["metadata"]["uid"]]
+            if fact.is_source:
+                copies = facts.running_copies(fact.source)
+                end[f"{cluster}/{fact.name}"] = f"{pod['status'].get('phase')} x{len(copies)}"
+        return end
+
+    def _made(self, told: Told) -> Counter[str]:
+        delegates = [one for one in self.facts.pods.values() if one.source and not one.is_source]
+        return Counter({"ran": sum(one.ran for one in delegates), "left": sum(not one.gone for one in delegates)})
+
+    # --- the fault ---------------------------------------------------------------------------------------------------
+
+    def _tap(self, cluster: str) -> Callable[[str, Asked, str], str]:
+        def tap(moment: str, request: Asked, actor: str) -> str:
+            kind = _kind(request)
+            if not kind:
+                return ""
+            if moment == "before":
+                self.seen[cluster, kind] += 1
+                self.effects.append(Effect(cluster, kind, self.seen[cluster, kind]))
+                self._struck.discard(id(request))
+                if self.plan.effect == self.effects[-1]:
+                    self._struck.add(id(request))
+                    return self._before(cluster)
+            elif id(request) in self._struck:
+                self._struck.discard(id(request))
+                return self._after(cluster, request, actor)
+            return ""
+
+        return tap
+
+    def _before(self, cluster: str) -> str:
+        fault = self.plan.fault
+        if fault == "crash-before":
+            self._crash(cluster)
+        elif fault == "dispatcher-crash-before":
+            self._crash_dispatcher()
+            return ""
+        return "lose" if fault in ("crash-before", "lost-request") else ""
+
+    def _after(self, cluster: str, request: Asked, actor: str) -> str:
+        fault, wire = self.plan.fault, self.fleet.clusters[cluster].wire
+        if fault in ("crash-after", "stale-after-restart"):
+            if fault == "stale-after-restart":
+                wire.stand_still()
+                self.later(20.0, lambda: setattr(wire.weather, "lagging", False))
+            self._crash(cluster)
+            return "lose"
+        if fault == "lost-reply":
+            return "lose"
+        if fault == "duplicate":
+            server = wire.server
+            again = (actor, request.method, request.path, request.body, request.content_type)
+            self.later(4.0, lambda: server.handle(*again))
+        elif fault == "dropped-event":
+            for one in self.fleet.clusters.values():
+                one.wire.cut(compacted=True)
+        elif fault == "dispatcher-crash-after":
+            self._crash_dispatcher()
+        return ""
+
+    def _crash(self, cluster: str) -> None:
+        agent = self.fleet.clusters[cluster].agent
+        agent.kill()
+        self.later(2.0, lambda: self._spawn(agent.start()))
+
+    def _crash_dispatcher(self) -> None:
+        dispatcher = self.fleet.dispatchers["dispatcher"]
+        dispatcher.kill()
+        self.later(2.0, dispatcher.start)
+
+
+def _kind(request: Asked) -> str:
+    """What a write is to the protocol; '' for signs of life and for what people alone read."""
+    path, body = request.path, request.body
+    if "/pods" not in path or "/events" in path:
+        return ""
+    if path.endswith("/binding"):
+        return "bind-proxy" if b'"global-dispatcher-' in body else "bind"
+    if path.endswith("/status"):
+        return "report" if b"PodScheduled" in body else "mirror"
+    if request.method == "POST":
+        return "create"
+    if request.method == "DELETE":
+        return "delete"
+    if b'"finalizers":[]' in body or b'"finalizers":null' in body:
+        return "let-go"
+    return "claim"
+
+
+def run(plan: Plan, planted: str = "") -> Ran:
+    """Carry a plan out."""
+
+    async def go() -> Ran:
+        return await _Runner(plan).run()
+
+    with sim_client(), in_place(planted):
+        try:
+            return live(go, 1)
+        except Exception as error:
+            return Ran(plan, [crash(error)])
+
+
+def enumerated() -> tuple[list[Plan], dict[str, Ran]]:
+    """All plans, and the reference runs that they are measured by."""
+    reference = {name: run(Plan(name)) for name in WORKLOADS}
+    plans = [Plan(name, effect, fault) for name, ran in reference.items() for effect in ran.effects for fault in FAULTS]
+    return plans, reference
+
+
+def compare(ran: Ran, reference: Ran) -> list[Violation]:
+    """What is different from the reference run, as violations."""
+    found = list(ran.violations)
+    if ran.end != reference.end:
+        found.append(Violation("SameEnd", 0.0, str(ran.plan), f"{ran.end}, without the fault {reference.end}"))
+    if ran.made != reference.made:
+        made, wanted = dict(ran.made), dict(reference.made)
+        found.append(Violation("SameEffects", 0.0, str(ran.plan), f"delegates {made}, without the fault {wanted}"))
+    return found
+
+
+def check(spread: Callable[..., Iterator[Ran]], progress: Callable[[str, int], Any]) -> tuple[int, int]:
+    """(plans carried out, violations)."""
+    plans, reference = enumerated()
+    bad, done, told = 0, 0, progress("plans", len(plans))
+    for name, ran in reference.items():
+        for one in ran.violations:
+            print(f"sim: reference run {name}: {one}"[:300], flush=True)
+        bad += len(ran.violations)
+    for ran in spread(run, plans):
+        done += 1
+        found = compare(ran, reference[ran.plan.workload])
+        bad += len(found)
+        for one in found[:2]:
+            print(f"sim: plan {ran.plan}: {one}"[:300], flush=True)
+        told.step(f"violations {bad}")
+    return done, bad
+
+
+__all__ = ["FAULTS", "WORKLOADS", "Plan", "check", "enumerated", "run"]

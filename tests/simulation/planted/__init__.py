@@ -1,0 +1,31 @@
+"""Faults planted into the product on purpose: a table, filled by the modules beside."""
+
+from tests.simulation.planted import attempts, ends, rooms, watching, writes
+from tests.simulation.planted.table import (
+    NOT_CAUGHT,
+    PLANTED,
+    Hunted,
+    Patches,
+    crash,
+    hunt,
+    in_place,
+    search,
+    told_with,
+)
+
+__all__ = [
+    "NOT_CAUGHT",
+    "PLANTED",
+    "Hunted",
+    "Patches",
+    "attempts",
+    "crash",
+    "ends",
+    "hunt",
+    "in_place",
+    "rooms",
+    "search",
+    "told_with",
+    "watching",
+    "writes",
+]

@@ -1,0 +1,72 @@
+"""The end of pods, and what is mirrored."""
+
+from typing import Any
+
+from tests.simulation.planted.table import Patches, plant
+
+
+@plant("our finalizer is never taken off", "people")
+def finalizer_left(patches: Patches) -> None:
+    from agents.executor import finish
+
+    patches.set(finish, "without_ours", lambda pod: tuple(pod.finalizers))
+
+
+@plant("a source is let go while its delegate still stops", "people")
+def finalizer_dropped_early(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import protocol
+
+    real = protocol._end
+
+    def end(seen: Any, source: Any, target: str, delegate: Any) -> Any:
+        if delegate is not None and delegate.terminating:
+            return protocol.Next(protocol.Step.FINISH)
+        return real(seen, source, target, delegate)
+
+    patches.set(protocol, "_end", end)
+
+
+@plant("delegates of deleted sources stay", "people")
+def delegates_stay(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import protocol
+
+    patches.set(protocol, "_collect", lambda seen, delegates: protocol.NOTHING)
+
+
+@plant("a source whose delegate was drained stays", "people")
+def drained_source_stays(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import protocol
+
+    real = protocol._beside
+
+    def beside(*args: Any) -> Any:
+        due = real(*args)
+        return protocol.NOTHING if due.step in (protocol.Step.DELETE_SOURCE, protocol.Step.FINISH) else due
+
+    patches.set(protocol, "_beside", beside)
+
+
+@plant("nothing is mirrored", "people")
+def nothing_mirrored(patches: Patches) -> None:
+    from agents.executor import procedures
+    from agents.executor.answer import outcome
+    from dispatcher.model.messages import DONE, MirrorStatus
+
+    def nothing(intent: Any, local: Any, now: Any) -> Any:
+        yield from ()
+        return outcome(intent, DONE)
+
+    patches.item(procedures.PROCEDURES, MirrorStatus, nothing)
+
+
+@plant("a status goes to another source than its own", "people", "links")
+def mirror_to_the_wrong_pod(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import orders
+
+    real, last = orders.mirror, [b""]
+
+    def mirror(home: str, source: Any, cluster: str, status: bytes, epoch: int, now: float) -> Any:
+        last[:], other = [status], last[0] or status
+        return real(home, source, cluster, other, epoch, now)
+
+    patches.set(orders, "mirror", mirror)

@@ -1,0 +1,107 @@
+"""Watches, reports and proxy nodes."""
+
+from typing import Any
+
+from tests.simulation.planted.table import Patches, plant
+
+
+@plant("lists may come from any frontend's cache (resourceVersion=0)", "stale", "agents")
+def list_from_any_cache(patches: Patches) -> None:
+    from agents.executor.http import Request
+    from agents.kube.client import KubeClient
+
+    real = KubeClient.send
+
+    async def send(self: Any, request: Any, **options: Any) -> Any:
+        if request.method == "GET" and "limit" in request.params:
+            request = Request("GET", request.path, params={**request.params, "resourceVersion": "0"})
+        return await real(self, request, **options)
+
+    patches.set(KubeClient, "send", send)
+
+
+@plant("410 does not lead to a new list", "watches")
+def expired_is_resumed(patches: Patches) -> None:
+    from agents.kube import listwatch
+
+    real = listwatch.ListError.__init__
+
+    def init(self: Any, text: str, *, expired: bool = False, **more: Any) -> None:
+        real(self, text, expired=False, **more)
+
+    patches.set(listwatch.ListError, "__init__", init)
+
+
+@plant("deletions that a watch shows are not taken over", "people")
+def deletions_unseen(patches: Patches) -> None:
+    from agents.observer.cache import ClusterCache
+
+    patches.set(ClusterCache, "forget", lambda self, kind, key: None)
+
+
+@plant("what a new list leaves out stays known", "watches", "people")
+def lists_only_add(patches: Patches) -> None:
+    from agents.observer.cache import ClusterCache
+
+    def end(self: Any, kind: str) -> None:
+        self._listed.pop(kind)
+        self._completed(kind)
+
+    patches.set(ClusterCache, "end", end)
+
+
+@plant("a silent watch is neither compared with its server nor opened anew", "half-open")
+def silence_is_believed(patches: Patches) -> None:
+    from agents.runtime.truths import Truths
+    from tests.simulation.world.net import Stream
+
+    real = Stream.__init__
+
+    def init(self: Any, wire: Any, request: Any, silence_s: float) -> None:
+        real(self, wire, request, 1e9)
+
+    patches.set(Stream, "__init__", init)
+    patches.set(Truths, "_look", _looked_away)
+
+
+@plant("leases of proxy nodes are not renewed", "people")
+def no_heartbeat(patches: Patches) -> None:
+    from agents.executor import proxy
+
+    patches.set(proxy, "_lease_due", lambda beat, now: False)
+    patches.set(proxy.ProxyNodes, "_status_due", lambda self, peer, node, beat, now: beat.ready != peer.ready)
+
+
+@plant("proxy nodes are kept up only while the dispatcher speaks", "silence")
+def short_memory_of_peers(patches: Patches) -> None:
+    import time
+
+    from agents.executor.peers import PeerTable
+
+    def known(self: Any) -> Any:
+        return {name: one.peer for name, one in self._known.items() if time.monotonic() - one.heard < 10}
+
+    patches.set(PeerTable, "known", property(known))
+
+
+@plant("a report that continues another is folded all the same", "links", "agents", "dispatchers")
+def gaps_ignored(patches: Patches) -> None:
+    from dispatcher.runtime.poller import Poller
+    from dispatcher.scheduling import clusters
+
+    patches.set(clusters, "check_continues", lambda view, changes: None)
+    patches.set(Poller, "_continues", lambda self, changes: True)
+
+
+@plant("a pod is evicted for one of no higher priority, without a mark", "people")
+def deletes_to_make_room(patches: Patches) -> None:
+    from agents.executor import evict
+
+    def mark(intent: Any, now: Any) -> Any:
+        yield from ()
+
+    patches.set(evict, "_mark", mark)
+
+
+async def _looked_away(self: Any, watch: Any) -> float:
+    return 1.0

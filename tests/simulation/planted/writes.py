@@ -1,0 +1,74 @@
+"""Writes without their guards."""
+
+from typing import Any
+
+import msgspec
+
+from tests.simulation.planted.table import Patches, plant
+
+
+def _without(body: bytes, *keys: str) -> bytes:
+    made = msgspec.json.decode(body)
+    for part in (made.get("metadata", {}), made.get("preconditions", {})):
+        for key in keys:
+            part.pop(key, None)
+    return msgspec.json.encode(made)
+
+
+@plant("a pod is deleted by its name, whoever has it now", "people", "links", "replaced")
+def delete_without_uid(patches: Patches) -> None:
+    from agents.executor import pods
+
+    real = pods.delete_request
+
+    def delete_request(ref: Any, grace_seconds: int | None = None) -> Any:
+        request = real(ref, grace_seconds)
+        return msgspec.structs.replace(request, body=_without(request.body, "uid"))
+
+    patches.set(pods, "delete_request", delete_request)
+
+
+@plant("claims and finalizers are written over whatever is there", "links", "people", "dispatchers")
+def patch_without_guard(patches: Patches) -> None:
+    from agents.executor import claim, finish, pods
+
+    real = pods.guarded_patch
+
+    def guarded_patch(ref: Any, pod: Any, metadata: Any) -> Any:
+        request = real(ref, pod, metadata)
+        return msgspec.structs.replace(request, body=_without(request.body, "resourceVersion"))
+
+    for module in (claim, finish, pods):
+        patches.set(module, "guarded_patch", guarded_patch)
+
+
+@plant("a bind is not held to the version that was seen unclaimed", "dispatchers", "watches", "rivals", "links")
+def bind_whatever_is_claimed(patches: Patches) -> None:
+    from agents.executor import bind, binding
+
+    patches.set(bind, "bind_unclaimed", lambda ref, node, marks, version: binding.bind_to(ref, node, marks))
+
+
+@plant("a mirrored status names neither version nor end", "wire", "links", "people")
+def mirror_without_guard(patches: Patches) -> None:
+    from agents.executor import mirror
+
+    real = mirror._request
+
+    def request(ref: Any, patch: bytes, version: str) -> Any:
+        made = real(ref, patch, version)
+        return msgspec.structs.replace(made, body=_without(made.body, "resourceVersion"))
+
+    patches.set(mirror, "_request", request)
+    patches.set(mirror, "TERMINAL", frozenset())
+    patches.set(mirror, "_closed", lambda look, ref: None)
+
+
+@plant("delegates get a name of their own each time, as by generateName", "wire", "links")
+def generated_names(patches: Patches) -> None:
+    from itertools import count
+
+    from agents.executor import delegate
+
+    serial, real = count(), delegate.delegate_name
+    patches.set(delegate, "delegate_name", lambda source: f"{real(source)[:40]}-{next(serial)}")

@@ -1,0 +1,278 @@
+"""A kube-apiserver as far as pods need one: preconditions, patches, binding, two-phase delete, admission.
+
+Independent of the product and of its other fakes; what it does was read in Kubernetes' registry code and seen on real
+servers (tests/contract). Admission hooks may change or refuse what is created.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from tests.simulation.world.objects import (
+    ENDED,
+    Object,
+    PatchError,
+    Place,
+    json_patch,
+    merge,
+    place_of,
+    stamp,
+)
+from tests.simulation.world.store import Backup, Kept, Store
+
+PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
+LEASES, EVENTS = "/apis/coordination.k8s.io/v1/leases", "/apis/events.k8s.io/v1/events"
+UNSHOWN = ("/apis/metrics.k8s.io", "/apis/storage.k8s.io", "/apis/policy", "/apis/scheduling.k8s.io")
+Reply = tuple[int, bytes]
+Hook = Callable[[str, Place, Object], Reply | None]  # (actor, where, object): may change it, or refuse it
+_JSON_PATCH, _STRATEGIC = "application/json-patch+json", "application/strategic-merge-patch+json"
+
+
+def status(code: int, message: str, reason: str = "") -> Reply:
+    """A metav1 Status."""
+    body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
+    return code, msgspec.json.encode(body)
+
+
+class ApiServer:
+    """The API of one cluster. `wall` is its own clock."""
+
+    def __init__(self, cluster: str, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self.cluster, self.wall = cluster, wall
+        self.store = Store(cluster, clock)
+        self.hooks: list[Hook] = []
+        for name in ("kube-system", "kube-node-lease", "default"):
+            self.add_namespace(name)
+
+    # --- for those who live beside it --------------------------------------------------------------------------------
+
+    def add_namespace(self, name: str) -> None:
+        """kubectl create namespace."""
+        labels = {"kubernetes.io/metadata.name": name}
+        obj = {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
+        self.ask("admin", "POST", NAMESPACES, obj)
+
+    def ask(
+        self,
+        actor: str,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        *,
+        kind: str = "application/merge-patch+json",
+    ) -> Reply:
+        """A call by one who is never cut off."""
+        return self.handle(actor, method, path, msgspec.json.encode(body) if body is not None else b"", kind)
+
+    def pods(self, namespace: str = "") -> list[Object]:
+        """All pods, to be read only."""
+        return [kept.obj for kept in self.store.all(PODS, namespace)]
+
+    def nodes(self) -> list[Object]:
+        """All nodes, to be read only."""
+        return [kept.obj for kept in self.store.all(NODES)]
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def handle(self, actor: str, method: str, path: str, body: bytes, kind: str) -> Reply:
+        """Do what is asked; (status, JSON)."""
+        if path == "/version":
+            return 200, b'{"gitVersion":"v1.36.0","major":"1","minor":"36"}'
+        if path.startswith(UNSHOWN):
+            return status(404, "the server could not find the requested resource", "NotFound")
+        place = place_of(unquote(path))
+        given: Any = msgspec.json.decode(body) if body else {}
+        if method == "GET":
+            return self._get(place)
+        if method == "POST":
+            return self._post(actor, place, given)
+        if method == "PATCH":
+            return self._patch(actor, place, given, kind)
+        if method == "PUT":
+            return self._put(actor, place, given)
+        return self._delete(actor, place, given)
+
+    def _get(self, place: Place) -> Reply:
+        if place.name:
+            kept = self.store.kept.get(place.path)
+            return (200, kept.raw) if kept else _missing(place)
+        return 200, self.list_of(self.store.backup(), place.path.rstrip("/"))
+
+    def list_of(self, then: Backup, path: str) -> bytes:
+        """A list as it was at some moment."""
+        wanted = place_of(path)
+        items = [
+            kept.raw
+            for path, kept in then.kept.items()
+            if (place := place_of(path)).resource == wanted.resource and wanted.namespace in ("", place.namespace)
+        ]
+        return b'{"kind":"List","metadata":{"resourceVersion":"%d"},"items":[%s]}' % (then.revision, b",".join(items))
+
+    def _post(self, actor: str, place: Place, obj: Object) -> Reply:
+        if place.sub == "binding":
+            return self._bind(actor, place, obj)
+        if place.sub == "eviction":
+            return self._evict(actor, place, obj)
+        if place.resource in {EVENTS, "/api/v1/events"}:
+            return 201, msgspec.json.encode(obj)
+        meta = obj.setdefault("metadata", {})
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = meta["generateName"] + self.store.new_uid("x").rpartition("-")[2]
+        place = Place(place.resource, place.namespace, meta["name"], "")
+        if (closed := self._closed(place.namespace)) is not None:
+            return closed
+        if place.namespace:
+            meta["namespace"] = place.namespace
+        if place.path in self.store.kept:
+            return status(409, f'{place.resource} "{place.name}" already exists', "AlreadyExists")
+        for hook in self.hooks:
+            if (refused := hook(actor, place, obj)) is not None:
+                return refused
+        return self._create(actor, place, obj, meta)
+
+    def _closed(self, namespace: str) -> Reply | None:
+        space = self.store.look(f"{NAMESPACES}/{namespace}")
+        if not namespace or (space is not None and not space["metadata"].get("deletionTimestamp")):
+            return None
+        if space is None:
+            return status(404, f'namespaces "{namespace}" not found', "NotFound")
+        return status(403, f"unable to create new content in namespace {namespace}: being terminated", "Forbidden")
+
+    def _create(self, actor: str, place: Place, obj: Object, meta: Object) -> Reply:
+        plural = place.resource.rpartition("/")[2]
+        meta["uid"], meta["creationTimestamp"] = self.store.new_uid(plural[:-1]), stamp(self.wall())
+        meta.pop("deletionTimestamp", None)
+        if place.resource == PODS:
+            obj["status"] = {"phase": "Pending"}
+        return 201, self.store.put(place.path, obj, actor, "create").raw
+
+    def _bind(self, actor: str, place: Place, body: Object) -> Reply:
+        pod = self.store.get(place.path)
+        if pod is None:
+            return _missing(place)
+        meta = pod["metadata"]
+        wrong = _precondition(pod, body["metadata"])
+        if wrong:
+            return wrong
+        if meta.get("deletionTimestamp"):
+            return status(409, f"pod {place.name} is being deleted, cannot be assigned to a host", "Conflict")
+        if pod["spec"].get("nodeName"):
+            node = pod["spec"]["nodeName"]
+            return status(409, f'pod {place.name} is already assigned to node "{node}"', "Conflict")
+        if pod["spec"].get("schedulingGates"):
+            return status(409, f"pod {place.name} has non-empty .spec.schedulingGates", "Conflict")
+        pod["spec"]["nodeName"] = body["target"]["name"]
+        meta["annotations"] = {**meta.get("annotations", {}), **(body["metadata"].get("annotations") or {})}
+        told = {"type": "PodScheduled", "status": "True"}
+        merge(pod["status"], {"conditions": [told]}, strategic=True)
+        self.store.put(place.path, pod, actor, "bind")
+        return 201, b'{"kind":"Status","status":"Success"}'
+
+    def _evict(self, actor: str, place: Place, body: Object) -> Reply:
+        return self._delete(
+            actor, Place(place.resource, place.namespace, place.name, ""), body.get("deleteOptions", {})
+        )
+
+    def _patch(self, actor: str, place: Place, given: Any, kind: str) -> Reply:
+        obj = self.store.get(place.path)
+        if obj is None:
+            return _missing(place)
+        if kind == _JSON_PATCH:
+            try:
+                made = json_patch(obj, given)
+            except (PatchError, LookupError, ValueError) as error:
+                return status(422, str(error), "Invalid")
+        else:
+            wrong = _precondition(obj, given.get("metadata") or {})
+            if wrong:
+                return wrong
+            made = msgspec.json.decode(msgspec.json.encode(obj))
+            merge(made, given, strategic=kind == _STRATEGIC)
+        return self._update(actor, place, obj, made, f"patch {place.sub}".strip())
+
+    def _put(self, actor: str, place: Place, made: Object) -> Reply:
+        obj = self.store.get(place.path)
+        if obj is None:
+            return _missing(place)
+        wrong = _precondition(obj, made.get("metadata") or {})
+        return wrong or self._update(actor, place, obj, made, f"put {place.sub}".strip())
+
+    def _update(self, actor: str, place: Place, obj: Object, made: Object, verb: str) -> Reply:
+        if place.sub == "status":
+            made = {**obj, "status": made.get("status", {})}
+        elif place.resource == PODS:
+            made["status"] = obj["status"]
+            old, new = obj["spec"], made["spec"]
+            if old.get("nodeName") != new.get("nodeName"):
+                return status(422, "spec: Forbidden: pod updates may not change nodeName", "Invalid")
+        meta, was = made["metadata"], obj["metadata"]
+        for fixed in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "name"):
+            if fixed in was:
+                meta[fixed] = was[fixed]
+            else:
+                meta.pop(fixed, None)
+        added = set(meta.get("finalizers") or ()) - set(was.get("finalizers") or ())
+        if was.get("deletionTimestamp") and added:
+            return status(422, "metadata.finalizers: Forbidden: no new finalizers can be added", "Invalid")
+        kept = self.store.put(place.path, made, actor, verb)
+        self.sweep(place.path, actor)
+        return 200, kept.raw
+
+    def _delete(self, actor: str, place: Place, options: Object) -> Reply:
+        obj = self.store.get(place.path)
+        if obj is None:
+            return _missing(place)
+        wrong = _precondition(obj, options.get("preconditions") or {})
+        if wrong:
+            return wrong
+        meta = obj["metadata"]
+        grace = _grace(place, obj, options.get("gracePeriodSeconds"))
+        first = "deletionTimestamp" not in meta
+        if first or grace < meta.get("deletionGracePeriodSeconds", 0):
+            meta.setdefault("deletionTimestamp", stamp(self.wall()))
+            meta["deletionGracePeriodSeconds"] = grace
+            if place.resource == NAMESPACES:
+                obj["status"] = {"phase": "Terminating"}
+                meta.setdefault("finalizers", []).append("kubernetes")
+            raw = self.store.put(place.path, obj, actor, "delete").raw
+        else:
+            raw = self.store.kept[place.path].raw
+        self.sweep(place.path, actor)
+        return 200, raw
+
+    def sweep(self, path: str, actor: str) -> None:
+        """Nothing holds it any more: it is gone."""
+        meta = self.store.kept[path].obj["metadata"]
+        over = meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds")
+        if over and not meta.get("finalizers"):
+            self.store.remove(path, actor)
+
+    def restore(self, backup: Backup, bump: int = 0) -> None:
+        """etcd from a backup."""
+        self.store.restore(backup, bump)
+
+    def kept(self, path: str) -> Kept | None:
+        """What is stored there."""
+        return self.store.kept.get(path)
+
+
+def _grace(place: Place, obj: Object, asked: int | None) -> int:
+    if place.resource != PODS or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ENDED:
+        return 0
+    own = obj["spec"].get("terminationGracePeriodSeconds", 30)
+    return int(own if asked is None else asked)
+
+
+def _missing(place: Place) -> Reply:
+    return status(404, f'{place.resource} "{place.name}" not found', "NotFound")
+
+
+def _precondition(obj: Object, given: Object) -> Reply | None:
+    meta = obj["metadata"]
+    if given.get("uid") not in (None, "", meta["uid"]):
+        return status(409, f"Precondition failed: UID in precondition: {given['uid']}", "Conflict")
+    if given.get("resourceVersion") not in (None, "", meta["resourceVersion"]):
+        return status(409, "the object has been modified; please apply your changes to the latest version", "Conflict")
+    return None

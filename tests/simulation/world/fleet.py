@@ -1,0 +1,206 @@
+"""The fleet of a world: clusters with everything in them, and the dispatchers over them."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
+from dispatcher.model.tenant import Tenant
+from dispatcher.runtime.settings import DispatcherConfig
+from dispatcher.runtime.settings.sections import TimingSection
+from tests.simulation.world.apiserver import NODES, ApiServer
+from tests.simulation.world.controllers import Controllers
+from tests.simulation.world.keys import key_file
+from tests.simulation.world.kubelet import Container, Kubelets
+from tests.simulation.world.loop import EPOCH, START, VirtualLoop
+from tests.simulation.world.net import Wire
+from tests.simulation.world.objects import Object
+from tests.simulation.world.processes import AgentProcess, DispatcherProcess, LinkWeather, SimLink
+from tests.simulation.world.store import Write
+
+BOOKMARK_S = 12.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a seed draws of the fleet itself. Seconds, milli-CPU."""
+
+    clusters: tuple[str, ...] = ("east", "north", "west")
+    nodes: int = 2
+    node_cpu: int = 4000
+    silence_s: float = 20.0  # a watch; the product's default is 90, and absence_grace_s above it
+    absence_grace_s: float = 30.0
+    peer_ttl_s: float = 60.0
+    cluster_lost_s: float = 20.0
+    silent_s: float = 8.0
+    tick_s: float = 0.5
+    tenants: tuple[Tenant, ...] = ()
+
+
+class Cluster:
+    """One cluster: its API server, its kubelets and controllers, its agent, and the wire between."""
+
+    def __init__(self, fleet: "Fleet", name: str) -> None:
+        self.name, self.sizes = name, fleet.sizes
+        clock = fleet.loop.time
+        self.api = ApiServer(name, clock, lambda: EPOCH + clock() - START)
+        self.wire = Wire(self.api, fleet.loop, random.Random(f"{fleet.seed} wire {name}"))
+        self.kubelets = Kubelets(self.api, random.Random(f"{fleet.seed} kubelet {name}"), fleet, clock)
+        self.controllers = Controllers(self.api, clock)
+        self.controllers.kubelets_dead = lambda node: node in self.kubelets.dead or node in self.kubelets.cut_off
+        self.nodes = [f"{name}-{number}" for number in range(fleet.sizes.nodes)]
+        for node in self.nodes:
+            self.add_node(node)
+        self.agent = AgentProcess(self._settings(), self.wire)
+
+    def add_node(self, node: str) -> None:
+        """A machine joins."""
+        labels = {"kubernetes.io/hostname": node, "topology.kubernetes.io/zone": f"zone-{self.name}"}
+        self.api.ask("kubelet", "POST", NODES, {"metadata": {"name": node, "labels": labels}, "spec": {}})
+        amounts = {"cpu": f"{self.sizes.node_cpu}m", "memory": "16Gi", "pods": "40"}
+        told = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+        self.api.ask("kubelet", "PATCH", f"{NODES}/{node}/status", {"status": told})
+
+    def cordon(self, node: str, *, on: bool) -> None:
+        """kubectl cordon, uncordon."""
+        self.api.ask("admin", "PATCH", f"{NODES}/{node}", {"spec": {"unschedulable": on or None}})
+
+    def _settings(self) -> AgentSettings:
+        sizes = self.sizes
+        return AgentSettings(
+            cluster=self.name,
+            kubeconfig="/dev/null",
+            api=ApiSettings(
+                silence_s=sizes.silence_s,
+                watch_s=int(sizes.silence_s / 2 - 1),
+                grace_s=5.0,
+                probe_s=3.0,
+                restored_hold_s=20.0,
+            ),
+            kubelet=KubeletSettings(interval_s=3600.0),
+            key_file=key_file(self.name),
+        )
+
+
+class Judgeable:
+    """Hears of everything that happens; judges inherit from it."""
+
+    def wrote(self, write: Write) -> None:
+        """A write took effect."""
+
+    def started(self, cluster: str, container: Container) -> None:
+        """A pod began to run."""
+
+    def stopped(self, cluster: str, container: Container) -> None:
+        """It runs no more."""
+
+    def tick(self, now: float) -> None:
+        """A second has passed."""
+
+
+class Fleet(Judgeable):
+    """All of it. `ears` hear of every write and every container, in order."""
+
+    def __init__(self, seed: int, sizes: Sizes, loop: VirtualLoop) -> None:
+        self.seed, self.sizes, self.loop = seed, sizes, loop
+        self.ears: list[Judgeable] = []
+        self.clusters: dict[str, Cluster] = {}
+        self.weathers: dict[tuple[str, str], LinkWeather] = {}
+        self.dispatchers: dict[str, DispatcherProcess] = {}
+        self.ranks: dict[str, int] = {}  # dispatchers' terms in the order in which they began
+        # The Lease by which dispatchers elect their leader has an API server of its own.
+        self.lease = ApiServer("lease", loop.time, lambda: EPOCH + loop.time() - START)
+        self.lease_wire = Wire(self.lease, loop, random.Random(f"{seed} wire lease"))
+        self.closed: set[tuple[str, str]] = set()  # (cluster, namespace) that refuse pods of others for good
+        self.sidecars: dict[tuple[str, str], int] = {}  # milli-CPU that a webhook adds to pods there
+        self.meddled: set[str] = set()  # paths of pods whose annotations a user has changed
+        self.lost: dict[str, float] = {}  # clusters that are out of reach for everybody, since when
+        for name in sizes.clusters:
+            self.add_cluster(name)
+        self.add_dispatcher("dispatcher")
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return self.loop.time() - START
+
+    def add_cluster(self, name: str) -> Cluster:
+        """A cluster joins."""
+        cluster = self.clusters[name] = Cluster(self, name)
+        cluster.api.store.told.append(self.wrote)
+        return cluster
+
+    def add_dispatcher(self, name: str) -> DispatcherProcess:
+        """A dispatcher, not started yet."""
+        timing = TimingSection(
+            cluster_silent_s=self.sizes.silent_s,
+            cluster_lost_s=self.sizes.cluster_lost_s,
+            absence_grace_s=self.sizes.absence_grace_s,
+            tick_s=self.sizes.tick_s,
+            poll_wait_s=5.0,
+            unschedulable_flush_s=30.0,
+            execute_s=15.0,
+            deadline_s=10.0,
+        )
+        config = DispatcherConfig(tenants=self.sizes.tenants, timing=timing)
+        made = self.dispatchers[name] = DispatcherProcess(
+            name, config, lambda: self._links(name), self.ranks, self.lease_wire
+        )
+        return made
+
+    def _links(self, dispatcher: str) -> Sequence[SimLink]:
+        return [
+            SimLink(
+                name,
+                cluster.agent,
+                self.weathers.setdefault((dispatcher, name), LinkWeather()),
+                self.loop,
+                random.Random(f"{self.seed} link {dispatcher} {name}"),
+            )
+            for name, cluster in sorted(self.clusters.items())
+        ]
+
+    async def start(self) -> None:
+        """Everything begins."""
+        for cluster in self.clusters.values():
+            await cluster.agent.start()
+        for dispatcher in self.dispatchers.values():
+            dispatcher.start()
+
+    async def second(self) -> None:
+        """Let a second pass, and those act who act once a second."""
+        await asyncio.sleep(1.0)
+        now = self.now
+        bookmarks = int(now) % BOOKMARK_S == 0
+        for cluster in self.clusters.values():
+            cluster.kubelets.look()
+            if int(now) % 2 == 0:
+                cluster.controllers.look()
+            if bookmarks:
+                cluster.wire.bookmark()
+        for ear in self.ears:
+            ear.tick(now)
+
+    def pods(self) -> Iterator[tuple[str, Object]]:
+        """(cluster, pod) of all."""
+        for name, cluster in self.clusters.items():
+            for pod in cluster.api.pods():
+                yield name, pod
+
+    # --- told by those within ----------------------------------------------------------------------------------------
+
+    def wrote(self, write: Write) -> None:
+        """Pass it on."""
+        for ear in self.ears:
+            ear.wrote(write)
+
+    def started(self, cluster: str, container: Container) -> None:
+        """Pass it on."""
+        for ear in self.ears:
+            ear.started(cluster, container)
+
+    def stopped(self, cluster: str, container: Container) -> None:
+        """Pass it on."""
+        for ear in self.ears:
+            ear.stopped(cluster, container)

@@ -1,0 +1,283 @@
+"""The product's processes as they are: agents and dispatchers, with a wire of the world below and links between."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+
+import agents.runtime.agent as agent_module
+from agents.executor.http import Request, Response
+from agents.kube.client import KubeClient
+from agents.kube.session import AccessError, ApiSession
+from agents.runtime.agent import Agent
+from agents.runtime.settings import AgentSettings
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, decode, encode
+from dispatcher.model.pod import Record
+from dispatcher.runtime.leader import Elector, LeaderTiming, Surroundings
+from dispatcher.runtime.leader_lease import LeaseFile, Place
+from dispatcher.runtime.leadership import Leadership
+from dispatcher.runtime.link import AgentDied, AgentTimeout
+from dispatcher.runtime.settings import DispatcherConfig
+from dispatcher.runtime.stage import Stage
+from dispatcher.runtime.term import Term
+from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop, in_process, running_loop
+from tests.simulation.world.net import Stream, Wire
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+WIRE: ContextVar[Wire] = ContextVar("WIRE")
+LEASE = Place("kube-node-lease", "global-dispatcher")
+
+
+class SimClient(KubeClient):
+    """The product's client with its retries, over a wire of the world."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.wire = WIRE.get()
+
+    async def session(self) -> ApiSession:
+        """There is none: nothing here has an address."""
+        raise AccessError("no address")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def _send_once(self, request: Request, timeout_s: float, max_body: int) -> Response:
+        status, body = await self.wire.call(request, timeout_s)
+        if status:
+            self.last_answer = self.wire.loop.time()
+        return Response(status, body)
+
+    async def send_all(self, requests: Sequence[Request]) -> list[Response]:
+        """One after the other, over one connection."""
+        return [await self._send_once(request, 10.0, 0) for request in requests]
+
+    @asynccontextmanager
+    async def stream(self, request: Request, silence_s: float) -> AsyncIterator[Any]:
+        """A watch."""
+        stream: Stream = await self.wire.open(request, silence_s)
+        try:
+            yield stream
+        finally:
+            stream.end()
+
+
+@contextmanager
+def sim_client() -> Iterator[None]:
+    """Agents are made with the world's client, and nobody hears what the product logs."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50), cache_logger_on_first_use=False)
+    module: Any = agent_module
+    real, module.KubeClient = module.KubeClient, SimClient
+    try:
+        yield
+    finally:
+        module.KubeClient = real
+
+
+class AgentProcess:
+    """Lives of one cluster's agent, one after the other."""
+
+    def __init__(self, settings: AgentSettings, wire: Wire) -> None:
+        self.settings, self.wire, self.lives = settings, wire, 0
+        self.process = Process(f"agent/{settings.cluster}/0")
+        self.offset = 0.0
+        self.agent: Agent | None = None
+
+    async def start(self) -> None:
+        """A new life."""
+        self.lives += 1
+        self.process = Process(f"agent/{self.settings.cluster}/{self.lives}", self.offset)
+        self.wire.loop.processes.append(self.process)
+        await in_process(self.process, self._start)
+
+    def _start(self) -> "asyncio.Task[None]":
+        WIRE.set(self.wire)
+        agent = self.agent = Agent(self.settings)
+        return asyncio.create_task(agent.start())
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.alive = False
+        self.agent = None
+        for stream in [one for one in self.wire.streams if one.process is self.process]:
+            stream.end()
+
+
+@dataclass
+class LinkWeather:
+    """What goes wrong between a dispatcher and an agent now."""
+
+    cut_there: bool = False
+    cut_back: bool = False
+    lose: float = 0.0
+    twice: float = 0.0  # the share of batches that arrive once more, later
+    late_s: float = 0.01
+    twice_after_s: float = 30.0
+
+
+@dataclass
+class SimLink:
+    """An agent as one dispatcher reaches it, through the bytes that would cross."""
+
+    cluster: str
+    target: AgentProcess
+    weather: LinkWeather
+    loop: VirtualLoop
+    dice: Any
+    tap: Callable[[str, str, IntentBatch], str] = field(default=lambda *_: "")
+
+    async def hello(self, *, timeout_s: float) -> Hello:
+        """Who the agent is."""
+        answer: Hello = await self._call(Hello, lambda agent: agent.hello(), timeout_s)
+        return answer
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        """What changed after `since`."""
+        wanted = (incarnation, since, wait_s)
+        answer: Changes = await self._call(Changes, lambda agent: agent.changes(*wanted), timeout_s)
+        return answer
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        """Carry out intents."""
+        raw = encode(batch)
+        call = partial(_execute, raw)
+        answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
+        return answer
+
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+        """Tell what the proxy nodes shall show."""
+        raw = encode(peers)
+        await self._call(None, lambda agent: agent.set_peers(decode(Peers, raw)), timeout_s, peers)
+
+    async def _call(
+        self,
+        kind: Any,
+        call: Callable[[Agent], Awaitable[Any]],
+        timeout_s: float,
+        orders: IntentBatch | Peers | None = None,
+    ) -> Any:
+        told: asyncio.Future[Any] = self.loop.create_future()
+        weather, dice = self.weather, self.dice
+        told_by = title(PROCESS.get(), orders.dispatcher_epoch) if orders is not None else ""
+        lost = weather.cut_there or (weather.lose and dice.random() < weather.lose)
+        if not lost:
+            self.loop.call_later(dice.random() * weather.late_s, self._arrive, call, told, told_by)
+            if isinstance(orders, IntentBatch) and weather.twice and dice.random() < weather.twice:
+                nobody: asyncio.Future[Any] = self.loop.create_future()
+                self.loop.call_later(dice.random() * weather.twice_after_s, self._arrive, call, nobody, told_by)
+        timer = self.loop.call_later(timeout_s, _fail, told, AgentTimeout(f"agent of cluster {self.cluster}: timeout"))
+        try:
+            answer = await told
+        finally:
+            timer.cancel()
+        return decode(kind, answer) if kind is not None else None
+
+    def _arrive(self, call: Callable[[Agent], Awaitable[Any]], told: "asyncio.Future[Any]", by: str) -> None:
+        agent, process = self.target.agent, self.target.process
+        if agent is None:
+            _fail(told, AgentDied(f"agent of cluster {self.cluster} is not there"))
+            return
+        in_process(process, self._serve, agent, call, told, PROCESS.get(), by)
+
+    def _serve(
+        self, agent: Agent, call: Callable[[Agent], Awaitable[Any]], told: Any, caller: Process, by: str
+    ) -> None:
+        async def serve() -> None:
+            ORDERS.set(by)
+            answer = await call(agent)
+            raw = encode(answer) if isinstance(answer, Record) else b""
+            weather = self.weather
+            if not weather.cut_back and not (weather.lose and self.dice.random() < weather.lose):
+                late_s = self.dice.random() * weather.late_s
+                in_process(caller, self.loop.call_later, late_s, _tell, told, raw)
+
+        asyncio.create_task(serve())  # noqa: RUF006 - the loop keeps what is under way
+
+
+class LeaseClient:
+    """A dispatcher's way to the server that holds the Lease."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def send(self, request: Request, *, timeout_s: float) -> Response:
+        """One call."""
+        return Response(*await self._wire.call(request, timeout_s))
+
+
+class Leading(Leadership):
+    """The product's, with a note of the order in which terms begin."""
+
+    def __init__(self, process: Process, ranks: dict[str, int], *args: Any) -> None:
+        super().__init__(*args)
+        self._process, self._ranks = process, ranks
+
+    def _begin(self, epoch: int) -> Term:
+        term = super()._begin(epoch)
+        self._ranks[title(self._process, term.epoch)] = len(self._ranks)
+        return term
+
+
+def title(process: Process, epoch: int) -> str:
+    """One term of one life of a dispatcher, as writes name it."""
+    return f"{process.name}#{epoch}"
+
+
+class DispatcherProcess:
+    """Lives of one dispatcher, each a candidate of its own for the Lease. `ranks`: terms in the order they began."""
+
+    def __init__(
+        self,
+        name: str,
+        config: DispatcherConfig,
+        links: Callable[[], Sequence[SimLink]],
+        ranks: dict[str, int],
+        lease: Wire,
+    ) -> None:
+        self.name, self.config, self.links, self.lives, self.ranks = name, config, links, 0, ranks
+        self.lease = lease
+        self.process = Process(f"{name}/0")
+        self.offset = 0.0
+        self.dispatcher: Stage | None = None
+
+    def start(self) -> None:
+        """A new life."""
+        self.lives += 1
+        self.process = Process(f"{self.name}/{self.lives}", self.offset)
+        running_loop().processes.append(self.process)
+        in_process(self.process, self._start)
+
+    def _start(self) -> None:
+        loop, links, section = running_loop(), self.links(), self.config.leader_election
+        surroundings = Surroundings(loop.time, wall=time.time, dice=random.random)
+        timing = LeaderTiming(section.lease_s, section.renew_deadline_s, section.retry_s)
+        elector = Elector(LeaseFile(LeaseClient(self.lease), LEASE), self.process.name, timing, surroundings)
+        stage = self.dispatcher = Stage(links, self.config, Leading(self.process, self.ranks, elector, links))
+        self._task = asyncio.create_task(stage.run())
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.alive = False
+        self.dispatcher = None
+
+
+async def _execute(raw: bytes, agent: Agent) -> OutcomeBatch:
+    return await agent.execute(decode(IntentBatch, raw))
+
+
+def _tell(told: "asyncio.Future[Any]", answer: Any) -> None:
+    if not told.done():
+        told.set_result(answer)
+
+
+def _fail(told: "asyncio.Future[Any]", error: Exception) -> None:
+    if not told.done():
+        told.set_exception(error)

@@ -1,0 +1,145 @@
+"""What an API server keeps: objects by path, one revision, and every write in order for watches and for judges."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from tests.simulation.world.objects import Object, Place, place_of
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An object, never changed in place, and its JSON."""
+
+    obj: Object
+    raw: bytes
+    revision: int
+
+
+class Write(NamedTuple):
+    """One write that took effect. `actor` is who asked; `verb` what was asked: create, patch, bind, delete, gone ..."""
+
+    at: float
+    cluster: str
+    revision: int
+    actor: str
+    verb: str
+    place: Place
+    before: Object | None
+    after: Object | None
+
+    @property
+    def event(self) -> str:
+        """The watch event that it makes."""
+        if self.after is None:
+            return DELETED
+        return ADDED if self.before is None else MODIFIED
+
+
+class Backup(NamedTuple):
+    """What etcd held at some moment."""
+
+    kept: dict[str, Kept]
+    revision: int
+
+
+class Store:
+    """One etcd. `told` are called with each write, in order."""
+
+    def __init__(self, cluster: str, clock: Callable[[], float]) -> None:
+        self.cluster, self.revision, self.clock = cluster, 100, clock
+        self.kept: dict[str, Kept] = {}
+        self.history: list[tuple[int, str, str, bytes]] = []  # (revision, resource, event, JSON) since `compacted`
+        self.compacted = self.revision
+        self.told: list[Callable[[Write], None]] = []
+        self._serial = 0
+
+    def new_uid(self, kind: str) -> str:
+        """Never twice, restored or not."""
+        self._serial += 1
+        return f"{self.cluster}-{kind}-{self._serial}"
+
+    def get(self, path: str) -> Object | None:
+        """The object there: a copy that may be changed."""
+        kept = self.kept.get(path)
+        return _DECODE(kept.raw) if kept is not None else None
+
+    def look(self, path: str) -> Object | None:
+        """The object there, to be read only."""
+        kept = self.kept.get(path)
+        return kept.obj if kept is not None else None
+
+    def all(self, resource: str, namespace: str = "") -> Iterator[Kept]:
+        """All objects of a kind."""
+        for path, kept in self.kept.items():
+            place = place_of(path)
+            if place.resource == resource and (not namespace or place.namespace == namespace):
+                yield kept
+
+    def put(self, path: str, obj: Object, actor: str, verb: str) -> Kept:
+        """Store; an object that is as before is no write."""
+        before = self.kept.get(path)
+        if before is not None:
+            obj["metadata"]["resourceVersion"] = str(before.revision)
+            if obj == before.obj:
+                return before
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        raw = _ENCODE(obj)
+        kept = self.kept[path] = Kept(_DECODE(raw), raw, self.revision)
+        self._tell(path, actor, verb, before, kept)
+        return kept
+
+    def remove(self, path: str, actor: str) -> None:
+        """It is gone; the last event shows it at the revision of its end."""
+        before = self.kept.pop(path)
+        self.revision += 1
+        obj = _DECODE(before.raw)
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        self._tell(path, actor, "gone", before, None, _ENCODE(obj))
+
+    def _tell(
+        self, path: str, actor: str, verb: str, before: Kept | None, after: Kept | None, raw: bytes = b""
+    ) -> None:
+        write = Write(
+            self.clock(),
+            self.cluster,
+            self.revision,
+            actor,
+            verb,
+            place_of(path),
+            before.obj if before else None,
+            after.obj if after else None,
+        )
+        self.history.append((self.revision, write.place.resource, write.event, after.raw if after else raw))
+        for told in self.told:
+            told(write)
+
+    # --- the past ----------------------------------------------------------------------------------------------------
+
+    def backup(self) -> Backup:
+        """As etcdctl snapshot save."""
+        return Backup(dict(self.kept), self.revision)
+
+    def restore(self, backup: Backup, bump: int = 0) -> None:
+        """As etcdctl snapshot restore, with --bump-revision and --mark-compacted if `bump`."""
+        self.kept, self.revision = dict(backup.kept), backup.revision + bump
+        self.history, self.compacted = [], self.revision
+
+    def compact(self) -> None:
+        """Forget the past: watches of older revisions get 410."""
+        self.history, self.compacted = [], self.revision
+
+    def since(self, revision: int, resource: str) -> list[bytes]:
+        """Watch events after a revision."""
+        return [
+            b'{"type":"%s","object":%s}\n' % (event.encode(), raw)
+            for at, kind, event, raw in self.history
+            if at > revision and kind == resource
+        ]
