@@ -4,17 +4,11 @@ Agents are processes of their own that join a Ray head, as the charts deploy the
 It runs only where GLOBAL_DISPATCHER_TEST_DEAD_S says for how long the dispatcher is dead: 120 is enough, 600 the aim.
 """
 
-import json
 import os
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from agents.controlplane.plane import ControlPlane, takes_pods
@@ -24,9 +18,10 @@ from tests.controlplane.fixtures import ControlPlanes
 from tests.real.census import Census
 from tests.real.conftest import Say
 from tests.real.fleet import CLUSTERS, RealFleet, start
+from tests.real.joined import Dispatcher, joined
 from tests.system.cluster_api import ClusterApi, deployment, eventually
 from tests.system.harness import HOME, pause
-from tests.system.ray_fleet import Head, JoinedAgent, Process, environment, free_ports, node_ports
+from tests.system.ray_fleet import Head
 
 REPLICAS = 60
 GRACE_S, TOLERATION_S = 40, 10
@@ -34,30 +29,6 @@ DEAD = "GLOBAL_DISPATCHER_TEST_DEAD_S"
 DEAD_S = float(os.environ.get(DEAD) or 0)
 LOOK_S = 5.0
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-
-
-class Dispatcher(Process):
-    """`global-dispatcher run` beside the head; of the clusters it knows the names alone."""
-
-    def __init__(self, folder: Path, head: Head, lease: Path) -> None:
-        (self.port,) = free_ports(1)
-        config = folder / "dispatcher.yaml"
-        clusters = [{"name": name} for name in CLUSTERS]
-        election = {"kubeconfig": str(lease)}
-        config.write_text(json.dumps({"clusters": clusters, "leader_election": election, "http": {"port": self.port}}))
-        command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(config)]
-        super().__init__(command, folder / "dispatcher.log", environment(GLOBAL_DISPATCHER_RAY__ADDRESS=head.address))
-
-    def all_ready(self) -> bool:
-        """Whether all clusters are well, as it sees them."""
-        assert self.code is None, f"ended with {self.code}:\n{self.tail()}"
-        answer = httpx.get(f"http://127.0.0.1:{self.port}/v1/clusters", timeout=10, trust_env=False)
-        return [row["ready"] for row in answer.json()["clusters"]] == [True] * len(CLUSTERS)
-
-    def kill(self) -> None:
-        """kill -9."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +41,8 @@ def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.Tem
 @pytest.fixture(scope="module")
 def head(fleet: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
     """A Ray head and the agent of each plane."""
-    folder = tmp_path_factory.mktemp("ray")
-    with ExitStack() as stack:
-        short = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-")))
-        head = stack.enter_context(Head(folder, short, free_ports(1)[0]))
-        head.wait_ready()
-        agents = []
-        for at, member in enumerate(fleet.members()):
-            place = folder / member["name"]
-            place.mkdir()
-            access = {"cluster": member["name"], "context": member["context"], "kubeconfig": member["kubeconfig"]}
-            node = {"address": head.address, "ports": node_ports()}
-            node["temp_dir"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="gd-"))
-            settings = {**access, **member["agent"], "ray": node}
-            agents.append(stack.enter_context(JoinedAgent(place, settings, ip=f"127.0.0.{3 + at}")))
-        for agent in agents:
-            agent.wait_ready()
-        yield head
+    with joined(fleet, tmp_path_factory.mktemp("ray")) as started:
+        yield started
 
 
 @pytest.mark.skipif(not DEAD_S, reason=f"takes minutes and is not part of CI: {DEAD}=120 runs it")

@@ -1,0 +1,161 @@
+"""Two dispatchers on one fleet: the leader is killed again and again under load; the other goes on, each pod runs once.
+
+GLOBAL_DISPATCHER_TEST_LEADERS says how many leaders are killed: 3 in CI, 50 for a p99 that means something.
+"""
+
+import itertools
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.charts.rendering import Helm, Object
+from tests.controlplane.fixtures import ControlPlanes
+from tests.real.census import Census
+from tests.real.conftest import Say
+from tests.real.fleet import RealFleet, start
+from tests.real.joined import Dispatcher, joined
+from tests.system.cluster_api import ClusterApi, eventually
+from tests.system.harness import HOME, pause
+from tests.system.ray_fleet import Head
+
+KILLS = int(os.environ.get("GLOBAL_DISPATCHER_TEST_LEADERS") or 3)
+SHORT = {"lease_s": 3, "renew_deadline_s": 2, "retry_s": 0.4}
+PODS = "/api/v1/namespaces/default/pods"
+LOAD_S = 0.25  # between two pods
+LOOK_S = 0.05
+
+
+@pytest.fixture(scope="module")
+def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
+    """Small planes."""
+    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": 10})
+
+
+@pytest.fixture(scope="module")
+def head(fleet: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
+    """A Ray head and the agent of each plane."""
+    with joined(fleet, tmp_path_factory.mktemp("ray")) as started:
+        yield started
+
+
+class Pair:
+    """Two dispatchers, each a process; one of them leads."""
+
+    def __init__(self, fleet: RealFleet, head: Head, folder: Path, stack: ExitStack) -> None:
+        self._fleet, self._head, self._folder, self._stack = fleet, head, folder, stack
+        self._numbers = itertools.count()
+        self._both = [self._start(), self._start()]
+
+    def _start(self) -> Dispatcher:
+        name = f"dispatcher{next(self._numbers)}"
+        one = Dispatcher(self._folder, self._head, self._fleet.home.kubeconfig, SHORT, name)
+        return self._stack.enter_context(one)
+
+    @property
+    def leaders(self) -> list[Dispatcher]:
+        """Those that say that they lead."""
+        return [one for one in self._both if one.get("/v1/leader")["leads"]]
+
+    def one_leads(self) -> bool:
+        """And all clusters are well in its eyes, and the other stands by and names it."""
+        leaders = self.leaders
+        (standby,) = [one for one in self._both if one not in leaders] if len(leaders) == 1 else [None]
+        if standby is None or not leaders[0].all_ready():
+            return False
+        known: str = standby.get("/v1/leader")["leader"]
+        leads: str = leaders[0].get("/v1/leader")["identity"]
+        return known == leads
+
+    def kill_leader(self) -> None:
+        """kill -9; as a Deployment does, another takes its place, and stands by."""
+        (leader,) = self.leaders
+        leader.kill()
+        self._both.remove(leader)
+        self._both.append(self._start())
+
+    def tail(self) -> str:
+        """The ends of both logs."""
+        return "\n---\n".join(one.tail() for one in self._both)
+
+
+class Load:
+    """Pods made one after the other, by a user who knows nothing of dispatchers."""
+
+    def __init__(self, home: ClusterApi) -> None:
+        self._home, self._stopped, self._thread = home, threading.Event(), threading.Thread(target=self._go_on)
+        self.made = 0
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _go_on(self) -> None:
+        while not self._stopped.wait(LOAD_S):
+            assert self._home.create(PODS, pod(f"load-{self.made}")).status_code == 201
+            self.made += 1
+
+
+def pod(name: str) -> Object:
+    container = {"name": "main", "image": "example.invalid/app:1", "resources": {"requests": {"cpu": "10m"}}}
+    annotations = {"global-dispatcher.io/schedule": "true"}
+    return {"metadata": {"name": name, "annotations": annotations}, "spec": {"containers": [container]}}
+
+
+def seconds_until_bound(home: ClusterApi, name: str, tail: Pair) -> float:
+    """From its creation until a pod has a node."""
+    begun = time.monotonic()
+    assert home.create(PODS, pod(name)).status_code == 201
+    deadline = begun + 180
+    while not home.get(f"{PODS}/{name}")["spec"].get("nodeName"):
+        assert time.monotonic() < deadline, f"{name} is not bound\n{tail.tail()}"
+        pause(LOOK_S)
+    return time.monotonic() - begun
+
+
+def test_placements_go_on_and_each_pod_runs_once_while_leaders_are_killed(
+    fleet: RealFleet, head: Head, tmp_path: Path, say: Say
+) -> None:
+    home, feeder = ClusterApi(fleet.kubeconfig, HOME), ClusterApi(fleet.kubeconfig, HOME)
+    waited = []
+    with ExitStack() as stack:
+        pair = Pair(fleet, head, tmp_path, stack)
+        eventually(pair.one_leads, 120, pair.tail)
+        with Load(feeder) as load:
+            for at in range(KILLS):
+                pair.kill_leader()
+                waited.append(seconds_until_bound(home, f"probe-{at}", pair))
+                eventually(pair.one_leads, 60, pair.tail)
+        total = load.made + KILLS
+        eventually(lambda: settled(fleet, total), 60, lambda: f"{wrong(fleet)[:20]}\n{pair.tail()}")
+    waited.sort()
+    p50, p99 = statistics.median(waited), waited[min(len(waited) - 1, int(0.99 * len(waited)))]
+    say(
+        f"{KILLS} leaders killed under {1 / LOAD_S:g} pods/s, {total} pods, Lease of {SHORT['lease_s']} s:"
+        f" the next pod bound after p50 {p50:.2f} s, p99 {p99:.2f} s"
+    )
+    for api in (home, feeder):
+        api.close()
+
+
+def settled(fleet: RealFleet, total: int) -> bool:
+    """Whether all pods were bound, and each runs once."""
+    census = Census(fleet.planes.values())
+    return len(census.sources) == total and not census.astray()
+
+
+def wrong(fleet: RealFleet) -> list[str]:
+    try:
+        return Census(fleet.planes.values()).astray()
+    except httpx.HTTPError as error:
+        return [str(error)]
