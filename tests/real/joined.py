@@ -62,7 +62,7 @@ def joined(fleet: RealFleet, folder: Path) -> Iterator[Head]:
         agents = [
             Container(stack, folder, member, head, f"127.0.0.{3 + at}") for at, member in enumerate(fleet.members())
         ]
-        eventually(lambda: all([agent.ready() for agent in agents]), 90, lambda: "\n".join(map(Container.tail, agents)))
+        eventually(lambda: all(agent.ready() for agent in agents), 90, lambda: "\n".join(map(Container.tail, agents)))
         yield head
 
 
