@@ -1,6 +1,8 @@
-"""Two dispatchers on one fleet: the leader is killed again and again under load; the other goes on, each pod runs once.
+"""Dispatchers die, and agents do not: nothing that runs notices, and the next dispatcher goes on.
 
-GLOBAL_DISPATCHER_TEST_LEADERS says how many leaders are killed: 3 in CI, 50 for a p99 that means something.
+Agents are processes of their own that join a Ray head, as the charts deploy them. GLOBAL_DISPATCHER_TEST_DEAD_S says
+for how long there is no dispatcher (600: the aim), GLOBAL_DISPATCHER_TEST_LEADERS how many leaders are killed beside a
+dispatcher that stands by (50: for a p99 that means something).
 """
 
 import itertools
@@ -15,27 +17,34 @@ from pathlib import Path
 import httpx
 import pytest
 
+from agents.controlplane.plane import ControlPlane, takes_pods
+from dispatcher.model.names import PROXY_NODE_PREFIX
 from tests.charts.rendering import Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.census import Census
 from tests.real.conftest import Say
-from tests.real.fleet import RealFleet, start
+from tests.real.fleet import CLUSTERS, RealFleet, start
 from tests.real.joined import Dispatcher, joined
-from tests.system.cluster_api import ClusterApi, eventually
+from tests.system.cluster_api import ClusterApi, deployment, eventually
 from tests.system.harness import HOME, pause
 from tests.system.ray_fleet import Head
 
+# A node is lost after GRACE_S of silence, and its pods go TOLERATION_S later.
+GRACE_S, TOLERATION_S = 60, 10
+DEAD_S = float(os.environ.get("GLOBAL_DISPATCHER_TEST_DEAD_S") or 1.5 * (GRACE_S + TOLERATION_S))
 KILLS = int(os.environ.get("GLOBAL_DISPATCHER_TEST_LEADERS") or 3)
 SHORT = {"lease_s": 3, "renew_deadline_s": 2, "retry_s": 0.4}
-PODS = "/api/v1/namespaces/default/pods"
+REPLICAS = 60
 LOAD_S = 0.25  # between two pods
-LOOK_S = 0.05
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture(scope="module")
 def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
-    """Small planes."""
-    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": 10})
+    """Few nodes, which are soon lost, and pods that do not stay on a lost one."""
+    times = {"node_grace_s": GRACE_S, "toleration_s": TOLERATION_S}
+    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": 5, **times})
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +52,53 @@ def head(fleet: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A Ray head and the agent of each plane."""
     with joined(fleet, tmp_path_factory.mktemp("ray")) as started:
         yield started
+
+
+def test_no_pod_ends_and_no_proxy_node_is_lost_while_the_dispatcher_is_dead(
+    fleet: RealFleet, head: Head, tmp_path: Path, say: Say
+) -> None:
+    home = ClusterApi(fleet.kubeconfig, HOME)
+    with Dispatcher(tmp_path, head, fleet.home.kubeconfig) as dispatcher:
+        eventually(dispatcher.all_ready, 120, dispatcher.tail)
+        home.create(DEPLOYMENTS, deployment("web", REPLICAS, requests={"cpu": "500m", "memory": "64Mi"}))
+        eventually(lambda: ready(home) == REPLICAS, 60, dispatcher.tail, lambda: ready(home))
+        before = running(fleet)
+        dispatcher.kill()
+    say(f"dead for {DEAD_S:.0f} s; a node is lost after {GRACE_S} s, its pods go after {TOLERATION_S} s more")
+    died = time.monotonic()
+    while time.monotonic() < died + DEAD_S:
+        pause(5.0)
+        assert lost_proxies(fleet) == [], f"after {time.monotonic() - died:.0f} s"
+    assert running(fleet) == before
+    assert ready(home) == REPLICAS
+    assert not Census(fleet.planes.values()).astray()
+    with Dispatcher(tmp_path, head, fleet.home.kubeconfig) as dispatcher:
+        eventually(dispatcher.all_ready, 120, dispatcher.tail)
+        home.merge(f"{DEPLOYMENTS}/web", {"spec": {"replicas": REPLICAS + 3}})
+        eventually(lambda: ready(home) == REPLICAS + 3, 60, dispatcher.tail)
+        assert before <= running(fleet)
+    home.close()
+
+
+def ready(home: ClusterApi) -> int:
+    count: int = home.get(f"{DEPLOYMENTS}/web")["status"].get("readyReplicas", 0)
+    return count
+
+
+def running(fleet: RealFleet) -> set[tuple[str, str]]:
+    """(plane, UID) of what runs on nodes with kubelets, or is bound to proxy nodes."""
+    return {(pod.plane, pod.uid) for pod in Census(fleet.planes.values()).pods if not pod.ending and pod.ours}
+
+
+def lost_proxies(fleet: RealFleet) -> list[str]:
+    return [f"{plane.name}: {name}" for plane in fleet.planes.values() for name in lost(plane)]
+
+
+def lost(plane: ControlPlane) -> list[str]:
+    nodes = plane.admin.get("/api/v1/nodes", resourceVersion="0")["items"]
+    proxies = [node for node in nodes if node["metadata"]["name"].startswith(PROXY_NODE_PREFIX)]
+    assert len(proxies) == len(CLUSTERS) - 1
+    return [node["metadata"]["name"] for node in proxies if not takes_pods(node)]
 
 
 class Pair:
@@ -119,7 +175,7 @@ def seconds_until_bound(home: ClusterApi, name: str, tail: Pair) -> float:
     deadline = begun + 180
     while not home.get(f"{PODS}/{name}")["spec"].get("nodeName"):
         assert time.monotonic() < deadline, f"{name} is not bound\n{tail.tail()}"
-        pause(LOOK_S)
+        pause(0.05)
     return time.monotonic() - begun
 
 
@@ -127,7 +183,7 @@ def test_placements_go_on_and_each_pod_runs_once_while_leaders_are_killed(
     fleet: RealFleet, head: Head, tmp_path: Path, say: Say
 ) -> None:
     home, feeder = ClusterApi(fleet.kubeconfig, HOME), ClusterApi(fleet.kubeconfig, HOME)
-    waited = []
+    before, waited = len(Census(fleet.planes.values()).sources), []
     with ExitStack() as stack:
         pair = Pair(fleet, head, tmp_path, stack)
         eventually(pair.one_leads, 120, pair.tail)
@@ -136,12 +192,12 @@ def test_placements_go_on_and_each_pod_runs_once_while_leaders_are_killed(
                 pair.kill_leader()
                 waited.append(seconds_until_bound(home, f"probe-{at}", pair))
                 eventually(pair.one_leads, 60, pair.tail)
-        total = load.made + KILLS
+        total = before + load.made + KILLS
         eventually(lambda: settled(fleet, total), 60, lambda: f"{wrong(fleet)[:20]}\n{pair.tail()}")
     waited.sort()
     p50, p99 = statistics.median(waited), waited[min(len(waited) - 1, int(0.99 * len(waited)))]
     say(
-        f"{KILLS} leaders killed under {1 / LOAD_S:g} pods/s, {total} pods, Lease of {SHORT['lease_s']} s:"
+        f"{KILLS} leaders killed under {1 / LOAD_S:g} pods/s, {load.made} pods, Lease of {SHORT['lease_s']} s:"
         f" the next pod bound after p50 {p50:.2f} s, p99 {p99:.2f} s"
     )
     for api in (home, feeder):
