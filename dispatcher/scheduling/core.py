@@ -427,6 +427,10 @@ class SchedulerCore:
         self.outbox.drop(tracked)
         if flight.stage is Stage.CONFIRM:
             tracked.gone.add(flight.cluster)
+            tracked.disproved[flight.cluster] = flight.epoch
+            claim = tracked.source.claim if tracked.source is not None else None
+            if claim is not None and claim.epoch > flight.epoch:  # attempts begin lower than they once did: no haste
+                tracked.hold_until = now + self.timing.retry.most_s
         elif tracked.orphaned_at is None:
             tracked.orphaned_at = now
             self._orphans.suspect(tracked.pod_id)
@@ -438,7 +442,7 @@ class SchedulerCore:
         if verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
             self.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
-            tracked.claimed_at = now
+            tracked.claimed_at, tracked.decided = now, flight.epoch
         elif verdict == DONE and flight.stage is Stage.UNCLAIM:
             tracked.claimed_at = float("-inf")
             tracked.given_up = max(tracked.given_up, flight.epoch)

@@ -21,7 +21,9 @@ class Tracked:
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
-    `untouched`: the attempt whose claim this dispatcher made and for which no delegate can have been begun; 0 none.
+    `decided`: the attempt of the last claim that this dispatcher made; 0 none.
+    `untouched`: the same, while no delegate can have been begun for it; 0 none.
+    `disproved`: by cluster, the attempt up to which its API server has no delegate and its executor will make none.
     `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept one.
     `orphaned_at`: when the API server of the source first said that the source is gone.
     """
@@ -34,7 +36,9 @@ class Tracked:
     flight: Flight | None = None
     mirrored: bytes = b""
     claimed_at: float = float("-inf")
+    decided: int = 0
     untouched: int = 0
+    disproved: dict[str, int] = field(default_factory=dict)
     given_up: int = 0
     orphaned_at: float | None = None
     reported: str = ""
@@ -78,6 +82,7 @@ class Tracked:
             self.delegates.pop(cluster, None)
         else:
             self.delegates[cluster] = pod
+            self.disproved.pop(cluster, None)
         self._seen(cluster, pod, told=told)
 
     def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
@@ -124,7 +129,9 @@ def situation(
         restored=restored,
         absent=frozenset(tracked.gone - {tracked.home}),
         missing=missing,
+        decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,
+        disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
         fenced=fenced,
