@@ -67,6 +67,8 @@ class TrustedKeys:
         known = self.of(cluster_uid)
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
             return ""
+        if not all(map(signatures.is_key, keys)):
+            return f"cluster {cluster} is said to have a key that is none: its pods are refused"
         other = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
         if other or (known and self.name_of(cluster_uid) != cluster):
             return (
