@@ -23,7 +23,7 @@ from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import orders, strangers
+from dispatcher.scheduling.delegation import orders, shared_keys, strangers
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.flights import PLACING, Flight, Move, Stage, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
@@ -473,7 +473,7 @@ class SchedulerCore:
         self._state.effects += [events.Trouble(text) for text in self._orphans.excess(now).values()]
         if now - self._strangers_at >= self.timing.strangers_s:
             self._strangers_at = now
-            found = strangers.of(self.tracked.values(), self.clusters)
+            found = (*strangers.of(self.tracked.values(), self.clusters), *shared_keys.of(self.clusters))
             self._state.effects += [events.Trouble(one.text) for one in found]
 
     def _send_peers(self, now: float) -> None:
