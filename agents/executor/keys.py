@@ -61,6 +61,10 @@ class TrustedKeys:
         """The name under which a cluster was first heard of, '' if it never was."""
         return self._kept.get(cluster_uid, ("",))[0]
 
+    def called(self, cluster: str) -> tuple[str, ...]:
+        """The keys of the cluster with this name, none if it was never heard of."""
+        return next((kept[1:] for kept in self._kept.values() if kept[0] == cluster), ())
+
     def hear(self, cluster: str, cluster_uid: str, told: Sequence[str]) -> str:
         """Take over what is told of a cluster's keys; why they are not believed, or ''."""
         keys = signatures.plain_keys(told)
@@ -92,9 +96,9 @@ class TrustedKeys:
         """Take over what an earlier life kept; it goes before what was heard since."""
         self._kept.update(_read(kept))
 
-    def forget(self, cluster_uid: str) -> None:
-        """An operator says so: the next keys heard of this cluster are believed."""
-        self._kept.pop(cluster_uid, None)
+    def forget(self, cluster: str) -> None:
+        """An operator says so: the next keys heard of the cluster with this name are believed, and its UID."""
+        self._kept = {uid: kept for uid, kept in self._kept.items() if kept[0] != cluster}
 
     def text(self) -> str:
         """All of it, to be kept beyond this process."""

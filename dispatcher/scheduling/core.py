@@ -473,8 +473,9 @@ class SchedulerCore:
         self._state.effects += [events.Trouble(text) for text in self._orphans.excess(now).values()]
         if now - self._strangers_at >= self.timing.strangers_s:
             self._strangers_at = now
-            found = (*strangers.of(self.tracked.values(), self.clusters), *shared_keys.of(self.clusters))
-            self._state.effects += [events.Trouble(one.text) for one in found]
+            told = [one.text for one in strangers.of(self.tracked.values(), self.clusters)]
+            told += [one.text for one in shared_keys.of(self.clusters)]
+            self._state.effects += [events.Trouble(text) for text in told]
 
     def _send_peers(self, now: float) -> None:
         for name, view in self.clusters.items():

@@ -308,9 +308,9 @@ def test_an_older_claim_that_somebody_puts_back_is_not_followed() -> None:
     replayed = pod("a", gated=True, claim=Claim("west", "n1", 5), has_finalizer=True)
     effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(replayed,))), 2.0)
     (confirm,) = intents(effects, messages.ConfirmNoDelegate)
-    effects = answer(core, "west", confirm, messages.DONE, 3.0)
-    assert intents(effects, messages.Unclaim)
-    assert not intents(effects, messages.Claim)
+    after = answer(core, "west", confirm, messages.DONE, 3.0)
+    assert intents(after, messages.Unclaim)
+    assert not intents(after, messages.Claim)
 
 
 def answer(core: SchedulerCore, cluster: str, intent: object, verdict: str, now: float) -> Sequence[Effect]:
