@@ -8,7 +8,7 @@ the room and quota in use would be unknown.
 
 from collections.abc import Sequence
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, STALE, Changes, Outcome
+from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -23,9 +23,9 @@ from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import orders, shared_keys, strangers
+from dispatcher.scheduling.delegation import shared_keys, strangers
 from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.flights import PLACING, Flight, Move, Stage, settled
+from dispatcher.scheduling.delegation.flights import PLACING, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.peers import closed_proxy, peers_of
 from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
@@ -35,6 +35,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
+from dispatcher.scheduling.outcomes import Outcomes
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 
 __all__ = ["CoreTiming", "SchedulerCore"]
@@ -67,6 +68,7 @@ class SchedulerCore:
         self._due: set[PodId] = set()  # something about them changed: to be looked at
         self._fences = Fences(timing.fenced_per_s)
         self._orphans = Orphans(self.tracked, self._fences)
+        self._outcomes = Outcomes(state, self._deciding, self._fences, self._orphans)
         self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
         self._peers_at = self._strangers_at = float("-inf")
         for name in clusters:
@@ -84,12 +86,13 @@ class SchedulerCore:
             self._silent(event, now)
         elif isinstance(event, events.Answered):
             for outcome in event.outcomes:
-                self._answered(outcome, now)
+                looked_at = self._outcomes.answered(outcome, now)
+                self._due.update((looked_at,) if looked_at is not None else ())
         elif isinstance(event, events.Unanswered):
             self.outbox.unanswered(event.intent_ids, now)
             self._state.errands.unanswered(event.intent_ids, now)
         elif isinstance(event, events.Unsent):
-            self._unsent(event, now)
+            self._outcomes.unsent(event, now)
         else:
             self._tick(event, now)
         self._look(now)
@@ -359,100 +362,6 @@ class SchedulerCore:
             tracked.promised = pod.nominated_node
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self.profiles.nominations.put(nominee)
-
-    # Outcomes
-
-    def _answered(self, outcome: Outcome, now: float) -> None:
-        self.counters["outcomes", outcome.verdict] += 1
-        if self._state.errands.answered(outcome, now):
-            return
-        found = self.outbox.landed(outcome, now)
-        if found is None:
-            return
-        tracked, flight, move = found
-        self._learn(tracked, flight, outcome.verdict, now)
-        self._due.add(tracked.pod_id)
-        if move is Move.CREATE:
-            self._create(tracked, flight, outcome, now)
-        elif move is Move.ABSENT:
-            self._learn_absence(tracked, flight, now)
-        elif move is Move.PROXY:
-            why = self._state.why(tracked)
-            place = (flight.cluster, flight.node, flight.epoch)
-            self.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
-        elif move is Move.UNCLAIM:
-            self._deciding.retries.given_back(tracked, flight, outcome, now)
-            self._unclaim(tracked, flight, now)
-        elif move is Move.GIVE_BACK:
-            self._deciding.retries.given_back(tracked, flight, outcome, now)
-            self.outbox.drop(tracked)
-            self.profiles.forget(tracked.pod_id)
-            self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
-            self._hold_if_claimed(tracked, now)
-        elif move is Move.DROP:
-            self.outbox.drop(tracked)
-            retry = self.timing.retry  # the watch shows what was found there
-            tracked.hold_until = now + (retry.most_s if flight.stage is Stage.CONFIRM else retry.first_s)
-            if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
-                tracked.mirrored = flight.status
-
-    def _create(self, tracked: Tracked, claimed: Flight, outcome: Outcome, now: float) -> None:
-        """Claimed: go on with the delegate, unless its cluster is lost meanwhile and none can have been begun there."""
-        target = claimed.cluster
-        untouched = claimed.fresh and not outcome.message
-        tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._fences.of(tracked.home) or (untouched and not self.clusters[target].ready):
-            self._unclaim(tracked, claimed, now)
-            return
-        tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
-        created = orders.create(tracked, claimed, self.clusters[tracked.home].uid, outcome, now)
-        created.fresh = untouched
-        tracked.untouched = 0
-        self.outbox.fly(tracked, created)
-
-    def _unclaim(self, tracked: Tracked, flight: Flight, now: float) -> None:
-        place = (flight.cluster, flight.node)
-        self.outbox.fly(tracked, orders.unclaim(tracked.home, flight.intent.pod, place, flight.epoch, now))
-
-    def _unsent(self, event: events.Unsent, now: float) -> None:
-        self._state.errands.unanswered(event.intent_ids, now)
-        for tracked, flight in self.outbox.unsent(event.intent_ids, now):
-            if not flight.fresh:
-                self.outbox.unanswered((flight.intent.id,), now)
-                continue
-            self._unclaim(tracked, flight, now)
-
-    def _learn_absence(self, tracked: Tracked, flight: Flight, now: float) -> None:
-        """An API server has said that a delegate, or a source, is not there."""
-        self.outbox.drop(tracked)
-        if flight.stage is Stage.CONFIRM:
-            tracked.gone.add(flight.cluster)
-            tracked.disproved[flight.cluster] = flight.epoch
-            claim = tracked.source.claim if tracked.source is not None else None
-            if claim is not None and claim.epoch > flight.epoch:  # attempts begin lower than they once did: no haste
-                tracked.hold_until = now + self.timing.retry.most_s
-        elif tracked.orphaned_at is None:
-            tracked.orphaned_at = now
-            self._orphans.suspect(tracked.pod_id)
-        elif now - tracked.orphaned_at >= self.timing.orphan_s:
-            tracked.gone.add(tracked.home)
-
-    def _learn(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
-        """What holds now, shown by the watch or not."""
-        if verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
-            self.binding.bound(tracked.pod_id)
-        elif verdict == CLAIMED:
-            tracked.claimed_at, tracked.decided = now, flight.epoch
-        elif verdict == DONE and flight.stage is Stage.UNCLAIM:
-            tracked.claimed_at = float("-inf")
-            tracked.given_up = max(tracked.given_up, flight.epoch)
-        elif verdict == STALE and flight.stage is Stage.CONFIRM:
-            tracked.missing_since.pop(flight.cluster, None)  # it is there, seen or not: asked again after a while
-
-    def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
-        # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.
-        if tracked.source is not None and tracked.source.claim is not None:
-            tracked.hold_until = now + self.timing.retry.first_s
 
     # Deciding
 
