@@ -25,7 +25,7 @@ from dispatcher.scheduling.cycle.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import shared_keys, strangers
 from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.flights import PLACING, settled
+from dispatcher.scheduling.delegation.flights import ENDED_WITH_SOURCE, PLACING, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.peers import closed_proxy, peers_of
 from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
@@ -66,6 +66,7 @@ class SchedulerCore:
         self._state, self._deciding = state, Deciding(state)
         self.binding, self._evictions = self._deciding.binding, self._deciding.evictions
         self._due: set[PodId] = set()  # something about them changed: to be looked at
+        self._owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
         self._fences = Fences(timing.fenced_per_s)
         self._orphans = Orphans(self.tracked, self._fences)
         self._outcomes = Outcomes(state, self._deciding, self._fences, self._orphans)
@@ -181,8 +182,9 @@ class SchedulerCore:
 
     def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
         before, after, told = change
-        was, owner = self._owner_of(view, before), self._owner_of(view, after)
+        was, owner = self._known_owner(view, before), self._owner_of(view, after)
         if was is not None and was != owner:
+            self._owners.pop((view.name, before.uid if before is not None else ""), None)
             self._went(view, was, told=told and after is None)
         elif before is not None and was is None and (after is None or owner is not None):
             self._foreign_changed(view.name, before.uid, reports.Change(before, None), now)
@@ -193,11 +195,18 @@ class SchedulerCore:
             return
         tracked = self._track(owner)
         if after.source is not None:
+            self._owners[view.name, after.uid] = owner
             tracked.see_delegate(view.name, after)
         else:
             tracked.see_source(after)
             tracked.queued = False  # labels, gates or spec may be others now: queue it anew
         self._due.add(owner)
+
+    def _known_owner(self, view: ClusterView, pod: Pod | None) -> PodId | None:
+        """Whose a pod was taken for when it was last seen: keys may be others since."""
+        if pod is None or pod.source is None:
+            return self._owner_of(view, pod)
+        return self._owners.get((view.name, pod.uid))
 
     def _owner_of(self, view: ClusterView, pod: Pod | None) -> PodId | None:
         """The source pod that a pod is, or stands for; None for one that is not ours."""
@@ -287,7 +296,7 @@ class SchedulerCore:
 
     def _situation(self, tracked: Tracked, now: float) -> Situation:
         orphan = tracked.orphaned_at is not None
-        may_go = not orphan or self._orphans.may_go(tracked.home, now)
+        may_go = not orphan or self._orphans.may_go(tracked.pod_id, now)
         fenced = self._fences.of(tracked.home)
         return situation(tracked, self.clusters, now, self.timing, orphans_may_go=may_go, fenced=fenced)
 
@@ -319,7 +328,9 @@ class SchedulerCore:
         pointless = tracked.source is None and flight.via == tracked.home
         shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
         late = flight.settling and now - flight.sent_at > self.timing.settle_s
-        if pointless or shown or late or self._fences.outdates(tracked.home, flight, self.clusters):
+        ends = tracked.source is not None and tracked.source.terminating
+        unwanted = ends and flight.waits and flight.stage in ENDED_WITH_SOURCE
+        if pointless or shown or late or unwanted or self._fences.outdates(tracked.home, flight, self.clusters):
             self.outbox.drop(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:

@@ -1,6 +1,6 @@
 """What answers lead to: the next order of the protocol, a place given back, or something learnt of the world."""
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, STALE, Outcome
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core_state import CoreState
 from dispatcher.scheduling.cycle.deciding import Deciding
@@ -27,6 +27,7 @@ class Outcomes:
         if found is None:
             return None
         tracked, flight, move = found
+        tracked.refusals = tracked.refusals + 1 if move is Move.LATER else 0
         self._learn(tracked, flight, outcome.verdict, now)
         self._move(move, tracked, flight, outcome, now)
         return tracked.pod_id
@@ -58,15 +59,24 @@ class Outcomes:
             self._state.profiles.forget(tracked.pod_id)
             self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             self._hold_if_claimed(tracked, now)
-        elif move is Move.DROP:
-            self._state.outbox.drop(tracked)
-            retry = self._state.timing.retry  # the watch shows what was found there
-            tracked.hold_until = now + (retry.most_s if flight.stage is Stage.CONFIRM else retry.first_s)
-            if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
-                tracked.mirrored = flight.status
+        elif move in (Move.DROP, Move.LATER):
+            self._look_later(tracked, flight, outcome.verdict, now)
+
+    def _look_later(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
+        self._state.outbox.drop(tracked)
+        timing = self._state.timing
+        pause = timing.retry.most_s if flight.stage is Stage.CONFIRM else timing.retry.first_s
+        tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
+        if flight.stage is Stage.MIRROR and verdict == DONE:
+            tracked.mirrored = flight.status
 
     def _create(self, tracked: Tracked, claimed: Flight, outcome: Outcome, now: float) -> None:
-        """Claimed: go on with the delegate, unless its cluster is lost meanwhile and none can have been begun there."""
+        """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is lost before one can
+        have been begun there.
+        """
+        if tracked.source is not None and tracked.source.terminating:
+            self._state.outbox.drop(tracked)
+            return
         target = claimed.cluster
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0

@@ -12,6 +12,7 @@ from dispatcher.scheduling.delegation.protocol import Situation, target_of
 from dispatcher.scheduling.queue import QueuedPod
 
 PodId = tuple[str, str]  # (cluster of submission, uid)
+HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Tracked:
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
     hold_until: float = float("-inf")  # not to be looked at before
+    refusals: int = 0  # of the last steps, one after the other
     promised: str | None = None  # status.nominatedNodeName as last written or seen; None: never
 
     @property
@@ -87,6 +89,8 @@ class Tracked:
 
     def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
         self.missing_since.pop(cluster, None)
+        if self.refusals:  # what was refused may be another step now
+            self.hold_until = float("-inf")
         if pod is None and told:
             self.gone.add(cluster)
         else:
@@ -185,8 +189,8 @@ def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> 
 def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
     # Selectors and preemption mean the pod as it was submitted; labels that controllers read, pod affinity and priority
     # do not travel with it.
-    if source is None:
-        return delegate
+    if source is None:  # nobody knows how important it is: it gives way to no pod
+        return msgspec.structs.replace(delegate, priority=HIGHEST_PRIORITY)
     return msgspec.structs.replace(
         delegate,
         labels=source.labels,
