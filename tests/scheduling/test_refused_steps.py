@@ -43,14 +43,14 @@ Reply = Callable[[AnyIntent], str]
 
 def source(**more: Any) -> Pod:
     """Of cluster east, bound to the proxy node of west."""
-    fields = {"claim": Claim("west", "w1", 5), "has_finalizer": True, "node": proxy_node_name("west")}
+    fields: dict[str, Any] = {"claim": Claim("west", "w1", 5), "has_finalizer": True, "node": proxy_node_name("west")}
     fields |= {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, **more}
     return Pod("uid-web", "default", "web", **fields)
 
 
 def delegate(**more: Any) -> Pod:
     """Its copy, which runs in west."""
-    fields = {"requests": {"cpu": 100}, "phase": "Running", "status": b"{}", **more}
+    fields: dict[str, Any] = {"requests": {"cpu": 100}, "phase": "Running", "status": b"{}", **more}
     return Pod("d-web", "default", "web-d", node="w1", source=SOURCE_REF, **fields)
 
 
