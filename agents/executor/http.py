@@ -13,6 +13,7 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+_WEBHOOK_FAILED = b"Internal error occurred: failed calling webhook"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -39,8 +40,11 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def unknown(self) -> bool:
-        """Whether the effect may or may not have happened: no answer, or a server error."""
-        return self.status == 0 or self.status >= 500
+        """Whether the effect may or may not have happened: no answer, or a server error.
+
+        A webhook that fails is no such error, though kube-apiserver answers 500: nothing was stored yet.
+        """
+        return self.status == 0 or (self.status >= 500 and _WEBHOOK_FAILED not in self.body)
 
 
 Result = TypeVar("Result")

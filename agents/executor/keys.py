@@ -61,12 +61,18 @@ class TrustedKeys:
         """The name under which a cluster was first heard of, '' if it never was."""
         return self._kept.get(cluster_uid, ("",))[0]
 
+    def called(self, cluster: str) -> tuple[str, ...]:
+        """The keys of the cluster with this name, none if it was never heard of."""
+        return next((kept[1:] for kept in self._kept.values() if kept[0] == cluster), ())
+
     def hear(self, cluster: str, cluster_uid: str, told: Sequence[str]) -> str:
         """Take over what is told of a cluster's keys; why they are not believed, or ''."""
         keys = signatures.plain_keys(told)
         known = self.of(cluster_uid)
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
             return ""
+        if not all(map(signatures.is_key, keys)):
+            return f"cluster {cluster} is said to have a key that is none: its pods are refused"
         other = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
         if other or (known and self.name_of(cluster_uid) != cluster):
             return (
@@ -90,9 +96,9 @@ class TrustedKeys:
         """Take over what an earlier life kept; it goes before what was heard since."""
         self._kept.update(_read(kept))
 
-    def forget(self, cluster_uid: str) -> None:
-        """An operator says so: the next keys heard of this cluster are believed."""
-        self._kept.pop(cluster_uid, None)
+    def forget(self, cluster: str) -> None:
+        """An operator says so: the next keys heard of the cluster with this name are believed, and its UID."""
+        self._kept = {uid: kept for uid, kept in self._kept.items() if kept[0] != cluster}
 
     def text(self) -> str:
         """All of it, to be kept beyond this process."""

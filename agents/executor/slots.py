@@ -130,6 +130,14 @@ class Slots:
             return None
         return next(iter(self._quick.values())).since + self.rules.slow_s
 
+    def hangs(self, ticket: int | None, lane: str, now: float) -> bool:
+        """Whether whoever holds this ticket, or waits in this lane, is held up by requests that hang."""
+        held = self._quick.get(ticket) if ticket is not None else None
+        if ticket in self._slow or (held is not None and now - held.since >= self.rules.slow_s):
+            return True
+        entry = self._lanes.get(lane)
+        return entry is not None and self._is_slow(entry, now)
+
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _notice(self, now: float) -> None:

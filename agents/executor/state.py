@@ -4,6 +4,8 @@ All of it is one Lease in the cluster's own API server, beside those of the prox
 so none of them can have its name. Its transitions are the highest dispatcher epoch that was obeyed, its holder is that
 dispatcher, an annotation holds the values as JSON. Epoch and name are written before they are acted upon. Every write
 is guarded by the resourceVersion: of two executors of one cluster the one that knows less reads again.
+
+Operators of the cluster write words for its executor there: other annotations, which it takes off as it heeds them.
 """
 
 from collections.abc import Callable
@@ -21,6 +23,7 @@ _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
 CLUSTER = "cluster"  # the value that says under which name the cluster is served
+KEYS = "keys"  # the value with the keys of other clusters
 MAX_VALUES = 64 * 1024  # bytes of JSON
 _UNREADABLE = "what this executor has obeyed cannot be read"
 
@@ -48,6 +51,7 @@ class _Wanted(NamedTuple):
     epoch: int
     dispatcher: str
     values: dict[str, str]
+    heeded: frozenset[str] = frozenset()  # words that come off
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ class ExecutorState:
     dispatcher: str = ""
     values: dict[str, str] = field(default_factory=dict)
     known: bool = False
+    words: frozenset[str] = frozenset()  # annotations of operators
     _stored: int = 0  # the epoch as the server has it: less than ours where it lost some of its past
     _version: str = ""  # resourceVersion; "": there is none
 
@@ -97,6 +102,15 @@ class ExecutorState:
         """Store a value beside what else is stored; '' forgets it."""
         return (yield from self._change(lambda: self._with(key, value) if self.values.get(key, "") != value else None))
 
+    def heed(self, words: frozenset[str], key: str, value: str) -> Procedure[str]:
+        """Take words off that were done, and store in the same write what they have made of a value."""
+
+        def wanted() -> _Wanted | None:
+            left = self.words & words
+            return self._with(key, value)._replace(heeded=left) if left else None
+
+        return (yield from self._change(wanted))
+
     def _with(self, key: str, value: str) -> _Wanted:
         values = {**self.values, key: value}
         return _Wanted(self.epoch, self.dispatcher, {key: value for key, value in values.items() if value})
@@ -114,7 +128,7 @@ class ExecutorState:
                 return f"lease {NAMESPACE}/{NAME} would hold more than {MAX_VALUES // 1024} KiB"
             response = yield self._write(change, body.decode())
             if response.ok:
-                self.epoch, self.dispatcher, self.values = change
+                self.epoch, self.dispatcher, self.values, _ = change
                 return self._read(response)
             problem = f"lease {NAMESPACE}/{NAME} cannot be written: {said(response)}"
             if response.status != NOT_FOUND and not open_question(response):
@@ -122,7 +136,7 @@ class ExecutorState:
         return problem
 
     def _write(self, change: _Wanted, values: str) -> Request:
-        metadata = {"annotations": {VALUES: values}}
+        metadata = {"annotations": {VALUES: values, **dict.fromkeys(change.heeded)}}
         spec = {"holderIdentity": change.dispatcher or None, "leaseTransitions": change.epoch}
         if self._version:
             guarded = {"metadata": {**metadata, "resourceVersion": self._version}, "spec": spec}
@@ -134,14 +148,20 @@ class ExecutorState:
     def _read(self, response: Response) -> str:
         try:
             lease = _LEASE.decode(response.body)
-            values = _VALUES.decode((lease.metadata.annotations or {}).get(VALUES, "{}"))
+            annotations = lease.metadata.annotations or {}
+            values = _VALUES.decode(annotations.get(VALUES, "{}"))
         except msgspec.MsgspecError as error:
             return f"{_UNREADABLE} ({error}): remove it with kubectl -n {NAMESPACE} delete lease {NAME}"
         self._version, self._stored = lease.metadata.resource_version, lease.spec.lease_transitions or 0
         if self._stored >= self.epoch:
             self.epoch, self.dispatcher = self._stored, lease.spec.holder_identity or ""
         self.values, self.known = values, True
+        self.words = frozenset(key for key, said in annotations.items() if said == "true" and _is_word(key))
         return ""
+
+
+def _is_word(annotation: str) -> bool:
+    return annotation == names.CONFIRM_RESTORED or annotation.startswith(names.FORGET_KEYS)
 
 
 def other_name(known: str, name: str) -> str:

@@ -76,13 +76,12 @@ class Pace:
 class ListError(RuntimeError):
     """A list or watch that has to be tried again; `expired` when only a new list helps."""
 
-    def __init__(
-        self, text: str, *, expired: bool = False, retry_after_s: float = 0.0, not_shown: bool = False
-    ) -> None:
+    def __init__(self, text: str, *, expired: bool = False, retry_after_s: float = 0.0, status: int = 0) -> None:
         super().__init__(text)
         self.expired = expired
         self.retry_after_s = retry_after_s
-        self.not_shown = not_shown  # 403 or 404: the server has no such kind, or does not let us see it
+        self.not_shown = status in (403, 404)  # the server has no such kind, or does not let us see it
+        self.unserved = status == 404  # it has no such kind, so there is nothing that we do not see
 
 
 class ListWatch:
@@ -93,7 +92,8 @@ class ListWatch:
     `on_back` is called, with the version known and the one found, before anything is taken over from a server that has
     gone back; `on_return` when a stream is open again after the connection was lost.
 
-    An `optional` resource may be missing or forbidden: it is then told to the sink as absent and asked for seldom.
+    An `optional` resource may be missing (`unserved`) or forbidden: it is then told to the sink as absent and asked for
+    seldom.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ListWatch:
         self.optional = optional
         self.on_back: Callable[[int, int], None] = lambda known, found: None
         self.on_return: Callable[[], None] = lambda: None
-        self.problem = "not listed yet"
+        self.problem, self.unserved = "not listed yet", False
         self.broken_since: float | None = time.monotonic()
         self._client = client
         self._read = read
@@ -143,6 +143,7 @@ class ListWatch:
                 if error.expired:
                     self._version = ""
                 at_least = error.retry_after_s
+                self.unserved = error.unserved
                 if error.not_shown and self.optional:
                     self._absent(str(error))
                     at_least = self._pace.absent_s * random.uniform(1.0, 1.5)
@@ -185,7 +186,7 @@ class ListWatch:
     def _alive(self) -> None:
         if self.broken_since is not None:
             LOG.info("watching", kind=self.kind, version=self._version)
-        self.problem, self.broken_since = "", None
+        self.problem, self.broken_since, self.unserved = "", None, False
         if self._disconnected:
             self._disconnected = False
             self.on_return()
@@ -324,5 +325,5 @@ def _refusal(answer: Response) -> ListError:
         shown[:300],
         expired=answer.status == 410,
         retry_after_s=min(answer.retry_after_s, 30.0),
-        not_shown=answer.status in (403, 404),
+        status=answer.status,
     )

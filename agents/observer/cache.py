@@ -165,7 +165,8 @@ class ClusterCache:
             self._warn(warning)
         pod, known = seen.pod, self._pods.get(seen.uid)
         if pod is None:
-            self._drop_pod(seen.uid)
+            # A delegate that is none any more was not deleted: somebody has taken its marks off.
+            self._drop_pod(seen.uid, missing=known is not None and known.source is not None)
             return
         if known == pod:
             return

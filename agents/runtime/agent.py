@@ -70,6 +70,7 @@ class Agent:
             self._client, self.cache, settings.cluster, settings=executor_settings(settings), keys=keys
         )
         self._executor.obedience.remote_pods = self._remote_pods
+        self._executor.obedience.confirm_restored = self.confirm_restored
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -37,13 +37,15 @@ class Errand:
     """How a procedure is carried out. `lane` is its lane in the queue of slots; without one it needs no slot.
 
     While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an `objection` (why
-    it may go on no longer, '' while it may). `wrote`: a write was sent that may have been done.
+    it may go on no longer, '' while it may). `wrote`: a write was sent that may have been done. `behind`: the errand
+    that has to end before.
     """
 
     deadline: float
     lane: str | None = None
     objection: Callable[[], str] = lambda: ""
     wrote: bool = False
+    behind: "Errand | None" = None
     ticket: int | None = field(default=None, init=False)
 
 
@@ -90,6 +92,12 @@ class Driver:
         """Wait for the slot."""
         if errand.lane is not None:
             errand.ticket = await self._turns.take(errand.lane)
+
+    def hangs(self, errand: Errand) -> bool:
+        """Whether it is held up by requests that hang, its own or those before it; not by others that get on."""
+        while errand.behind is not None:
+            errand = errand.behind
+        return errand.lane is not None and self._turns.hangs(errand.ticket, errand.lane)
 
     def end(self, errand: Errand) -> None:
         """Give the slot back."""

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -43,13 +44,15 @@ from dispatcher.model.messages import (
 from dispatcher.model.pod import Pod
 
 _log = structlog.get_logger()
+_LOOKS = 4  # at a batch within `answer_s`
 _PATIENCE_S = 30.0  # of what waits for no turn, with a server that is too busy
 
 
 class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`concurrency`: procedures at once that are answered in time. `event_concurrency`: series of events written at
     once, `event_series`: events in one. `event_patience_s`: while binds wait for their turn, events wait so long, then
-    go one series at a time. `answer_s`: a batch of which nothing has ended for so long is answered as it stands.
+    go one series at a time. `answer_s`: a batch of which nothing has ended for so long is answered as it stands, if all
+    that is left of it hangs; `stalled_s`: the same while some of it only waits for its turn.
     `tick_s`: seconds between two looks at the local duties. `peer_ttl_s`: how long the dispatcher's word about another
     cluster is good enough for new work. `rename_from`: the name under which the cluster was served before.
     """
@@ -58,7 +61,8 @@ class ExecutorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event_concurrency: int = 4
     event_series: int = 16
     event_patience_s: float = 5.0
-    answer_s: float = 10.0
+    answer_s: float = 1.0
+    stalled_s: float = 10.0
     tick_s: float = 1.0
     peer_ttl_s: float = PEER_TTL_S
     policy: ExecutorPolicy = ExecutorPolicy()
@@ -74,6 +78,7 @@ def read_pod(raw: bytes) -> Pod:
 class _Running:
     intent: AnyIntent
     task: asyncio.Task[Outcome]
+    errand: Errand
 
 
 class ExecutorLoop:
@@ -106,7 +111,7 @@ class ExecutorLoop:
         self._events.patience_s = self._settings.event_patience_s
         self.obedience = Obedience(self._local, self._at_once, clock, self._settings.rename_from)
         self._running: dict[tuple[type, str, int], _Running] = {}
-        self._last: dict[str, asyncio.Task[Outcome]] = {}
+        self._last: dict[str, _Running] = {}
         self._told: set[asyncio.Task[None]] = set()  # of peers, and whether to believe it is being looked up
         self._stopping = asyncio.Event()
 
@@ -135,19 +140,21 @@ class ExecutorLoop:
             why = late or "the executor is stopping"
             return self._answers(tuple(outcome(intent, UNKNOWN, why) for intent in batch.intents))
         deadline = self._clock().mono + batch.deadline_s
-        tasks = [self._start(intent, batch, deadline) for intent in batch.intents]
-        await self._wait_for(tasks)
-        return self._answers(tuple(map(_outcome_of, batch.intents, tasks)))
+        started = [self._start(intent, batch, deadline) for intent in batch.intents]
+        await self._wait_for(started)
+        return self._answers(tuple(map(_outcome_of, batch.intents, (one.task for one in started))))
 
-    async def _wait_for(self, tasks: list[asyncio.Task[Outcome]]) -> None:
-        """Until all have ended, or none has for `answer_s`: what hangs must not keep the answers to the others.
+    async def _wait_for(self, started: list[_Running]) -> None:
+        """Until all have ended, or what is left hangs: that must not keep the answers to the others.
 
-        Only waited for: a caller that gives up does not undo what other callers wait for. What goes on is joined when
-        the dispatcher asks for it again.
+        What waits for its turn while others get on is waited for: it has not hung yet. Only waited for: a caller that
+        gives up does not undo what other callers wait for. What goes on is joined when the dispatcher asks for it
+        again.
         """
-        left = set(tasks)
+        errands = {one.task: one.errand for one in started}
+        left, ended_at = set(errands), self._seconds()
         while left:
-            alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s))
+            alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s / _LOOKS))
             whole = asyncio.ensure_future(asyncio.wait(left))
             try:
                 await asyncio.wait((alarm, whole), return_when=asyncio.FIRST_COMPLETED)
@@ -155,7 +162,10 @@ class ExecutorLoop:
                 alarm.cancel()
                 whole.cancel()
             before, left = len(left), {task for task in left if not task.done()}
-            if len(left) == before:
+            now = self._seconds()
+            ended_at = now if len(left) < before else ended_at
+            hangs = all(self._driver.hangs(errands[task]) for task in left)
+            if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
                 return
 
     async def set_peers(self, peers: Peers) -> None:
@@ -200,7 +210,7 @@ class ExecutorLoop:
         """End `run` and every procedure under way; what they had begun is found again by the next executor."""
         self._stopping.set()
         self._turns.stop()
-        tasks = [*(running.task for running in self._running.values()), *self._last.values(), *self._duties.tasks]
+        tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._duties.tasks
         tasks += self._told
         for task in tasks:
             task.cancel()
@@ -212,17 +222,20 @@ class ExecutorLoop:
         state = self._local.state
         return OutcomeBatch(self._local.cluster, outcomes, obeys=state.epoch, leader=state.dispatcher)
 
-    def _start(self, intent: AnyIntent, batch: IntentBatch, deadline: float) -> asyncio.Task[Outcome]:
+    def _start(self, intent: AnyIntent, batch: IntentBatch, deadline: float) -> _Running:
         """Begin an intent behind the last one of the same pod, or join it if it is the very same."""
         key = (type(intent), intent.pod.uid, intent.epoch)
         running = self._running.get(key)
         if running is not None and running.intent == msgspec.structs.replace(intent, id=running.intent.id):
-            return running.task
+            return running
         turn = self._turn(intent)
-        task = asyncio.create_task(self._one(intent, batch, deadline, self._last.get(turn)))
-        self._running[key], self._last[turn] = _Running(intent, task), task
+        before = self._last.get(turn)
+        objection = partial(self._local.fence.superseded, batch.dispatcher, batch.dispatcher_epoch)
+        errand = Errand(deadline, lane_of(intent), objection, behind=before.errand if before else None)
+        task = asyncio.create_task(self._one(intent, batch, errand, before.task if before else None))
+        started = self._running[key] = self._last[turn] = _Running(intent, task, errand)
         task.add_done_callback(lambda done: self._ended(done, key, turn))
-        return task
+        return started
 
     def _turn(self, intent: AnyIntent) -> str:
         """Whose turn it is: creating and deleting the delegate of one source are one matter."""
@@ -232,16 +245,15 @@ class ExecutorLoop:
     def _ended(self, task: asyncio.Task[Outcome], key: tuple[type, str, int], turn: str) -> None:
         if key in self._running and self._running[key].task is task:
             del self._running[key]
-        if self._last.get(turn) is task:
+        if turn in self._last and self._last[turn].task is task:
             del self._last[turn]
 
     async def _one(
-        self, intent: AnyIntent, batch: IntentBatch, deadline: float, before: asyncio.Task[Outcome] | None
+        self, intent: AnyIntent, batch: IntentBatch, errand: Errand, before: asyncio.Task[Outcome] | None
     ) -> Outcome:
         if before is not None:
             await asyncio.wait([before])
-        superseded = self._local.fence.superseded
-        errand = Errand(deadline, lane_of(intent), lambda: superseded(batch.dispatcher, batch.dispatcher_epoch))
+            errand.behind = None
         try:
             await self._driver.begin(errand)
             return await self._in_turn(intent, batch, errand)

@@ -142,12 +142,13 @@ class HealthMonitor:
 
     def _unheeded(self, now: float) -> str:
         """What is not seen of kinds without which the cluster can still be served."""
-        return "; ".join(self._broken(now, optional=True))[:MAX_PROBLEM]
+        return "; ".join(self._broken(now, optional=True))[:MAX_PROBLEM]  # a kind that is not served hides nothing
 
     def _broken(self, now: float, *, optional: bool) -> Iterator[str]:
         for watch in self._watches:
             since = watch.broken_since
-            if watch.optional == optional and since is not None and now - since > self._settings.grace_s:
+            unheeded = not (watch.optional and watch.unserved)
+            if watch.optional == optional and unheeded and since is not None and now - since > self._settings.grace_s:
                 yield watch.problem
 
 

@@ -11,11 +11,11 @@ import structlog
 
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
-from agents.executor.state import CLUSTER, other_name
+from agents.executor.state import CLUSTER, KEYS, other_name
+from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 
 LOG = structlog.get_logger("agent.obedience")
 BELIEVED_S = 5.0
-KEYS = "keys"  # the value with the keys of other clusters
 MAX_KEYS = 48 * 1024  # bytes of it
 
 Drive = Callable[[Procedure[str]], Awaitable[str]]
@@ -24,13 +24,14 @@ Drive = Callable[[Procedure[str]], Awaitable[str]]
 class Obedience:
     """Asks and keeps `local.state`. `problem` says why nobody is obeyed, '' while that is not so.
 
-    `rename_from` is the name that may be replaced by ours while `remote_pods` counts none; it answers None as long as
-    that is not known.
+    `confirm_restored` is called when an operator of the cluster says so. `rename_from` is the name that may be replaced
+    by ours while `remote_pods` counts none; it answers None as long as that is not known.
     """
 
     def __init__(self, local: Local, drive: Drive, clock: Callable[[], Moment], rename_from: str = "") -> None:
         self.problem = ""
         self.remote_pods: Callable[[], int | None] = lambda: None
+        self.confirm_restored: Callable[[], None] = lambda: None
         self._local, self._drive, self._clock, self._rename_from = local, drive, clock, rename_from
         self._one_at_a_time = asyncio.Lock()
         self._recalled = False  # what was stored of other clusters' keys
@@ -61,10 +62,8 @@ class Obedience:
     async def keep_keys(self) -> None:
         """Store the keys of other clusters that are believed from now on. Those stored before are believed first."""
         state, trusted = self._local.state, self._local.trusted
+        self._recall_keys()
         kept = state.values.get(KEYS, "")
-        if not self._recalled:
-            self._recalled = True
-            trusted.recall(kept)
         if state.known and trusted.text() != kept and len(trusted.text()) <= MAX_KEYS:
             problem = await self.remember(KEYS, trusted.text())
             if problem:
@@ -74,6 +73,28 @@ class Obedience:
         """Store a value (see ExecutorState); '' or what went wrong."""
         async with self._one_at_a_time:
             return await self._drive(self._local.state.remember(key, value))
+
+    def _recall_keys(self) -> None:
+        if not self._recalled:
+            self._recalled = True
+            self._local.trusted.recall(self._local.state.values.get(KEYS, ""))
+
+    async def _heed(self) -> None:
+        """Do what operators have written; it may be done again if nobody learns that it was."""
+        state, trusted = self._local.state, self._local.trusted
+        words = state.words
+        if not words:
+            return
+        self._recall_keys()
+        for word in sorted(words):
+            LOG.info("an operator says so", cluster=self._local.cluster, word=word)
+            if word == CONFIRM_RESTORED:
+                self.confirm_restored()
+            else:
+                trusted.forget(word.removeprefix(FORGET_KEYS))
+        problem = await self._drive(state.heed(words, KEYS, "" if trusted.text() == "{}" else trusted.text()))
+        if problem:
+            LOG.warning("an operator's word could not be taken off", cluster=self._local.cluster, problem=problem)
 
     def _fresh(self) -> bool:
         return not self.problem and self._clock().mono - self._read_at < BELIEVED_S
@@ -89,6 +110,7 @@ class Obedience:
         if not problem:
             self._read_at = self._clock().mono  # a server that is slow to tell must not be asked for each batch
             self._local.fence.superseded(state.dispatcher, state.epoch)
+            await self._heed()
         self._found(problem)
 
     async def _take_name(self) -> str:

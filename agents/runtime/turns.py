@@ -51,6 +51,10 @@ class Turns:
         if self._awaited:
             self._grant(now)
 
+    def hangs(self, ticket: int | None, lane: str) -> bool:
+        """Whether whoever holds this ticket, or waits in this lane, is held up by requests that hang."""
+        return self._slots.hangs(ticket, lane, self._seconds())
+
     def refused(self) -> None:
         """The server said 429: fewer at once."""
         self._throttle.refused(self._seconds())

@@ -11,8 +11,6 @@ SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain
 DOMAIN_SCOPE = PREFIX + "domain-scope"  # "cluster": no fault domain of its spread and affinity spans clusters
 FAILOVER = PREFIX + "failover"  # "strict" or "asap": when a copy in a lost cluster may be replaced
 
-# What admins write on a namespace of their cluster.
-
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"
 CLAIM_CLUSTER = PREFIX + "cluster"
@@ -34,6 +32,10 @@ SOURCE_UID = PREFIX + "source-uid"
 
 # What admins write on a Namespace: anything but "true" closes it to pods of other clusters.
 ACCEPT = PREFIX + "accept"
+
+# What operators write on the Lease of an agent's state; the agent takes it off when it has done so.
+CONFIRM_RESTORED = PREFIX + "confirm-restored"  # "true": what the API server shows since it went back is meant
+FORGET_KEYS = PREFIX + "forget-keys."  # and a cluster's name, "true": believe the next keys that are heard of it
 
 # Proxy nodes.
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"

@@ -7,7 +7,9 @@ Every cluster has an Ed25519 key pair (RFC 8032); its executor alone holds the p
 - the *proof*, an annotation of the delegate: the target cluster's signature over the delegate's own UID and its claim.
   The API server gives UIDs, so neither mark is worth anything on another pod.
 
-A mark is text: unpadded URL-safe base64 of the signed bytes, a dot, and of the signature.
+A mark is text: unpadded URL-safe base64 of the signed bytes, a dot, and of the signature. Public keys and vouching
+signatures are padded base64. Each has one spelling: what decodes to the same bytes and is written otherwise (spare bits
+set, line breaks, the other alphabet) is no mark, and no key.
 """
 
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
@@ -69,7 +71,7 @@ def sign_claim(key: Ed25519PrivateKey, claim: SignedClaim) -> str:
 
 def sign_proof(key: Ed25519PrivateKey, delegate_uid: str, claim: str) -> str:
     """The proof that the delegate with this UID was made for this claim (a mark)."""
-    return urlsafe_b64encode(key.sign(_proof_of(delegate_uid, claim))).rstrip(b"=").decode()
+    return _unpadded(key.sign(_proof_of(delegate_uid, claim)))
 
 
 def read_claim(mark: str) -> SignedClaim | None:
@@ -119,11 +121,7 @@ def sign_key(key: Ed25519PrivateKey, successor: str) -> str:
 
 def vouches(key: str, successor: str, signature: str) -> bool:
     """Whether the owner of the old public `key` signed that `successor` follows it."""
-    try:
-        raw = b64decode(signature, validate=True)
-    except ValueError:
-        return False
-    return _any_signed((key,), _SUCCESSOR + successor.encode(), raw)
+    return _any_signed((key,), _SUCCESSOR + successor.encode(), _padded(signature))
 
 
 _SUCCESSOR = b"global-dispatcher successor 1\n"
@@ -132,6 +130,11 @@ _SUCCESSOR = b"global-dispatcher successor 1\n"
 def plain_keys(told: Iterable[str]) -> tuple[str, ...]:
     """Public keys as a cluster tells them, without the signatures that vouch for them."""
     return tuple(entry.partition(" ")[0] for entry in told)
+
+
+def is_key(text: str) -> bool:
+    """Whether it is a public key as one travels."""
+    return _public(text) is not None
 
 
 def digest_of(manifest: bytes) -> bytes:
@@ -144,8 +147,11 @@ def _proof_of(uid: str, claim: str) -> bytes:
 
 
 def _text(payload: bytes, signature: bytes) -> str:
-    halves = (urlsafe_b64encode(part).rstrip(b"=").decode() for part in (payload, signature))
-    return ".".join(halves)
+    return f"{_unpadded(payload)}.{_unpadded(signature)}"
+
+
+def _unpadded(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _parts(mark: str) -> Mark | None:
@@ -161,9 +167,19 @@ def _bytes(text: str) -> bytes:
     if len(text) > MAX_MARK or not text.isascii():
         return b""
     try:
-        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return b""
+    return raw if _unpadded(raw) == text else b""
+
+
+def _padded(text: str) -> bytes:
+    """What padded base64 stands for, b'' if it is none."""
+    try:
+        raw = b64decode(text, validate=True)
+    except ValueError:
+        return b""
+    return raw if b64encode(raw).decode() == text else b""
 
 
 def _any_signed(keys: Iterable[str], message: bytes, signature: bytes) -> bool:
@@ -184,6 +200,6 @@ def _signed(key: str, message: bytes, signature: bytes) -> bool:
 @lru_cache(maxsize=4096)
 def _public(key: str) -> Ed25519PublicKey | None:
     try:
-        return Ed25519PublicKey.from_public_bytes(b64decode(key, validate=True))
+        return Ed25519PublicKey.from_public_bytes(_padded(key))
     except ValueError:
         return None

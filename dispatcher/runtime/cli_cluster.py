@@ -1,4 +1,4 @@
-"""`global-dispatcher cluster cordon | uncordon | drain | fence | unfence | leave NAME`: the options and their help."""
+"""`global-dispatcher cluster cordon | uncordon | drain | fence | ... NAME`: the options and their help."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +10,10 @@ from dispatcher.runtime.output import Output
 
 cluster_app = typer.Typer(
     cls=Commands,
-    help="Take a cluster out of service, and back.\n\n"
+    help="Take a cluster out of service, and back; say what only you can know.\n\n"
     "Each command writes on the proxy nodes of NAME in all other clusters, with the kubeconfig contexts of the "
-    "configuration: what you may do there decides. It shows first what it will do. Exit code 1 if a cluster could "
+    "configuration: what you may do there decides. `confirm` and `forget-keys` write on the Lease that holds the "
+    "agent's state, of NAME or of all others. It shows first what it will do. Exit code 1 if a cluster could "
     "not be reached; repeating a command is safe.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -25,6 +26,7 @@ Dry = Annotated[bool, typer.Option("--dry-run", help="Only show what would be do
 Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 Force = Annotated[bool, typer.Option("--force", help="Evict pods without a controller, too: nothing replaces them.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that pods may take to go.")]
+Heed = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that agents may take to do it.")]
 
 
 @cluster_app.command()
@@ -86,6 +88,38 @@ def leave(  # noqa: PLR0913, PLR0917 - an option is an argument
 ) -> None:
     """Take it out of the fleet: move all pods home or elsewhere, see that nothing is left, say what to remove."""
     _run("leave", name, config, yes, dry_run, output, timeout_s=timeout, force=force, lost=lost)
+
+
+@cluster_app.command()
+def confirm(
+    name: Name,
+    config: Config,
+    yes: Yes = False,
+    dry_run: Dry = False,
+    timeout: Heed = 60.0,
+    output: Out = Output.TABLE,
+) -> None:
+    """Say that what a restored cluster shows now is meant: what is missing there is gone.
+
+    While its API server is held to have gone back in time, nothing is concluded from what is missing there.
+    """
+    _run("confirm", name, config, yes, dry_run, output, timeout_s=timeout)
+
+
+@cluster_app.command(name="forget-keys")
+def forget_keys(
+    name: Name,
+    config: Config,
+    yes: Yes = False,
+    dry_run: Dry = False,
+    timeout: Heed = 60.0,
+    output: Out = Output.TABLE,
+) -> None:
+    """Make the other clusters forget its public keys, so that the next ones heard are believed.
+
+    For a key that was stolen or lost. First start its agent with the new key alone.
+    """
+    _run("forget-keys", name, config, yes, dry_run, output, timeout_s=timeout)
 
 
 def _run(  # noqa: PLR0913 - one for each option

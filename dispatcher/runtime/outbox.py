@@ -7,10 +7,10 @@ from collections.abc import Callable
 import structlog
 
 from dispatcher.model.messages import AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers
-from dispatcher.runtime.link import AgentLink, LinkError
+from dispatcher.runtime.link import AgentLink, AgentMissing, LinkError
 from dispatcher.runtime.term import Deposed, Term
 from dispatcher.runtime.timing import ServiceTiming
-from dispatcher.scheduling.events import Answered, Event, Unanswered
+from dispatcher.scheduling.events import Answered, Event, Unanswered, Unsent
 
 log = structlog.get_logger("outbox")
 
@@ -96,11 +96,13 @@ class Outbox:
         batch = IntentBatch(self._term.identity, self._term.epoch, tuple(intents), self._timing.deadline_s)
         try:
             if not self._may_speak():  # this process may have slept since the batch was made
-                return
+                raise AgentMissing(f"nothing may be sent to the agent of cluster {self.cluster} now")
             answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
         except LinkError as error:
             log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
-            self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), str(error)))
+            ids = tuple(intent.id for intent in intents)
+            unsent = isinstance(error, AgentMissing)
+            self._emit(Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error)))
         else:
             if self._obeys_us(answer):
                 self._answered(intents, answer.outcomes)

@@ -8,7 +8,7 @@ the room and quota in use would be unknown.
 
 from collections.abc import Sequence
 
-from dispatcher.model.messages import BOUND, CLAIMED, DONE, STALE, Changes, Outcome
+from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -23,9 +23,9 @@ from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import orders, strangers
+from dispatcher.scheduling.delegation import shared_keys, strangers
 from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.flights import PLACING, Flight, Move, Stage, settled
+from dispatcher.scheduling.delegation.flights import ENDED_WITH_SOURCE, PLACING, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.peers import closed_proxy, peers_of
 from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
@@ -35,6 +35,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
+from dispatcher.scheduling.outcomes import Outcomes
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 
 __all__ = ["CoreTiming", "SchedulerCore"]
@@ -65,8 +66,10 @@ class SchedulerCore:
         self._state, self._deciding = state, Deciding(state)
         self.binding, self._evictions = self._deciding.binding, self._deciding.evictions
         self._due: set[PodId] = set()  # something about them changed: to be looked at
+        self._owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
         self._fences = Fences(timing.fenced_per_s)
         self._orphans = Orphans(self.tracked, self._fences)
+        self._outcomes = Outcomes(state, self._deciding, self._fences, self._orphans)
         self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
         self._peers_at = self._strangers_at = float("-inf")
         for name in clusters:
@@ -84,12 +87,13 @@ class SchedulerCore:
             self._silent(event, now)
         elif isinstance(event, events.Answered):
             for outcome in event.outcomes:
-                self._answered(outcome, now)
+                looked_at = self._outcomes.answered(outcome, now)
+                self._due.update((looked_at,) if looked_at is not None else ())
         elif isinstance(event, events.Unanswered):
             self.outbox.unanswered(event.intent_ids, now)
             self._state.errands.unanswered(event.intent_ids, now)
         elif isinstance(event, events.Unsent):
-            self._unsent(event, now)
+            self._outcomes.unsent(event, now)
         else:
             self._tick(event, now)
         self._look(now)
@@ -178,8 +182,9 @@ class SchedulerCore:
 
     def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
         before, after, told = change
-        was, owner = self._owner_of(view, before), self._owner_of(view, after)
+        was, owner = self._known_owner(view, before), self._owner_of(view, after)
         if was is not None and was != owner:
+            self._owners.pop((view.name, before.uid if before is not None else ""), None)
             self._went(view, was, told=told and after is None)
         elif before is not None and was is None and (after is None or owner is not None):
             self._foreign_changed(view.name, before.uid, reports.Change(before, None), now)
@@ -190,11 +195,18 @@ class SchedulerCore:
             return
         tracked = self._track(owner)
         if after.source is not None:
+            self._owners[view.name, after.uid] = owner
             tracked.see_delegate(view.name, after)
         else:
             tracked.see_source(after)
             tracked.queued = False  # labels, gates or spec may be others now: queue it anew
         self._due.add(owner)
+
+    def _known_owner(self, view: ClusterView, pod: Pod | None) -> PodId | None:
+        """Whose a pod was taken for when it was last seen: keys may be others since."""
+        if pod is None or pod.source is None:
+            return self._owner_of(view, pod)
+        return self._owners.get((view.name, pod.uid))
 
     def _owner_of(self, view: ClusterView, pod: Pod | None) -> PodId | None:
         """The source pod that a pod is, or stands for; None for one that is not ours."""
@@ -284,7 +296,7 @@ class SchedulerCore:
 
     def _situation(self, tracked: Tracked, now: float) -> Situation:
         orphan = tracked.orphaned_at is not None
-        may_go = not orphan or self._orphans.may_go(tracked.home, now)
+        may_go = not orphan or self._orphans.may_go(tracked.pod_id, now)
         fenced = self._fences.of(tracked.home)
         return situation(tracked, self.clusters, now, self.timing, orphans_may_go=may_go, fenced=fenced)
 
@@ -316,7 +328,9 @@ class SchedulerCore:
         pointless = tracked.source is None and flight.via == tracked.home
         shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
         late = flight.settling and now - flight.sent_at > self.timing.settle_s
-        if pointless or shown or late or self._fences.outdates(tracked.home, flight, self.clusters):
+        ends = tracked.source is not None and tracked.source.terminating
+        unwanted = ends and flight.waits and flight.stage in ENDED_WITH_SOURCE
+        if pointless or shown or late or unwanted or self._fences.outdates(tracked.home, flight, self.clusters):
             self.outbox.drop(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
@@ -360,96 +374,6 @@ class SchedulerCore:
             nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
             self.profiles.nominations.put(nominee)
 
-    # Outcomes
-
-    def _answered(self, outcome: Outcome, now: float) -> None:
-        self.counters["outcomes", outcome.verdict] += 1
-        if self._state.errands.answered(outcome, now):
-            return
-        found = self.outbox.landed(outcome, now)
-        if found is None:
-            return
-        tracked, flight, move = found
-        self._learn(tracked, flight, outcome.verdict, now)
-        self._due.add(tracked.pod_id)
-        if move is Move.CREATE:
-            self._create(tracked, flight, outcome, now)
-        elif move is Move.ABSENT:
-            self._learn_absence(tracked, flight, now)
-        elif move is Move.PROXY:
-            why = self._state.why(tracked)
-            place = (flight.cluster, flight.node, flight.epoch)
-            self.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
-        elif move is Move.UNCLAIM:
-            self._deciding.retries.given_back(tracked, flight, outcome, now)
-            self._unclaim(tracked, flight, now)
-        elif move is Move.GIVE_BACK:
-            self._deciding.retries.given_back(tracked, flight, outcome, now)
-            self.outbox.drop(tracked)
-            self.profiles.forget(tracked.pod_id)
-            self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
-            self._hold_if_claimed(tracked, now)
-        elif move is Move.DROP:
-            self.outbox.drop(tracked)
-            retry = self.timing.retry  # the watch shows what was found there
-            tracked.hold_until = now + (retry.most_s if flight.stage is Stage.CONFIRM else retry.first_s)
-            if flight.stage is Stage.MIRROR and outcome.verdict == DONE:
-                tracked.mirrored = flight.status
-
-    def _create(self, tracked: Tracked, claimed: Flight, outcome: Outcome, now: float) -> None:
-        """Claimed: go on with the delegate, unless its cluster is lost meanwhile and none can have been begun there."""
-        target = claimed.cluster
-        untouched = claimed.fresh and not outcome.message
-        tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._fences.of(tracked.home) or (untouched and not self.clusters[target].ready):
-            self._unclaim(tracked, claimed, now)
-            return
-        tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
-        created = orders.create(tracked, claimed, self.clusters[tracked.home].uid, outcome, now)
-        created.fresh = untouched
-        tracked.untouched = 0
-        self.outbox.fly(tracked, created)
-
-    def _unclaim(self, tracked: Tracked, flight: Flight, now: float) -> None:
-        place = (flight.cluster, flight.node)
-        self.outbox.fly(tracked, orders.unclaim(tracked.home, flight.intent.pod, place, flight.epoch, now))
-
-    def _unsent(self, event: events.Unsent, now: float) -> None:
-        self._state.errands.unanswered(event.intent_ids, now)
-        for tracked, flight in self.outbox.unsent(event.intent_ids, now):
-            if not flight.fresh:
-                self.outbox.unanswered((flight.intent.id,), now)
-                continue
-            self._unclaim(tracked, flight, now)
-
-    def _learn_absence(self, tracked: Tracked, flight: Flight, now: float) -> None:
-        """An API server has said that a delegate, or a source, is not there."""
-        self.outbox.drop(tracked)
-        if flight.stage is Stage.CONFIRM:
-            tracked.gone.add(flight.cluster)
-        elif tracked.orphaned_at is None:
-            tracked.orphaned_at = now
-            self._orphans.suspect(tracked.pod_id)
-        elif now - tracked.orphaned_at >= self.timing.orphan_s:
-            tracked.gone.add(tracked.home)
-
-    def _learn(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
-        """What holds now, shown by the watch or not."""
-        if verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
-            self.binding.bound(tracked.pod_id)
-        elif verdict == CLAIMED:
-            tracked.claimed_at = now
-        elif verdict == DONE and flight.stage is Stage.UNCLAIM:
-            tracked.claimed_at = float("-inf")
-            tracked.given_up = max(tracked.given_up, flight.epoch)
-        elif verdict == STALE and flight.stage is Stage.CONFIRM:
-            tracked.missing_since.pop(flight.cluster, None)  # it is there, seen or not: asked again after a while
-
-    def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
-        # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.
-        if tracked.source is not None and tracked.source.claim is not None:
-            tracked.hold_until = now + self.timing.retry.first_s
-
     # Deciding
 
     def _tick(self, event: events.Tick, now: float) -> None:
@@ -469,8 +393,9 @@ class SchedulerCore:
         self._state.effects += [events.Trouble(text) for text in self._orphans.excess(now).values()]
         if now - self._strangers_at >= self.timing.strangers_s:
             self._strangers_at = now
-            found = strangers.of(self.tracked.values(), self.clusters)
-            self._state.effects += [events.Trouble(one.text) for one in found]
+            told = [one.text for one in strangers.of(self.tracked.values(), self.clusters)]
+            told += [one.text for one in shared_keys.of(self.clusters)]
+            self._state.effects += [events.Trouble(text) for text in told]
 
     def _send_peers(self, now: float) -> None:
         for name, view in self.clusters.items():

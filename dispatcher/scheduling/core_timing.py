@@ -17,8 +17,9 @@ class CoreTiming:
     before its proxy nodes are. `report_s`: least time between two different Unschedulable messages of one pod.
     `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed over for it.
     `fenced_per_s`: so many pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often
-    it is told which pods belong to clusters that are none of ours. `retry`: pauses before the same intent is sent
-    again.
+    it is told which pods belong to clusters that are none of ours, and which clusters share a key. `retry`: pauses
+    before the same intent is sent again. `refused`: pauses before a pod is looked at again of which a step was
+    refused that holds no place.
     """
 
     absence_grace_s: float = 100.0
@@ -33,3 +34,4 @@ class CoreTiming:
     fenced_per_s: float = 20.0
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
+    refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))

@@ -7,7 +7,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.delegation import strangers
+from dispatcher.scheduling.delegation import shared_keys, strangers
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -20,7 +20,9 @@ def clusters_view(core: SchedulerCore) -> list[Row]:
 
     Clusters that are none of ours, but have pods of ours, come last.
     """
-    ours = [_cluster_row(core, view) for _, view in sorted(core.clusters.items())]
+    keys = shared_keys.of(core.clusters)
+    shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
+    ours = [_cluster_row(core, view, shared[name]) for name, view in sorted(core.clusters.items())]
     return [*ours, *map(_stranger_row, strangers.of(core.tracked.values(), core.clusters))]
 
 
@@ -29,13 +31,14 @@ def _stranger_row(found: strangers.Stranger) -> Row:
     return {"name": found.cluster, "ready": False, "problem": found.text, **numbers}
 
 
-def _cluster_row(core: SchedulerCore, view: ClusterView) -> Row:
+def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str) -> Row:
     own = [node for node in view.nodes.values() if not node.proxy_for]
     heard = view.last_report_at > float("-inf")
+    problem = view.problem if view.ready else view.problem or "not synced yet"
     return {
         "name": view.name,
         "ready": view.ready,
-        "problem": view.problem if view.ready else view.problem or "not synced yet",
+        "problem": "; ".join(filter(None, (problem, shared))),
         "nodes": len(own),
         "ready_nodes": sum(node.ready for node in own),
         "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),

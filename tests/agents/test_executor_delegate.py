@@ -17,7 +17,17 @@ from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.observer.seen import PODS
 from dispatcher.model import names
-from dispatcher.model.messages import BOUND, DONE, REFUSED, STALE, UNKNOWN, CreateDelegate, DeleteDelegate, PodRef
+from dispatcher.model.messages import (
+    BOUND,
+    DONE,
+    OF_CLUSTER,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    CreateDelegate,
+    DeleteDelegate,
+    PodRef,
+)
 from dispatcher.model.pod import SourceRef
 from tests.agents.executor_world import (
     NOW,
@@ -315,6 +325,22 @@ def test_an_order_that_comes_too_late_leaves_a_delegate_without_a_node_to_the_ne
     world.local.fence.outdated(SOURCE.uid, 1, 7)
     assert world.do(delegate(epoch=1)).verdict == UNKNOWN
     assert len(world.api.pods()) == 1
+
+
+def failing_webhook(world: World) -> Callable[[Request], Response]:
+    """kube-apiserver's answer where a webhook with failurePolicy Fail is down: 500, and nothing was stored."""
+    said = (
+        b'{"kind":"Status","code":500,"message":"Internal error occurred: failed calling webhook \\"a.b.c\\": refused"}'
+    )
+    return lambda request: Response(500, said) if request.method == "POST" else world.api.answer(request)
+
+
+def test_a_webhook_of_the_target_that_fails_refuses_the_delegate() -> None:
+    world = target()
+    outcome = run(carry_out(delegate(), 1, world.local, NOW), failing_webhook(world))
+    assert (outcome.verdict, outcome.scope) == (REFUSED, OF_CLUSTER)
+    assert 'failed calling webhook "a.b.c"' in outcome.message
+    assert world.api.pods() == []
 
 
 def lost_bind(world: World) -> Callable[[Request], Response]:

@@ -7,13 +7,14 @@ import msgspec
 import pytest
 
 from agents.executor import state
-from agents.executor.http import Request, Response
+from agents.executor.http import MERGE_PATCH, Request, Response
 from agents.executor.local import Moment
 from agents.executor.state import CLUSTER, ExecutorState
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.obedience import BELIEVED_S
 from dispatcher.model.messages import BOUND, UNKNOWN, Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
-from tests.agents.executor_world import ApiModel, World, lost_reply, node_object, pod_object, run, scripted
+from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
+from tests.agents.executor_world import ApiModel, World, keys_of, lost_reply, node_object, pod_object, run, scripted
 
 Answer = Callable[[Request], Response]
 
@@ -259,3 +260,76 @@ async def test_a_cluster_is_renamed_on_demand_once_no_remote_pod_is_there(remote
     assert answer.outcomes[0].verdict == verdict
     assert ("it has 2 remote pods" in answer.outcomes[0].message) == (remote == 2)
     assert stored(old.world.api)[2][CLUSTER] == ("north-1" if remote == 0 else "north")
+
+
+def say(api: ApiModel, *words: str) -> None:
+    """As `kubectl annotate` does."""
+    patch = msgspec.json.encode({"metadata": {"annotations": dict.fromkeys(words, "true")}})
+    assert api.answer(Request("PATCH", state.PATH, patch, MERGE_PATCH)).ok
+
+
+def words_of(api: ApiModel) -> set[str]:
+    return set(api.objects[state.PATH]["metadata"]["annotations"]) - {state.VALUES}
+
+
+async def hear(it: Executor, key: str) -> None:
+    """The dispatcher tells of cluster b with this key, and some seconds pass."""
+    peer = Peer("b", ready=True, uid="ub", keys=keys_of(key).told())
+    await it.loop.set_peers(Peers("one", 5, (peer,)))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    it.now += BELIEVED_S + 1
+
+
+async def test_the_next_keys_are_believed_once_an_operator_of_the_cluster_had_the_old_ones_forgotten() -> None:
+    it = Executor(world())
+    trusted = it.loop._local.trusted
+    await hear(it, "old")
+    await hear(it, "new")
+    assert trusted.of("ub") == keys_of("old").public
+    say(it.world.api, f"{FORGET_KEYS}b")
+    await hear(it, "new")
+    assert trusted.of("ub") == keys_of("new").public
+    assert words_of(it.world.api) == set()
+    assert stored(it.world.api)[2][state.KEYS] == trusted.text()
+    await hear(it, "other")
+    assert trusted.of("ub") == keys_of("new").public
+
+
+async def test_keys_that_an_earlier_life_has_stored_are_forgotten_by_the_next_one() -> None:
+    first = Executor(world())
+    await hear(first, "old")
+    say(first.world.api, f"{FORGET_KEYS}b")
+    later = Executor(first.world)
+    await hear(later, "new")
+    assert later.loop._local.trusted.of("ub") == keys_of("new").public
+
+
+async def test_keys_of_one_cluster_are_forgotten_and_no_others() -> None:
+    it = Executor(world())
+    await hear(it, "old")
+    say(it.world.api, f"{FORGET_KEYS}c")
+    await hear(it, "new")
+    assert it.loop._local.trusted.of("ub") == keys_of("old").public
+    assert words_of(it.world.api) == set()
+
+
+async def test_an_operators_word_that_a_restored_cluster_is_meant_is_passed_on_once() -> None:
+    it = Executor(world())
+    confirmed = []
+    it.loop.obedience.confirm_restored = lambda: confirmed.append(it.now)
+    await hear(it, "old")
+    say(it.world.api, CONFIRM_RESTORED)
+    for _ in range(3):
+        await hear(it, "old")
+    assert len(confirmed) == 1
+    assert words_of(it.world.api) == set()
+
+
+async def test_annotations_of_others_on_the_lease_are_no_words_and_stay() -> None:
+    it = Executor(world())
+    await hear(it, "old")
+    say(it.world.api, "example.com/note")
+    await hear(it, "new")
+    assert words_of(it.world.api) == {"example.com/note"}
+    assert it.loop._local.trusted.of("ub") == keys_of("old").public

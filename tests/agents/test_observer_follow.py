@@ -14,7 +14,7 @@ from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, 
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, PodDisruptionBudget
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, SourceRef
 
 KINDS = ("Namespace", "PodDisruptionBudget")
 WHO = Identity("east", "uid", "life-1")
@@ -255,6 +255,17 @@ def test_a_pod_that_nobody_needs_any_more_is_gone_and_not_missing() -> None:
     world.cache.apply(PodSeen("a", world.version + 1))
     changes = world.ask(follower)
     assert (changes.pods_gone, changes.pods_missing) == (("a",), ())
+
+
+def test_a_delegate_that_is_none_any_more_is_missing_for_nobody_has_deleted_it() -> None:
+    world, follower = World(), Follower()
+    source = SourceRef("west", "w", "default", "a", "u", 1)
+    world.version += 1
+    world.cache.apply(PodSeen("d", world.version, Pod("d", "default", "a-1", node="n1", source=source)))
+    world.ask(follower)
+    world.cache.apply(PodSeen("d", world.version + 1))
+    changes = world.ask(follower)
+    assert (changes.pods_gone, changes.pods_missing) == (("d",), ("d",))
 
 
 def test_that_the_server_went_back_travels_with_every_answer() -> None:

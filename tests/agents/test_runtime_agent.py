@@ -184,13 +184,14 @@ async def test_objects_beside_pods_and_nodes_are_told_as_they_come_and_go(tmp_pa
             await dispatcher.poll_until(lambda: set(dispatcher.objects) == {("StorageClass", "fast")})
 
 
-@pytest.mark.parametrize("status", [403, 404], ids=["forbidden", "not served"])
-async def test_a_kind_that_is_not_shown_is_told_of_and_the_agent_goes_on(tmp_path: Path, status: int) -> None:
+async def test_a_kind_that_is_forbidden_is_told_of_one_that_is_not_served_is_not_and_the_agent_goes_on(
+    tmp_path: Path,
+) -> None:
     async with fake_api() as api:
-        api.refused["persistentvolumes"] = status
+        api.refused |= {"persistentvolumes": 403, "storageclasses": 404}
         async with an_agent(api, tmp_path) as dispatcher:
             await dispatcher.poll_until(lambda: dispatcher.well() and dispatcher.agent.health.problem)
-            assert dispatcher.agent.health.problem == f"PersistentVolume: {status} no persistentvolumes for you"
+            assert dispatcher.agent.health.problem == "PersistentVolume: 403 no persistentvolumes for you"
             assert dispatcher.nodes == {"n0", "n1"}
             api.put("pods", pod_object("new"))
             await dispatcher.poll_until(lambda: "new" in dispatcher.pods)
@@ -258,7 +259,7 @@ async def test_a_server_that_went_back_is_told_with_what_is_missing_until_an_ope
         api.put("pods", pod_object("new"))
         await dispatcher.poll_until(lambda: "new" in dispatcher.pods)
         assert dispatcher.restored()
-        dispatcher.agent.confirm_restored()
+        dispatcher.agent._executor.obedience.confirm_restored()
         changes = await dispatcher.poll()
         assert (changes.restored, changes.problem, changes.pods, changes.pods_gone) == (False, "", (), ())
 

@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from agents.executor import state
 from dispatcher.model import names
 from dispatcher.runtime.cli import app
 from dispatcher.runtime.errors import ExitCode
@@ -297,3 +298,85 @@ def test_a_lost_cluster_that_the_configuration_has_lost_already_can_still_leave(
     with ending(world.east):
         assert world.run("leave", "west", "--lost", "--yes", "--timeout", "30").exit_code == ExitCode.OK
     assert names_of(world.east) == []
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+KEPT = {"west-uid": ["west", "KEY"], "north-uid": ["north", "OTHER"]}
+
+
+def words_of(api: ClusterApi) -> set[str]:
+    return set(api.get(state.PATH)["metadata"]["annotations"]) - {state.VALUES}
+
+
+@pytest.fixture
+def leases(world: World) -> Iterator[World]:
+    """What agents have stored in both clusters."""
+    values = json.dumps({state.KEYS: json.dumps(KEPT)})
+    for api in world.apis.values():
+        assert api.create(LEASES, {"metadata": {"name": state.NAME, "annotations": {state.VALUES: values}}}).is_success
+    yield world
+    for api in world.apis.values():
+        api.delete(state.PATH)
+
+
+@contextmanager
+def heeding(*apis: ClusterApi) -> Iterator[list[str]]:
+    """Agents that hear a dispatcher: they take words off, and note them."""
+    stop, heard = threading.Event(), list[str]()
+
+    def work() -> None:
+        while not stop.wait(0.02):
+            for api in apis:
+                for word in words_of(api):
+                    heard.append(word)
+                    api.merge(state.PATH, {"metadata": {"annotations": {word: None}}})
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_forget_keys_shows_what_each_other_cluster_forgets_and_waits_until_it_has(leases: World) -> None:
+    with heeding(leases.east, leases.west) as heard:
+        code, told = leases.json("forget-keys", "west", "--yes")
+    assert (code, heard) == (ExitCode.OK, ["global-dispatcher.io/forget-keys.west"])
+    (row,) = told["clusters"]
+    assert (row["cluster"], row["note"], row["did"]) == ("east", "forgets KEY", "forgotten")
+
+
+def test_confirm_tells_the_cluster_itself_and_says_what_that_means(leases: World) -> None:
+    delegate(leases.west, "copy-of-east", "east")
+    with heeding(leases.east, leases.west) as heard:
+        code, told = leases.json("confirm", "west", "--yes")
+    assert (code, heard) == (ExitCode.OK, ["global-dispatcher.io/confirm-restored"])
+    assert "(0 pods of its own in other clusters, 1 copies of theirs)" in told["will"]
+    assert [(row["cluster"], row["did"]) for row in told["clusters"]] == [("west", "confirmed")]
+
+
+@pytest.mark.parametrize("action", ["confirm", "forget-keys"])
+def test_no_word_is_written_without_a_yes_or_in_a_dry_run(leases: World, action: str) -> None:
+    refused = leases.run(action, "west")
+    assert (refused.exit_code, leases.run(action, "west", "--dry-run").exit_code) == (ExitCode.USAGE, ExitCode.OK)
+    assert (words_of(leases.east), words_of(leases.west)) == (set(), set())
+
+
+def test_an_agent_that_has_not_heeded_the_word_in_time_is_named(leases: World) -> None:
+    result = leases.run("confirm", "west", "--yes", "--timeout", "1")
+    assert result.exit_code == ExitCode.FAILED
+    assert "west: told, but its agent has not done it yet" in result.stderr
+
+
+def test_a_cluster_without_an_agent_has_nobody_to_be_told(world: World) -> None:
+    result = world.run("confirm", "west", "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    assert "west: no agent has stored anything here" in result.stderr
+
+
+@pytest.mark.parametrize("action", ["confirm", "forget-keys"])
+def test_a_word_about_a_cluster_that_nobody_knows_is_not_said(leases: World, action: str) -> None:
+    assert leases.run(action, "wets", "--yes").exit_code == ExitCode.NOT_FOUND
+    assert words_of(leases.east) == set()

@@ -7,7 +7,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dispatcher.model.messages import UNKNOWN, Changes, Hello, Outcome, OutcomeBatch, Peer
-from dispatcher.runtime.link import AgentDied, AgentFault, AgentMismatch, AgentTimeout, LinkError, LocalLink
+from dispatcher.runtime.link import (
+    AgentDied,
+    AgentFault,
+    AgentMismatch,
+    AgentMissing,
+    AgentTimeout,
+    LinkError,
+    LocalLink,
+)
 from dispatcher.runtime.service import Service
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import (
@@ -19,6 +27,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
     Unanswered,
+    Unsent,
 )
 from tests.runtime.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, service
 
@@ -145,6 +154,18 @@ async def test_an_unknown_outcome_is_passed_on_and_a_left_out_one_is_unanswered(
         await core.until(lambda: bool(core.of(Unanswered)))
     assert core.of(Answered) == [Answered("east", (outcome,))]
     assert [event.intent_ids for event in core.of(Unanswered)] == [("2",)]
+
+
+async def test_a_batch_whose_call_was_never_begun_is_reported_as_unsent() -> None:
+    def missing(batch: object) -> OutcomeBatch:
+        raise AgentMissing("no Ray node offers it")
+
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, ScriptedLink("east", execute=missing))):
+        await core.until(lambda: bool(core.of(Unsent)))
+    assert core.of(Unsent) == [Unsent("east", ("1", "2"))]
+    assert not core.of(Unanswered)
 
 
 async def test_a_slow_cluster_does_not_hold_back_the_intents_of_another() -> None:

@@ -80,3 +80,15 @@ def test_a_report_that_does_not_know_its_cluster_yet_changes_nothing_about_who_i
     view = core.clusters["north"]
     core.handle(ClusterChanged(Changes("north", "", view.incarnation, 1, 1, synced=False)), 2.0)
     assert (view.uid, view.ready) == ("n", False)
+
+
+def test_two_clusters_with_one_key_are_told_to_the_operator_and_shown_with_the_fix() -> None:
+    core = make_core(("north", "south", "west"))
+    for cluster, keys in (("north", ("K1",)), ("south", ("K2 sig", "K1")), ("west", ("K3",))):
+        core.handle(ClusterChanged(Changes(cluster, f"{cluster}-uid", "life", 0, 1, full=True, keys=keys)), 1.0)
+    (told,) = troubles(core.handle(Tick(), 2.0))
+    shown = {row["name"]: row["problem"] for row in clusters_view(core)}
+    assert told.startswith('clusters "north" and "south" have the same key')
+    assert "a key of its own" in told
+    assert shown == {"north": told, "south": told, "west": ""}
+    assert troubles(core.handle(Tick(), 3.0)) == []

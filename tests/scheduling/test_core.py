@@ -265,18 +265,52 @@ def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_th
     assert intents(core.handle(Tick(), settled + 2), Bind)
 
 
-@pytest.mark.parametrize(
-    ("delegates", "order"), [(False, messages.Claim), (True, Bind)], ids=["no delegate", "bound delegate"]
-)
-def test_a_claim_of_an_earlier_life_goes_on_as_an_attempt_of_this_one(delegates: bool, order: type) -> None:
+def test_the_running_delegate_of_an_earlier_life_is_bound_by_an_attempt_of_this_one() -> None:
     core = make_core(("east", "west"), boot_epoch=1000)
     marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
-    copies = (Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks),) if delegates else ()
+    copies = (Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks),)
     west = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=copies)
     core.handle(ClusterChanged(west), 1.0)
     effects = report(core, pod("a", claim=Claim("west", "n1", 5), has_finalizer=True))
-    (sent,) = intents(effects, order)
+    (sent,) = intents(effects, Bind)
     assert sent.epoch > 1000  # type: ignore[attr-defined]
+
+
+def test_a_claim_of_an_earlier_life_without_a_delegate_is_taken_off_and_the_pod_decided_anew() -> None:
+    core = make_core(("east", "west"), boot_epoch=1000)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True)), 1.0)
+    effects = report(core, pod("a", claim=Claim("west", "n1", 5), has_finalizer=True))
+    (confirm,) = intents(effects, messages.ConfirmNoDelegate)
+    assert not confirm.collect  # type: ignore[attr-defined]
+    assert confirm.epoch > 1000  # type: ignore[attr-defined]
+    (unclaim,) = intents(answer(core, "west", confirm, messages.DONE, 2.0), messages.Unclaim)
+    answer(core, "east", unclaim, messages.DONE, 3.0)
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(pod("a"),))), 4.0)
+    (bound,) = intents(core.handle(Tick(), 5.0), Bind)
+    assert bound.node == "n1"  # type: ignore[attr-defined]
+
+
+def test_a_claim_of_a_higher_attempt_than_ours_is_asked_about_without_haste() -> None:
+    core = make_core(("east", "west"))
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True)), 1.0)
+    (confirm,) = intents(
+        report(core, pod("a", claim=Claim("west", "n1", 500), has_finalizer=True)), messages.ConfirmNoDelegate
+    )
+    assert not intents(answer(core, "west", confirm, messages.DONE, 2.0), messages.ConfirmNoDelegate)
+    assert intents(core.handle(Tick(), 20.0), messages.ConfirmNoDelegate)
+
+
+def test_an_older_claim_that_somebody_puts_back_is_not_followed() -> None:
+    core = make_core(("east", "west"), boot_epoch=1000)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 1.0)
+    gated = pod("a", gated=True)
+    report(core, gated, nodes=())
+    replayed = pod("a", gated=True, claim=Claim("west", "n1", 5), has_finalizer=True)
+    effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(replayed,))), 2.0)
+    (confirm,) = intents(effects, messages.ConfirmNoDelegate)
+    after = answer(core, "west", confirm, messages.DONE, 3.0)
+    assert intents(after, messages.Unclaim)
+    assert not intents(after, messages.Claim)
 
 
 def answer(core: SchedulerCore, cluster: str, intent: object, verdict: str, now: float) -> Sequence[Effect]:

@@ -44,7 +44,16 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(PENDING), Step.QUEUE, id="a fresh pod wants a place"),
         pytest.param(seen(msgspec.structs.replace(PENDING, node="e1")), Step.NOTHING, id="a local pod runs"),
         pytest.param(seen(msgspec.structs.replace(PENDING, terminating=True)), Step.NOTHING, id="a fresh pod goes"),
-        pytest.param(seen(CLAIMED), Step.RESUME, id="a claim without a delegate goes on"),
+        pytest.param(seen(CLAIMED, decided=True), Step.RESUME, id="a claim of ours without a delegate goes on"),
+        pytest.param(seen(CLAIMED), Step.CONFIRM, id="one that we did not decide is asked about"),
+        pytest.param(seen(CLAIMED, disproved=True), Step.UNCLAIM, id="and taken off once no delegate can come of it"),
+        pytest.param(
+            seen(CLAIMED, disproved=True, **WEST_LOST), Step.WAIT, id="but not while its cluster cannot be asked again"
+        ),
+        pytest.param(
+            seen(CLAIMED, disproved=True, **WEST_RESTORED), Step.WAIT, id="nor on the word of a restored server"
+        ),
+        pytest.param(seen(CLAIMED, **GONE), Step.CONFIRM, id="nor because a delegate was seen to go"),
         pytest.param(seen(CLAIMED, **WEST_LOST), Step.WAIT, id="a claim waits for its cluster, and says so"),
         pytest.param(
             seen(CLAIMED, **WEST_LOST, untouched=True), Step.UNCLAIM, id="a claim whose target was never asked moves on"
@@ -52,7 +61,14 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(CLAIMED, given_up=True), Step.UNCLAIM, id="a claim that was given up is no decision"),
         pytest.param(seen(CLAIMED, **WEST_LOST, given_up=True), Step.UNCLAIM, id="wherever it leads"),
         pytest.param(seen(CLAIMED, DELEGATE, given_up=True), Step.BIND_PROXY, id="what runs goes on all the same"),
-        pytest.param(seen(CLAIMED, msgspec.structs.replace(DELEGATE, node="")), Step.RESUME, id="an unbound delegate"),
+        pytest.param(
+            seen(CLAIMED, msgspec.structs.replace(DELEGATE, node=""), decided=True),
+            Step.RESUME,
+            id="an unbound delegate",
+        ),
+        pytest.param(
+            seen(CLAIMED, msgspec.structs.replace(DELEGATE, node="")), Step.CONFIRM, id="which is not ours to finish"
+        ),
         pytest.param(seen(CLAIMED, DELEGATE), Step.BIND_PROXY, id="a bound delegate, the source not yet"),
         pytest.param(seen(CLAIMED, DYING), Step.NOTHING, id="a dying delegate is waited for"),
         pytest.param(seen(REMOTE, DELEGATE), Step.MIRROR, id="a new status is mirrored"),

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor.http import MERGE_PATCH, Request
+from agents.executor.http import MERGE_PATCH, Request, Response
 from dispatcher.model import names
 from tests.agents.executor_world import Object, pod_object, pod_path
 from tests.simulation.cluster import Cluster
@@ -189,6 +189,22 @@ async def test_a_restart_of_the_dispatcher_with_watches_that_lag_kills_nobody() 
         assert source(fleet)["status"]["phase"] == "Running"
         assert not deleted(north)
         assert not deleted(west)
+
+
+async def test_a_claim_that_a_dead_dispatcher_left_is_decided_anew_as_the_pod_is_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with calm() as fleet:
+        west, north = fleet.clusters["west"], fleet.clusters["north"]
+        with monkeypatch.context() as patches:
+            patches.setattr(west, "_answer", lambda request: Response(0, b"no answer"))
+            fleet.submit()
+            await fleet.until(lambda: source(fleet)["metadata"]["annotations"].get(names.CLAIM_CLUSTER) == "west")
+            await fleet.run(3)
+            patch(north, "web", {"annotations": {names.CLUSTERS: "east"}})
+            fleet._boot()
+        await fleet.until(lambda: source(fleet)["spec"].get("nodeName") == names.proxy_node_name("east"))
+        assert not west.delegates()
 
 
 async def test_a_target_that_is_lost_before_it_was_asked_is_given_up_at_once() -> None:

@@ -1,9 +1,10 @@
-"""A delegate whose owner takes the proof off it runs on, and its API server is not asked about it without an end."""
+"""A delegate that loses its marks is not taken for gone, nor is its API server asked about it without an end."""
 
 import asyncio
 from collections import Counter
 
 import msgspec
+import pytest
 
 from agents.executor.http import MERGE_PATCH, Request
 from dispatcher.model import names
@@ -26,7 +27,13 @@ class Counting(Fleet):
         super()._send(name, intents)
 
 
-async def _strip() -> Counter[str]:
+STRIPS = {
+    "the proof": {"annotations": {names.DELEGATE_PROOF: None}},
+    "the label": {"labels": {names.DELEGATE_LABEL: None}},
+}
+
+
+async def _strip(what: str, *, ended: bool = False) -> Counter[str]:
     fleet = Counting()
     north, west = fleet.clusters["north"], fleet.clusters["west"]
     pod = pod_object("web")
@@ -35,17 +42,32 @@ async def _strip() -> Counter[str]:
     for _ in range(30):
         await fleet.step()
     (delegate,) = west.delegates()
-    patch = msgspec.json.encode({"metadata": {"annotations": {names.DELEGATE_PROOF: None}}})
-    west.api.answer(Request("PATCH", pod_path(delegate["metadata"]["name"]), patch, MERGE_PATCH))
+    path = pod_path(delegate["metadata"]["name"])
+    if ended:  # before a watch shows either
+        phase = msgspec.json.encode({"status": {"phase": "Succeeded"}})
+        west.api.answer(Request("PATCH", f"{path}/status", phase, MERGE_PATCH))
+    west.api.answer(Request("PATCH", path, msgspec.json.encode({"metadata": STRIPS[what]}), MERGE_PATCH))
     fleet.ordered.clear()
     for _ in range(WATCHED_S):
         await fleet.step()
-    assert [pod["metadata"]["uid"] for pod in west.delegates()] == [delegate["metadata"]["uid"]]
+    left = west.api.pod(delegate["metadata"]["name"])
+    assert left is not None
+    assert left["metadata"]["uid"] == delegate["metadata"]["uid"]
+    source = north.api.pod("web")
+    assert source is not None, "its source was let go"
+    assert names.FINALIZER in source["metadata"]["finalizers"]
     for cluster in fleet.clusters.values():
         await cluster.executor.stop()
     return fleet.ordered
 
 
 def test_a_delegate_without_its_proof_is_asked_for_now_and_then() -> None:
-    ordered = asyncio.run(_strip())
+    ordered = asyncio.run(_strip("the proof"))
     assert 1 <= ordered["ConfirmNoDelegate"] <= WATCHED_S // 5
+
+
+@pytest.mark.parametrize("what", STRIPS)
+def test_a_delegate_that_has_ended_and_lost_its_marks_was_not_deleted(what: str) -> None:
+    ordered = asyncio.run(_strip(what, ended=True))
+    assert ordered["ConfirmNoDelegate"] >= 1
+    assert not ordered["FinishSource"]

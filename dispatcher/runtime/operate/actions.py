@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dispatcher.model import names
-from dispatcher.runtime.operate import words
+from dispatcher.runtime.operate import executor_words, words
 from dispatcher.runtime.operate.census import Census, PodAt
 from dispatcher.runtime.operate.drain import POLL_S, Ask, Clearing, Tell, clear, delete, evict, let_go
 from dispatcher.runtime.operate.members import Member, MemberError
@@ -47,6 +47,39 @@ async def leave(errand: Errand) -> None:
                 await _say(errand, sight, other, words.CORDON)
     await _clear(errand, bound(errand.sights), evict, "evicted")
     await _verify(errand, lambda found: found.left, whole=True)
+
+
+async def confirm(errand: Errand) -> None:
+    """Say in the cluster itself that what its API server shows is meant."""
+    said = (
+        executor_words.say(errand.members[sight.name], sight, names.CONFIRM_RESTORED, "confirmed", errand.timeout_s)
+        for sight in errand.sights
+        if not sight.problem
+    )
+    await asyncio.gather(*said)
+
+
+async def look_at_keys(errand: Errand) -> None:
+    """Which keys of the cluster each other one believes now."""
+    for sight in errand.sights:
+        if not sight.problem:
+            try:
+                known = await executor_words.known_keys(errand.members[sight.name], errand.cluster)
+                sight.note = f"forgets {known}" if known else "knows no key of it"
+            except MemberError as error:
+                sight.note = "knows no key of it" if error.status == 404 else ""
+                sight.problem = "" if error.status == 404 else str(error)
+
+
+async def forget_keys(errand: Errand) -> None:
+    """Say in every other cluster that answers that the keys of this one are to be forgotten."""
+    word = executor_words.forget(errand.cluster)
+    said = (
+        executor_words.say(errand.members[sight.name], sight, word, "forgotten", errand.timeout_s)
+        for sight in errand.sights
+        if not sight.problem
+    )
+    await asyncio.gather(*said)
 
 
 async def leave_lost(errand: Errand) -> None:

@@ -35,6 +35,8 @@ class _Action(NamedTuple):
     will: str  # what it will do; {} the cluster, {pods}, {copies}
     whole: bool = False  # whether it looks at the cluster itself and at all that is left
     evicts: bool = False
+    itself: bool = False  # whether it is about that cluster alone
+    look: Callable[[Errand], Awaitable[None]] | None = None  # what else to look at first
 
 
 _CORDON = "no new pods of other clusters go to {name}; the {pods} that run there stay"
@@ -48,7 +50,18 @@ _LOST = (
     "you say that nothing runs in {name} any more and that it never comes back: {pods} pods that went there are "
     "let go, and {copies} copies of its own pods in other clusters are deleted"
 )
+_CONFIRM = (
+    "you say that what {name} shows since it was restored is meant ({pods} pods of its own in other clusters, {copies} "
+    "copies of theirs): what is missing there is gone. Copies elsewhere of pods that it lacks are deleted, and pods "
+    "elsewhere are let go whose copies it lacks"
+)
+_FORGET = (
+    "the other clusters forget the keys of {name} and believe the next ones that they hear of it: its agent must run "
+    "with its new key already. What the old key has signed counts for nothing there from then on"
+)
 _ACTIONS = {
+    "confirm": _Action(actions.confirm, _CONFIRM, itself=True),
+    "forget-keys": _Action(actions.forget_keys, _FORGET, look=actions.look_at_keys),
     "cordon": _Action(lambda errand: actions.say_everywhere(errand, words.CORDON), _CORDON),
     "uncordon": _Action(lambda errand: actions.say_everywhere(errand, words.UNCORDON), "pods may go to {name} again"),
     "drain": _Action(actions.drain, _DRAIN, evicts=True),
@@ -73,7 +86,9 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
     known = [cluster.name for cluster in config.clusters]
     only = [name for name in known if not (wish.lost and name == wish.cluster)]
     async with reached(config, only) as members:
-        sights = await survey(members, wish.cluster, whole=action.whole)
+        sights = await survey(_asked(wish, action, members), wish.cluster, whole=action.whole or action.itself)
+        if action.look is not None:
+            await action.look(_errand(wish, members, sights))
         _check(wish, action, known, sights)
         will = _will(wish, action, sights)
         _show(wish, sights, will)
@@ -82,6 +97,10 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
         _agree(wish)
         await action.do(_errand(wish, members, sights))
     return _end(wish, sights, will, done=True)
+
+
+def _asked(wish: Wish, action: _Action, members: dict[str, Member]) -> dict[str, Member]:
+    return {name: member for name, member in members.items() if name == wish.cluster or not action.itself}
 
 
 def _errand(wish: Wish, members: dict[str, Member], sights: list[Sight]) -> Errand:
@@ -106,13 +125,16 @@ def _check(wish: Wish, action: _Action, known: list[str], sights: list[Sight]) -
 
 
 def _will(wish: Wish, action: _Action, sights: list[Sight]) -> str:
-    others = [sight for sight in sights if sight.name != wish.cluster]
+    others = [sight for sight in sights if action.itself or sight.name != wish.cluster]
     return action.will.format(name=wish.cluster, pods=len(bound(sights)), copies=len(copies(others)))
 
 
 def _show(wish: Wish, sights: list[Sight], will: str) -> None:
     if wish.output is Output.TABLE:
         print_table(COLUMNS, [sight.row() for sight in sights])
+    for sight in sights:
+        if sight.note:
+            _say(f"{sight.name}: {sight.note}")
     _say(f"{wish.action} {wish.cluster}: {will}")
 
 

@@ -22,6 +22,7 @@ class Sight:
     proxy: str = ""  # how the proxy node of the cluster in question stands there
     found: Census = NOBODY
     did: list[str] = field(default_factory=list)
+    note: str = ""  # what else there is to know before the command is agreed to
     problem: str = ""
 
     def row(self) -> dict[str, Any]:
@@ -35,6 +36,7 @@ class Sight:
             "namespaces": namespaces_of(pods),
             "did": "; ".join(self.did),
             "problem": self.problem,
+            **({"note": self.note} if self.note else {}),
         }
 
 

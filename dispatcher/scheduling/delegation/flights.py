@@ -29,6 +29,8 @@ class Stage(enum.Enum):
 
 
 PLACING = frozenset((Stage.BIND, Stage.CLAIM, Stage.CREATE, Stage.PROXY, Stage.UNCLAIM))
+# What nobody wants any more once the source ends. How far it came is asked then (COLLECT), and not by trying on.
+ENDED_WITH_SOURCE = frozenset((Stage.CREATE, Stage.PROXY, Stage.UNCLAIM, Stage.MIRROR, Stage.DELETE_SOURCE))
 
 
 class Move(enum.Enum):
@@ -40,6 +42,7 @@ class Move(enum.Enum):
     UNCLAIM = "unclaim"  # the target said no: take the claim back
     GIVE_BACK = "give-back"  # forget the place, queue again with back-off
     AGAIN = "again"  # the same intent again, later
+    LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
     ABSENT = "absent"  # the API server has no such pod
     DROP = "drop"  # nothing holds: look at the world again
 
@@ -62,25 +65,25 @@ MOVES: dict[tuple[Stage, str], Move] = {
     (Stage.UNCLAIM, REFUSED): Move.AGAIN,
     (Stage.RESTORE, DONE): Move.SETTLE,
     (Stage.RESTORE, STALE): Move.DROP,
-    (Stage.RESTORE, REFUSED): Move.DROP,
+    (Stage.RESTORE, REFUSED): Move.LATER,
     (Stage.CONFIRM, DONE): Move.ABSENT,
     (Stage.CONFIRM, STALE): Move.DROP,
-    (Stage.CONFIRM, REFUSED): Move.AGAIN,
+    (Stage.CONFIRM, REFUSED): Move.LATER,
     (Stage.CONFIRM_SOURCE, DONE): Move.ABSENT,
     (Stage.CONFIRM_SOURCE, STALE): Move.DROP,
-    (Stage.CONFIRM_SOURCE, REFUSED): Move.AGAIN,
+    (Stage.CONFIRM_SOURCE, REFUSED): Move.LATER,
     (Stage.MIRROR, DONE): Move.DROP,
     (Stage.MIRROR, STALE): Move.DROP,
-    (Stage.MIRROR, REFUSED): Move.AGAIN,
+    (Stage.MIRROR, REFUSED): Move.LATER,
     (Stage.DELETE, DONE): Move.SETTLE,
     (Stage.DELETE, STALE): Move.DROP,
-    (Stage.DELETE, REFUSED): Move.AGAIN,
+    (Stage.DELETE, REFUSED): Move.LATER,
     (Stage.DELETE_SOURCE, DONE): Move.SETTLE,
     (Stage.DELETE_SOURCE, STALE): Move.DROP,
-    (Stage.DELETE_SOURCE, REFUSED): Move.AGAIN,
+    (Stage.DELETE_SOURCE, REFUSED): Move.LATER,
     (Stage.FINISH, DONE): Move.SETTLE,
     (Stage.FINISH, STALE): Move.DROP,
-    (Stage.FINISH, REFUSED): Move.AGAIN,
+    (Stage.FINISH, REFUSED): Move.LATER,
 }
 
 
@@ -105,6 +108,11 @@ class Flight:
     again_at: float = float("inf")  # when to send the same intent once more
     status: bytes = b""  # what a MIRROR carries
     fresh: bool = False  # a CLAIM by a decision of this life, not the resumption of an earlier one
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is not in the air now, but to be sent again."""
+        return self.again_at != float("inf")
 
 
 def settled(flight: Flight, source: Pod | None, delegate: Pod | None) -> bool:

@@ -2,8 +2,9 @@
 
 A source cluster that was restored from an old backup lacks all pods that are younger: one by one each looks like an
 orphan's. So if more than a fifth of a cluster's remote pods lack their source, none of their delegates is deleted.
-Worked example: of 40 remote pods of cluster a, 8 may be orphans; with the ninth, all nine stay until an operator has
-looked or their number has fallen. Copies in clusters that an operator has fenced are not meant: none is to run there.
+Worked example: of 40 remote pods of cluster a, 8 may be orphans; with the ninth, all nine stay, also when there are
+more remote pods or fewer orphans later, until somebody deletes them or their sources are back. Orphans that come after
+them are counted for themselves. Copies in clusters that an operator has fenced are not meant: none is to run there.
 """
 
 from collections import Counter
@@ -16,11 +17,12 @@ SHARE = 0.2
 
 
 class Orphans:
-    """Counts orphans by the cluster of their source; the count holds for one moment."""
+    """Counts orphans by the cluster of their source; the count holds for one moment, what it holds back for good."""
 
     def __init__(self, tracked: Mapping[PodId, Tracked], fences: Fences) -> None:
         self._tracked, self._fences = tracked, fences
         self._suspected: set[PodId] = set()
+        self._held: set[PodId] = set()
         self._counted_at = float("-inf")
         self._too_many: dict[str, str] = {}
 
@@ -28,9 +30,10 @@ class Orphans:
         """The source of these delegates is gone, and nobody has seen it go."""
         self._suspected.add(pod_id)
 
-    def may_go(self, home: str, now: float) -> bool:
-        """Whether orphans of this cluster may be collected now."""
-        return home not in self.excess(now)
+    def may_go(self, pod_id: PodId, now: float) -> bool:
+        """Whether the delegates of this orphan may be collected now."""
+        self.excess(now)
+        return pod_id not in self._held
 
     def excess(self, now: float) -> Mapping[str, str]:
         """Clusters with too many orphans, and what to tell an operator."""
@@ -42,9 +45,13 @@ class Orphans:
 
     def _count(self) -> dict[str, str]:
         self._suspected = {pod_id for pod_id in self._suspected if self._is_orphan(pod_id)}
-        orphans = Counter(pod_id[0] for pod_id in self._suspected if not self._fenced(pod_id))
+        meant = {pod_id for pod_id in self._suspected if not self._fenced(pod_id)}
         remote = Counter(tracked.home for tracked in self._tracked.values() if tracked.delegates)
-        return {home: _told(home, n, remote[home]) for home, n in orphans.items() if n > max(1, SHARE * remote[home])}
+        orphans = Counter(home for home, _ in meant - self._held)
+        many = {home for home, count in orphans.items() if count > max(1, SHARE * remote[home])}
+        self._held = {pod_id for pod_id in meant if pod_id in self._held or pod_id[0] in many}
+        held = Counter(home for home, _ in self._held)
+        return {home: _told(home, count, remote[home]) for home, count in held.items()}
 
     def _fenced(self, pod_id: PodId) -> bool:
         return self._fences.of(pod_id[0]).issuperset(self._tracked[pod_id].delegates)

@@ -9,8 +9,10 @@ order of the code.
 2. A delegate elsewhere than where its source is bound is collected: the replacement was seen. While the source is
    bound nowhere, the delegate that runs is the pod: the source's claim is restored to it.
 3. A source that ends takes its delegate with it, and is let go when the delegate is gone.
-4. A claimed, unbound source goes on from where it stopped; if its target is lost before a delegate can have been begun
-   there, the claim is taken back.
+4. A claimed, unbound source whose delegate is bound goes on with it. Without one, a claim that this dispatcher has made
+   goes on from where it stopped; any other is no decision of ours (it may be an old one that somebody has put back):
+   once its target is proved to have no delegate it is taken off, and the pod is queued like any other. If the target
+   is lost before a delegate can have been begun there, the claim is taken back.
 5. A source on a proxy node mirrors its delegate, begins to go when the delegate does (a drain, a lost node), and is let
    go when the delegate is gone. Marks that somebody took off are restored as the delegate carries them.
 
@@ -34,7 +36,7 @@ class Step(enum.Enum):
     HOLD = "hold"  # it wants a place, but still runs in a cluster that it did not go to
     WAIT = "wait"  # claimed for a cluster that is lost, in which its delegate may run
     QUEUE = "queue"  # it wants a place
-    RESUME = "resume"  # claim again for the same place, then create and bind the delegate
+    RESUME = "resume"  # claim again for the same place, then create and bind the delegate: a decision of our own
     UNCLAIM = "unclaim"  # take our marks off
     RESTORE = "restore"  # write the claim again that the delegate carries
     BIND_PROXY = "bind-proxy"
@@ -68,7 +70,8 @@ class Situation:
     is missing for so long that their API servers are to be asked.
     `home_settled`: the home cluster has been Ready for the grace time, and our claim, if we made one, is as old, so
     that a claim cannot be unseen any more.
-    `untouched`: this dispatcher made the claim, and nobody can have begun a delegate of it.
+    `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
+    `disproved`: the API server of its target has no delegate, and will make none for this claim or an earlier one.
     `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
     `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
     """
@@ -83,7 +86,9 @@ class Situation:
     restored: frozenset[str] = frozenset()
     absent: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()
+    decided: bool = False
     untouched: bool = False
+    disproved: bool = False
     given_up: bool = False
     mirrored: bytes = b""
     fenced: frozenset[str] = frozenset()
@@ -213,7 +218,16 @@ def _go_on(seen: Situation, target: str, delegate: Pod | None) -> Next:
         return Next(Step.UNCLAIM) if seen.untouched else Next(Step.WAIT, target)
     if delegate and delegate.terminating:
         return NOTHING
-    return Next(Step.BIND_PROXY if delegate and delegate.node else Step.RESUME, target)
+    if delegate and delegate.node:
+        return Next(Step.BIND_PROXY, target)
+    return Next(Step.RESUME, target) if seen.decided else _give_back(seen, target)
+
+
+def _give_back(seen: Situation, target: str) -> Next:
+    """A claim that this dispatcher has not decided: off with it, as soon as no delegate of it can be or come."""
+    if target in seen.restored:
+        return Next(Step.WAIT, target)
+    return Next(Step.UNCLAIM) if seen.disproved else Next(Step.CONFIRM, target)
 
 
 def _beside(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:

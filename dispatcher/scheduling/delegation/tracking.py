@@ -12,6 +12,7 @@ from dispatcher.scheduling.delegation.protocol import Situation, target_of
 from dispatcher.scheduling.queue import QueuedPod
 
 PodId = tuple[str, str]  # (cluster of submission, uid)
+HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
 @dataclass
@@ -21,7 +22,9 @@ class Tracked:
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `missing_since`: when a pod that ought to be there was first looked for in vain.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
-    `untouched`: the attempt whose claim this dispatcher made and for which no delegate can have been begun; 0 none.
+    `decided`: the attempt of the last claim that this dispatcher made; 0 none.
+    `untouched`: the same, while no delegate can have been begun for it; 0 none.
+    `disproved`: by cluster, the attempt up to which its API server has no delegate and its executor will make none.
     `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept one.
     `orphaned_at`: when the API server of the source first said that the source is gone.
     """
@@ -34,7 +37,9 @@ class Tracked:
     flight: Flight | None = None
     mirrored: bytes = b""
     claimed_at: float = float("-inf")
+    decided: int = 0
     untouched: int = 0
+    disproved: dict[str, int] = field(default_factory=dict)
     given_up: int = 0
     orphaned_at: float | None = None
     reported: str = ""
@@ -43,6 +48,7 @@ class Tracked:
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
     hold_until: float = float("-inf")  # not to be looked at before
+    refusals: int = 0  # of the last steps, one after the other
     promised: str | None = None  # status.nominatedNodeName as last written or seen; None: never
 
     @property
@@ -78,10 +84,13 @@ class Tracked:
             self.delegates.pop(cluster, None)
         else:
             self.delegates[cluster] = pod
+            self.disproved.pop(cluster, None)
         self._seen(cluster, pod, told=told)
 
     def _seen(self, cluster: str, pod: Pod | None, *, told: bool) -> None:
         self.missing_since.pop(cluster, None)
+        if self.refusals:  # what was refused may be another step now
+            self.hold_until = float("-inf")
         if pod is None and told:
             self.gone.add(cluster)
         else:
@@ -124,7 +133,9 @@ def situation(
         restored=restored,
         absent=frozenset(tracked.gone - {tracked.home}),
         missing=missing,
+        decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,
+        disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
         fenced=fenced,
@@ -178,8 +189,8 @@ def _same_source_cluster(tracked: Tracked, clusters: dict[str, ClusterView]) -> 
 def _as_submitted(source: Pod | None, delegate: Pod) -> Pod:
     # Selectors and preemption mean the pod as it was submitted; labels that controllers read, pod affinity and priority
     # do not travel with it.
-    if source is None:
-        return delegate
+    if source is None:  # nobody knows how important it is: it gives way to no pod
+        return msgspec.structs.replace(delegate, priority=HIGHEST_PRIORITY)
     return msgspec.structs.replace(
         delegate,
         labels=source.labels,

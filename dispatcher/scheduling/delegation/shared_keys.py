@@ -1,0 +1,39 @@
+"""Clusters that were heard with the same public key: each could sign for the other. They are told, and go on."""
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import NamedTuple
+
+from dispatcher.model.signatures import plain_keys
+from dispatcher.scheduling.clusters import ClusterView
+
+
+class Sharers(NamedTuple):
+    """Two clusters with a key in common."""
+
+    first: str
+    second: str
+
+    @property
+    def text(self) -> str:
+        """What is the matter, and what to do."""
+        return (
+            f'clusters "{self.first}" and "{self.second}" have the same key: each can sign for the other. Give one '
+            f"of them a key of its own (keySecret of its chart, or key_file), start its agent again, and make others "
+            f"believe it: `global-dispatcher cluster forget-keys` of that cluster"
+        )
+
+
+def of(clusters: Mapping[str, ClusterView]) -> list[Sharers]:
+    """Pairs of clusters that share a key, older ones included, by name."""
+    owners: dict[str, list[str]] = {}
+    for name in sorted(clusters):
+        for key in set(plain_keys(clusters[name].keys)):
+            owners.setdefault(key, []).append(name)
+    pairs = {Sharers(*pair) for names in owners.values() for pair in combinations(names, 2)}
+    return sorted(pairs)
+
+
+def problem_of(cluster: str, found: list[Sharers]) -> str:
+    """What of it concerns one cluster, '' if nothing."""
+    return "; ".join(pair.text for pair in found if cluster in pair)

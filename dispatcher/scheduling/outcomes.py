@@ -1,0 +1,126 @@
+"""What answers lead to: the next order of the protocol, a place given back, or something learnt of the world."""
+
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
+from dispatcher.scheduling import events
+from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.cycle.deciding import Deciding
+from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.delegation.flights import Flight, Move, Stage
+from dispatcher.scheduling.delegation.orphans import Orphans
+from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.queue import WakeEvent
+
+
+class Outcomes:
+    """Moves flights on by what agents answer."""
+
+    def __init__(self, state: CoreState, deciding: Deciding, fences: Fences, orphans: Orphans) -> None:
+        self._state, self._deciding, self._fences, self._orphans = state, deciding, fences, orphans
+
+    def answered(self, outcome: Outcome, now: float) -> PodId | None:
+        """Take one outcome in; the pod at which to look again, None where nothing of a pod waited for it."""
+        self._state.counters["outcomes", outcome.verdict] += 1
+        if self._state.errands.answered(outcome, now):
+            return None
+        found = self._state.outbox.landed(outcome, now)
+        if found is None:
+            return None
+        tracked, flight, move = found
+        tracked.refusals = tracked.refusals + 1 if move is Move.LATER else 0
+        self._learn(tracked, flight, outcome.verdict, now)
+        self._move(move, tracked, flight, outcome, now)
+        return tracked.pod_id
+
+    def unsent(self, event: events.Unsent, now: float) -> None:
+        """The call that carried these was never begun: what nothing can have come of is taken back."""
+        self._state.errands.unanswered(event.intent_ids, now)
+        for tracked, flight in self._state.outbox.unsent(event.intent_ids, now):
+            if not flight.fresh:
+                self._state.outbox.unanswered((flight.intent.id,), now)
+                continue
+            self._unclaim(tracked, flight, now)
+
+    def _move(self, move: Move, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        if move is Move.CREATE:
+            self._create(tracked, flight, outcome, now)
+        elif move is Move.ABSENT:
+            self._learn_absence(tracked, flight, now)
+        elif move is Move.PROXY:
+            why = self._state.why(tracked)
+            place = (flight.cluster, flight.node, flight.epoch)
+            self._state.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
+        elif move is Move.UNCLAIM:
+            self._deciding.retries.given_back(tracked, flight, outcome, now)
+            self._unclaim(tracked, flight, now)
+        elif move is Move.GIVE_BACK:
+            self._deciding.retries.given_back(tracked, flight, outcome, now)
+            self._state.outbox.drop(tracked)
+            self._state.profiles.forget(tracked.pod_id)
+            self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+            self._hold_if_claimed(tracked, now)
+        elif move in (Move.DROP, Move.LATER):
+            self._look_later(tracked, flight, outcome.verdict, now)
+
+    def _look_later(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
+        self._state.outbox.drop(tracked)
+        timing = self._state.timing
+        pause = timing.retry.most_s if flight.stage is Stage.CONFIRM else timing.retry.first_s
+        tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
+        if flight.stage is Stage.MIRROR and verdict == DONE:
+            tracked.mirrored = flight.status
+
+    def _create(self, tracked: Tracked, claimed: Flight, outcome: Outcome, now: float) -> None:
+        """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is lost before one can
+        have been begun there.
+        """
+        if tracked.source is not None and tracked.source.terminating:
+            self._state.outbox.drop(tracked)
+            return
+        target = claimed.cluster
+        untouched = claimed.fresh and not outcome.message
+        tracked.untouched = claimed.epoch if untouched else 0
+        if target in self._fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
+            self._unclaim(tracked, claimed, now)
+            return
+        tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
+        created = orders.create(tracked, claimed, self._state.clusters[tracked.home].uid, outcome, now)
+        created.fresh = untouched
+        tracked.untouched = 0
+        self._state.outbox.fly(tracked, created)
+
+    def _unclaim(self, tracked: Tracked, flight: Flight, now: float) -> None:
+        place = (flight.cluster, flight.node)
+        self._state.outbox.fly(tracked, orders.unclaim(tracked.home, flight.intent.pod, place, flight.epoch, now))
+
+    def _learn_absence(self, tracked: Tracked, flight: Flight, now: float) -> None:
+        """An API server has said that a delegate, or a source, is not there."""
+        self._state.outbox.drop(tracked)
+        if flight.stage is Stage.CONFIRM:
+            tracked.gone.add(flight.cluster)
+            tracked.disproved[flight.cluster] = flight.epoch
+            claim = tracked.source.claim if tracked.source is not None else None
+            if claim is not None and claim.epoch > flight.epoch:  # attempts begin lower than they once did: no haste
+                tracked.hold_until = now + self._state.timing.retry.most_s
+        elif tracked.orphaned_at is None:
+            tracked.orphaned_at = now
+            self._orphans.suspect(tracked.pod_id)
+        elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
+            tracked.gone.add(tracked.home)
+
+    def _learn(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
+        """What holds now, shown by the watch or not."""
+        if verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
+            self._deciding.binding.bound(tracked.pod_id)
+        elif verdict == CLAIMED:
+            tracked.claimed_at, tracked.decided = now, flight.epoch
+        elif verdict == DONE and flight.stage is Stage.UNCLAIM:
+            tracked.claimed_at = float("-inf")
+            tracked.given_up = max(tracked.given_up, flight.epoch)
+        elif verdict == STALE and flight.stage is Stage.CONFIRM:
+            tracked.missing_since.pop(flight.cluster, None)  # it is there, seen or not: asked again after a while
+
+    def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
+        # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.
+        if tracked.source is not None and tracked.source.claim is not None:
+            tracked.hold_until = now + self._state.timing.retry.first_s
