@@ -18,7 +18,7 @@ class CoreTiming:
     `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed over for it.
     `fenced_per_s`: so many pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often
     it is told which pods belong to clusters that are none of ours. `retry`: pauses before the same intent is sent
-    again.
+    again. `delegate_lease_s`: delegates of failover mode `lease` are stopped when they were not renewed for that long.
     """
 
     absence_grace_s: float = 100.0
@@ -31,5 +31,6 @@ class CoreTiming:
     refused_first_s: float = 30.0
     refused_longest_s: float = 900.0
     fenced_per_s: float = 20.0
+    delegate_lease_s: float = 120.0
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
