@@ -38,7 +38,7 @@ def duties(local: Local, now: Moment) -> Iterator[Duty]:
             if pod.terminating and not pod.has_finalizer:
                 yield _duty(pod, _let_go(_ref(pod)))
             elif away and pod.ready and not pod.terminal:
-                yield _duty(pod, _set_not_ready(pod, local, now))
+                yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
             elif _wants_tolerations(pod, local):
                 later.append(_duty(pod, _tolerate(pod, local, now)))
     yield from later
@@ -57,11 +57,10 @@ def _let_go(ref: PodRef) -> Procedure[str]:
     return answer.message
 
 
-def _set_not_ready(pod: Pod, local: Local, now: Moment) -> Procedure[str]:
+def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedure[str]:
     """As the node controller does it where it changes a node's condition. Without a reason: it would outlive this."""
     condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now.wall)}
     # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it shows.
-    version = local.view.pod_version(pod.uid)
     metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
     body = msgspec.json.encode({"metadata": metadata, "status": {"conditions": [condition]}})
     path = pods.path(pod.namespace, pod.name, "status")

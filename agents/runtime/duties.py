@@ -53,7 +53,9 @@ class Duties:
 
     def _tell_lapse(self, why: str) -> None:
         if why and not self._lapsed:
-            _log.warning("delegates of failover mode lease are stopped", cluster=self._local.cluster, reason=why)
+            _log.warning(
+                "lease lapsed: delegates of failover mode lease are stopped", cluster=self._local.cluster, reason=why
+            )
         self._lapsed = why
 
     def _may_begin(self, duty: Duty) -> bool:
