@@ -13,6 +13,7 @@ from agents.executor.local import Local, Moment
 from agents.executor.peers import closed_to_new
 from agents.executor.pods import Truth, guarded_patch, without_ours
 from dispatcher.model import names, signatures
+from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import (
     CLAIMED,
     DONE,
@@ -48,7 +49,8 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
             sanitised = manifest.sanitise(look.body)
         except manifest.ManifestError as error:
             return outcome(intent, REFUSED, str(error), OF_POD)
-        wanted, present = _wanted(intent, sanitised, local), look.pod.claimed(local.keys.public)
+        present = look.pod.claimed(local.keys.public)
+        wanted = _wanted(intent, sanitised, _failover(look.pod, present), local)
         before = before or present
         if present == wanted:
             return _claimed(intent, look.pod.mark, sanitised, before)
@@ -154,10 +156,18 @@ def _forbidden(pod: Truth | None, intent: Claim) -> Answer | None:
     return Answer(REFUSED, f'{name} does not allow cluster "{intent.cluster}"', OF_CLUSTER)
 
 
-def _wanted(intent: Claim, sanitised: bytes, local: Local) -> SignedClaim:
+def _wanted(intent: Claim, sanitised: bytes, failover: str, local: Local) -> SignedClaim:
     pod = intent.pod
     source = SourceRef(local.cluster, local.cluster_uid, pod.namespace, pod.name, pod.uid, intent.epoch)
-    return SignedClaim(source, intent.cluster, intent.cluster_uid, intent.node, signatures.digest_of(sanitised))
+    place = (intent.cluster, intent.cluster_uid, intent.node)
+    return SignedClaim(source, *place, signatures.digest_of(sanitised), failover)
+
+
+def _failover(pod: Truth, present: SignedClaim | None) -> str:
+    """What an earlier attempt for the same place has said holds: its delegate may be there."""
+    if present is not None:
+        return present.failover
+    return LEASE if pod.annotations.get(names.FAILOVER) == LEASE else ""
 
 
 def _taken(pod: Truth | None, intent: Claim, local: Local) -> Answer | None:

@@ -22,6 +22,7 @@ from agents.executor.pods import Truth
 from agents.executor.policy import absent
 from agents.executor.recheck import refusal, reserved
 from dispatcher.model import names, signatures
+from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import (
     BOUND,
     DONE,
@@ -70,7 +71,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     no = _muddled(intent, local)
     if no:
         return outcome(intent, *no)
-    wanted = _unsigned(intent, local) or _wanted(intent, local, now)
+    wanted = _unsigned(intent, local) or _lapsed(intent, local, now) or _wanted(intent, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
         result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))
@@ -141,6 +142,17 @@ def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
     return Answer(
         REFUSED, f'the claim that cluster "{intent.source.cluster}" has signed is for another order', OF_CLUSTER
     )
+
+
+def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
+    """Not now, where it would be stopped again at once."""
+    why = local.renewals.lapsed(now.mono) if _failover(intent) == LEASE else ""
+    return Answer(UNKNOWN, why) if why else None
+
+
+def _failover(intent: CreateDelegate) -> str:
+    signed = signatures.read_claim(intent.record)
+    return signed.failover if signed is not None else ""
 
 
 def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
@@ -325,4 +337,6 @@ def _adopt(found: Truth, intent: CreateDelegate, local: Local) -> Answer:
         )
     if signed.source.epoch > intent.epoch:
         return Answer(STALE, f"{name} belongs to the newer attempt {signed.source.epoch}")
+    if signed.failover != _failover(intent):
+        return Answer(STALE, f"{name} was made for another {names.FAILOVER}")
     return _bound_at(found.node, intent.node)

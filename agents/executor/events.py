@@ -74,6 +74,17 @@ def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment)
     _put(local, ref, (NORMAL, "Preempted", "Preempting"), note, now)
 
 
+def lease_lapsed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """A delegate of failover mode `lease` is stopped."""
+    note = f"{why}: this pod is stopped, since the cluster of its source may replace it now"
+    _put(local, ref, (WARNING, "LeaseLapsed", "Stopping"), note, now)
+
+
+def failover(local: Local, ref: PodRef, text: str, now: Moment) -> None:
+    """What becomes of a pod whose cluster is lost."""
+    _put(local, ref, (WARNING, "ClusterLost", "Failover"), text, now)
+
+
 def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) -> None:
     """A pod asks for us by annotation but names another scheduler: it is left alone, and the user is told."""
     note = (

@@ -12,6 +12,7 @@ from agents.executor.ledger import Ledger
 from agents.executor.peers import PeerTable
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.recent import Recent
+from agents.executor.renewals import Renewals
 from agents.executor.state import ExecutorState
 from agents.executor.view import ClusterView
 from dispatcher.model.names import FENCED
@@ -67,6 +68,8 @@ class Local:
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
+    renewals: Renewals = field(default_factory=Renewals)
+    stopped: Recent[str, bool] = field(default_factory=Recent)  # UIDs of delegates whose lease has lapsed
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ Seen on a real control plane (Kubernetes 1.36: kube-apiserver, kube-controller-m
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dispatcher.model.leases import LEASE
 from dispatcher.model.node import NO_EXECUTE, Taint
 from dispatcher.model.pod import Toleration
 
@@ -25,9 +26,12 @@ Object = Mapping[str, Any]  # core/v1 Toleration as JSON
 _TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_EXECUTE) for name in ("not-ready", "unreachable"))
 
 
-def mode_of(text: str | None) -> str:
-    """The mode that a pod's annotation asks for; whatever is not known is `strict`, under which nothing runs twice."""
-    return ASAP if text == ASAP else STRICT
+def mode_of(text: str | None, *, stopped: bool = False) -> str:
+    """The mode that a pod's annotation asks for; whatever is not known is `strict`, under which nothing runs twice.
+
+    `lease` is as `strict` until its delegate has `stopped`, and as `asap` from then on.
+    """
+    return ASAP if text == ASAP or (text == LEASE and stopped) else STRICT
 
 
 def tolerations_for(mode: str, current: Sequence[Object]) -> list[Object]:
@@ -42,8 +46,11 @@ def tolerations_for(mode: str, current: Sequence[Object]) -> list[Object]:
 
 
 def stays(mode: str, tolerations: Sequence[Toleration]) -> bool:
-    """Whether a pod with these has what `tolerations_for` would give it, as far as it must not be deleted too early."""
-    return mode == ASAP or all(_for_ever(taint, tolerations) for taint in _TAINTS)
+    """Whether a pod with these has what `tolerations_for` would give it."""
+    if mode == STRICT:
+        return all(_for_ever(taint, tolerations) for taint in _TAINTS)
+    objects = [_written(one) for one in tolerations]
+    return not any(_is_ours(one) and _has_twin(one, objects, at) for at, one in enumerate(objects))
 
 
 def _for_ever(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
@@ -62,6 +69,13 @@ def _is_ours(one: Object) -> bool:
 def _has_twin(one: Object, current: Sequence[Object], at: int) -> bool:
     """Whether there is another one behind it that differs in its seconds at most."""
     return any({key: twin[key] for key in twin if key != "tolerationSeconds"} == one for twin in current[at + 1 :])
+
+
+def _written(one: Toleration) -> Object:
+    said = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+    return {key: word for key, word in said.items() if word} | (
+        {} if one.seconds is None else {"tolerationSeconds": one.seconds}
+    )
 
 
 def _read(one: Object) -> Toleration:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dispatcher.model import names
+from dispatcher.model.leases import stopped_after_s
 from dispatcher.model.messages import Peer
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.node import Node
@@ -36,13 +37,15 @@ class PeerTable:
     def __init__(self, cluster: str, ttl_s: float = PEER_TTL_S) -> None:
         self.ttl_s = ttl_s
         self.heard: float | None = None
+        self.lease_s = 0.0  # the longest that a dispatcher has said
         self._cluster = cluster
         self._known: dict[str, KnownPeer] = {}
 
-    def update(self, peers: tuple[Peer, ...], now: float) -> None:
+    def update(self, peers: tuple[Peer, ...], now: float, lease_s: float = 0.0) -> None:
         """Take over a new description. A peer is dropped once it has been left out for `ttl_s` seconds: a dispatcher
-        that has just started may not have heard of all clusters.
+        that has just started may not have heard of all clusters. `lease_s`: of delegates, 0 if that is not known.
         """
+        self.lease_s = max(self.lease_s, lease_s)
         self.heard = now
         for name, known in self._known.items():
             if known.unnamed is None:
@@ -57,7 +60,7 @@ class PeerTable:
         known = self._known.get(name)
         if known is None or is_heard_of(peer):
             return peer
-        return msgspec.structs.replace(known.peer, ready=False)
+        return msgspec.structs.replace(known.peer, ready=False, unrenewed_s=peer.unrenewed_s)
 
     def recall(self, nodes: Iterable[Node], now: float) -> None:
         """After a restart: proxy nodes that are there are known as they were last written."""
@@ -90,6 +93,17 @@ class PeerTable:
         """Whether the last word is against the peer of this proxy node."""
         peer = self.last_word(name)
         return peer is not None and not peer.ready
+
+    def stopped_in(self, name: str, grace_s: float) -> float | None:
+        """Seconds until delegates of mode `lease` have been stopped behind this proxy node, as of the last word.
+
+        0: they have been. None: that they ever are is not known, since its API server was not well, or nothing is
+        known of it. The dispatcher has counted: no clock of ours is asked.
+        """
+        peer = self.last_word(name)
+        if peer is None or peer.ready or not (peer.api_ok and self.lease_s):
+            return None
+        return max(0.0, stopped_after_s(self.lease_s, grace_s) - peer.unrenewed_s)
 
     def unready(self, name: str, now: float) -> str:
         """Why nothing new may be bound to this proxy node; '' if its peer was lately said to be ready."""

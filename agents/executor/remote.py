@@ -4,22 +4,25 @@
   and is not meant.
 - One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
   for it may be running. When the cluster is back, its delegate's status is mirrored again.
-- One that must not be replaced while its cluster is lost gets tolerations for ever (`lost.py`), before it matters.
+- One that must not be replaced while its cluster is lost gets tolerations for ever (`lost.py`), before it matters. One
+  of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lapse.py`).
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from agents.executor import lost, pods
+from agents.executor import events, lost, pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, open_question, said
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import is_proxy
+from agents.executor.pods import Truth
 from agents.executor.proxy import Duty
 from agents.executor.times import rfc3339
-from dispatcher.model import names
+from dispatcher.model import leases, names
+from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import PodRef
 from dispatcher.model.pod import Pod
 
@@ -35,9 +38,9 @@ def duties(local: Local, now: Moment) -> Iterator[Duty]:
             if pod.terminating and not pod.has_finalizer:
                 yield _duty(pod, _let_go(_ref(pod)))
             elif away and pod.ready and not pod.terminal:
-                yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), now))
-            elif _wants_tolerations(pod):
-                later.append(_duty(pod, _tolerate(_ref(pod))))
+                yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
+            elif _wants_tolerations(pod, local):
+                later.append(_duty(pod, _tolerate(pod, local, now)))
     yield from later
 
 
@@ -54,7 +57,7 @@ def _let_go(ref: PodRef) -> Procedure[str]:
     return answer.message
 
 
-def _set_not_ready(pod: Pod, version: str, now: Moment) -> Procedure[str]:
+def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedure[str]:
     """As the node controller does it where it changes a node's condition. Without a reason: it would outlive this."""
     condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now.wall)}
     # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it shows.
@@ -62,19 +65,32 @@ def _set_not_ready(pod: Pod, version: str, now: Moment) -> Procedure[str]:
     body = msgspec.json.encode({"metadata": metadata, "status": {"conditions": [condition]}})
     path = pods.path(pod.namespace, pod.name, "status")
     response = yield Request("PATCH", path, body, STRATEGIC_PATCH)
+    if response.ok and pod.failover == LEASE:
+        _tell(pod, local, now)
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""
     return f"pod {pod.key} of a lost cluster cannot be set not Ready: {said(response)}"
 
 
-def _wants_tolerations(pod: Pod) -> bool:
-    """Whether a source pod that another cluster runs would be deleted too early if that cluster were lost."""
+def _wants_tolerations(pod: Pod, local: Local) -> bool:
+    """Whether a source pod that another cluster runs would be deleted too early if that cluster were lost, or never."""
     ours = pod.has_finalizer and not (pod.terminating or pod.terminal)
-    return ours and not lost.stays(_mode(pod.annotations), pod.tolerations)
+    return ours and not lost.stays(_mode(pod, pod.failover, local), pod.tolerations)
 
 
-def _mode(annotations: dict[str, str]) -> str:
-    return lost.mode_of(annotations.get(names.FAILOVER))
+def _mode(pod: Pod, failover: str, local: Local) -> str:
+    return lost.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
+
+
+def _failover(pod: Truth, local: Local) -> str:
+    """As Pod.failover, of the truth."""
+    said, signed = pod.annotations.get(names.FAILOVER, ""), pod.claimed(local.keys.public)
+    return "" if said == LEASE and (signed is None or signed.failover != LEASE) else said
+
+
+def _tell(pod: Pod, local: Local, now: Moment) -> None:
+    cluster = pod.node.removeprefix(names.PROXY_NODE_PREFIX)
+    events.failover(local, _ref(pod), leases.told(cluster, local.peers.stopped_in(pod.node, pod.grace_s)), now)
 
 
 class _Spec(msgspec.Struct):
@@ -85,19 +101,25 @@ class _Tolerating(msgspec.Struct):
     spec: _Spec
 
 
-def _tolerate(ref: PodRef) -> Procedure[str]:
+def _tolerate(pod: Pod, local: Local, now: Moment) -> Procedure[str]:
+    ref = _ref(pod)
     look = yield from pods.look_up(ref.namespace, ref.name)
     if look.differs(ref.uid):
         return ""
     if look.pod is None:
         return look.problem
     current = msgspec.json.decode(look.body, type=_Tolerating).spec.tolerations or []
-    wanted = lost.tolerations_for(_mode(look.pod.annotations), current)
+    failover = _failover(look.pod, local)
+    mode = _mode(pod, failover, local)
+    wanted = lost.tolerations_for(mode, current)
     if wanted == current:
         return ""
     guard = {"uid": ref.uid, "resourceVersion": look.pod.metadata.resource_version}
     body = msgspec.json.encode({"metadata": guard, "spec": {"tolerations": wanted}})
     response = yield Request("PATCH", pods.path(ref.namespace, ref.name), body, MERGE_PATCH)
+    if response.ok and failover == LEASE and mode == lost.ASAP:
+        _tell(pod, local, now)
     if response.ok or open_question(response) or response.status == NOT_FOUND:
         return ""  # done, or looked at again at the next view
-    return f"pod {ref.namespace}/{ref.name} would be replaced 300 s after its cluster is lost: {said(response)}"
+    what = "be replaced 300 s after its cluster is lost" if mode == lost.STRICT else "never be replaced"
+    return f"pod {ref.namespace}/{ref.name} would {what}: {said(response)}"

@@ -29,6 +29,7 @@ _PHASES = {phase: phase for phase in (PENDING, RUNNING, SUCCEEDED, FAILED)}
 _POOL: Pool[frozenset[tuple[str, str]], dict[str, str]] = Pool()
 _ONES: Pool[bytes, Any] = Pool()
 _NEVER = "Never"
+_GRACE_S, _MOST_GRACE_S = 30, 2**31  # the default, and what counts as for ever
 _NO_STATUS = wire_status.PodStatus()
 T = TypeVar("T")
 
@@ -168,7 +169,8 @@ def _ours(pod: wire_pods.PodObject, *, delegate: bool, judged: user_marks.Judged
         nominated_node=status.nominated_node_name or "",
         started=_seconds(status.start_time),
         expected=expected,
-        failover=marks.failover_of(own),
+        failover=marks.failover_of(own, delegate=delegate),
+        grace_s=_grace(spec),
     )
 
 
@@ -188,6 +190,11 @@ def _preempted(meta: wire.Meta, status: wire_status.PodStatus) -> bool:
         return False
     told = next((one for one in status.conditions or () if one.type == "DisruptionTarget"), None)
     return told is not None and told.status == "True" and told.reason == "PreemptionByScheduler"
+
+
+def _grace(spec: wire_pods.PodSpec) -> int:
+    seconds = spec.termination_grace_period_seconds
+    return _GRACE_S if seconds is None else min(max(0, seconds), _MOST_GRACE_S)
 
 
 def _owner(meta: wire.Meta) -> str:

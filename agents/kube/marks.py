@@ -4,13 +4,14 @@ import re
 from collections.abc import Mapping
 
 from dispatcher.model import names, signatures
+from dispatcher.model.leases import LEASE
 from dispatcher.model.pod import Claim, SourceRef, SpreadConstraint
 from dispatcher.model.topology import level_of
 
 MAX_VALUE = 4096
 MAX_SPREADS = 16
 _SPREAD = re.compile(r"\s*([A-Za-z0-9][-A-Za-z0-9_./]{0,316})\s*=\s*([1-9][0-9]{0,5})\s*(?::\s*(hard|soft))?\s*")
-FAILOVER_MODES = ("strict", "asap")
+FAILOVER_MODES = ("strict", LEASE, "asap")
 
 
 def own_annotations(annotations: Mapping[str, str], problems: list[str]) -> dict[str, str]:
@@ -49,10 +50,17 @@ def spread_of(annotations: Mapping[str, str], problems: list[str]) -> tuple[Spre
     return tuple(found)
 
 
-def failover_of(annotations: Mapping[str, str]) -> str:
-    """When a copy in a lost cluster may be replaced, '' for the default and for what is none of the modes."""
+def failover_of(annotations: Mapping[str, str], *, delegate: bool) -> str:
+    """When a copy in a lost cluster may be replaced, '' for the default and for what is none of the modes.
+
+    `lease` is what the claim says: what is written onto a pod afterwards changes nothing in the other cluster.
+    """
     text = annotations.get(names.FAILOVER, "")
-    return text if text in FAILOVER_MODES else ""
+    signed = signatures.read_claim(annotations.get(names.CLAIM, "")) if delegate or text == LEASE else None
+    leased = signed is not None and signed.failover == LEASE
+    if delegate:
+        return LEASE if leased else ""
+    return text if text in FAILOVER_MODES and (text != LEASE or leased) else ""
 
 
 def claim_of(annotations: Mapping[str, str], uid: str) -> Claim | None:

@@ -107,6 +107,7 @@ class PodSpec(Wire):
     preemption_policy: Text = None
     scheduling_group: PodGroupRef | None = None
     workload_ref: Named | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class PodObject(Wire):

@@ -58,10 +58,9 @@ class AgentActor:
         return encode(await (await self._started()).execute(orders))
 
     async def set_peers(self, peers: bytes) -> bytes:
-        """A Peers in; empty bytes out."""
+        """A Peers in, a PeersHeard out."""
         others = decode(Peers, peers)
-        await (await self._started()).set_peers(others)
-        return b""
+        return encode(await (await self._started()).set_peers(others))
 
     async def stop(self) -> bytes:
         """End the agent in good order; the actor itself stays until it is killed."""

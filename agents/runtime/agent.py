@@ -31,7 +31,7 @@ from agents.runtime.keyfile import load_keys
 from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.truths import Truths
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PodRef
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersHeard, PodRef
 
 LOG = structlog.get_logger("agent")
 MAX_WAIT_S = 60.0
@@ -195,9 +195,9 @@ class Agent:
         self._executor.cluster_uid = self._health.cluster_uid
         return await self._executor.execute(batch)
 
-    async def set_peers(self, peers: Peers) -> None:
+    async def set_peers(self, peers: Peers) -> PeersHeard:
         """What the proxy nodes of this cluster shall show."""
-        await self._executor.set_peers(peers)
+        return await self._executor.set_peers(peers)
 
 
 def executor_settings(settings: AgentSettings) -> ExecutorSettings:

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 
 import structlog
 
-from agents.executor import remote
+from agents.executor import lapse, remote
 from agents.executor.answer import TOO_BUSY
 from agents.executor.http import Request, Response
 from agents.executor.local import Local, Moment
@@ -31,6 +31,7 @@ class Duties:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._problems: dict[str, str] = {}
         self._again: dict[str, float] = {}
+        self._lapsed = ""
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -44,9 +45,18 @@ class Duties:
         for duty in self._proxies.due(now):
             if duty.name not in self._running:
                 self._begin(duty, now)
-        due = (one for one in remote.duties(self._local, now) if self._may_begin(one))
+        self._tell_lapse(self._local.renewals.lapsed(now.mono))
+        found = chain(lapse.duties(self._local, now), remote.duties(self._local, now))
+        due = (one for one in found if self._may_begin(one))
         for duty in islice(due, max(0, _MAX_PODS - len(self._running))):
             self._begin(duty, now)
+
+    def _tell_lapse(self, why: str) -> None:
+        if why and not self._lapsed:
+            _log.warning(
+                "lease lapsed: delegates of failover mode lease are stopped", cluster=self._local.cluster, reason=why
+            )
+        self._lapsed = why
 
     def _may_begin(self, duty: Duty) -> bool:
         return duty.name not in self._running and duty.name not in self._again

@@ -39,6 +39,7 @@ from dispatcher.model.messages import (
     Outcome,
     OutcomeBatch,
     Peers,
+    PeersHeard,
     PodRef,
 )
 from dispatcher.model.pod import Pod
@@ -93,7 +94,7 @@ class ExecutorLoop:
         settings: ExecutorSettings | None = None,
         *,
         keys: OwnKeys | None = None,
-        clock: Callable[[], Moment] = lambda: Moment(time.monotonic(), time.time()),
+        clock: Callable[[], Moment] = lambda: Moment(_seconds(), time.time()),
         pauses: Pauses | None = None,
     ) -> None:
         """`pauses` are of the same time as `clock`."""
@@ -168,17 +169,24 @@ class ExecutorLoop:
             if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
                 return
 
-    async def set_peers(self, peers: Peers) -> None:
-        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher."""
+    async def set_peers(self, peers: Peers) -> PeersHeard:
+        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher. Its echo counts at
+        once: an API server that does not tell whom to obey must not end what runs.
+        """
         if not self._stopping.is_set():
-            task = asyncio.create_task(self._take_over(peers))
+            newest = peers.dispatcher_epoch >= self._local.fence.dispatcher_epoch
+            current = newest and self._local.renewals.hear(peers.echo, peers.lease_s)
+            task = asyncio.create_task(self._take_over(peers, current))
             self._told.add(task)
             task.add_done_callback(self._told.discard)
+        return PeersHeard(self._local.cluster, self._local.renewals.word(*self._clock()))
 
-    async def _take_over(self, peers: Peers) -> None:
+    async def _take_over(self, peers: Peers, current: bool) -> None:
+        """`current`: said after our last answer but one. What an older call says of leases may be over."""
         if await self.obedience.late(peers.dispatcher, peers.dispatcher_epoch):
             return
-        self._local.peers.update(peers.peers, self._clock().mono)
+        told = [one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers]
+        self._local.peers.update(tuple(told), self._clock().mono, peers.lease_s)
         for peer in peers.peers:
             self._duties.note(f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys))
         await self.obedience.keep_keys()
@@ -293,6 +301,11 @@ class ExecutorLoop:
         """Begin what is due of the local duties now; `run` does so every tick."""
         self._local.ledger.settle(self._local.view, self._seconds())
         self._duties.begin()
+
+
+def _seconds() -> float:
+    """Monotonic, and going on while the machine is suspended: leases lapse then, too."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def lane_of(intent: AnyIntent) -> str:

@@ -303,7 +303,8 @@ class OutcomeBatch(Record, frozen=True):
 class Peer(Record, frozen=True):
     """Another cluster as its proxy node shall show it: `allocatable` is what that cluster has free, internal units.
 
-    `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello.
+    `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello. `api_ok`: its agent said at last
+    that its API server answers. `unrenewed_s`: for so long no lease of it can have been renewed; 0 while it is ready.
     """
 
     cluster: str
@@ -312,21 +313,36 @@ class Peer(Record, frozen=True):
     labels: dict[str, str] = {}
     uid: str = ""
     keys: tuple[str, ...] = ()
+    api_ok: bool = False
+    unrenewed_s: float = 0.0
 
 
 class Peers(Record, frozen=True):
-    """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it."""
+    """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it.
+
+    `echo` is the word of the last PeersHeard of this agent: it renews the lease of its delegates for `lease_s`.
+    """
 
     dispatcher: str
     dispatcher_epoch: int
     peers: tuple[Peer, ...] = ()
+    version: int = VERSION
+    echo: str = ""
+    lease_s: float = 0.0
+
+
+class PeersHeard(Record, frozen=True):
+    """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows no leases."""
+
+    cluster: str
+    word: str = ""
     version: int = VERSION
 
 
 T = TypeVar("T", bound=Record)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers)
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersHeard)
 }
 
 

@@ -9,7 +9,7 @@ CLUSTERS = PREFIX + "clusters"  # "a,b": the allowed set of clusters
 STAY = PREFIX + "stay"  # "true": only the cluster of submission
 SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
 DOMAIN_SCOPE = PREFIX + "domain-scope"  # "cluster": no fault domain of its spread and affinity spans clusters
-FAILOVER = PREFIX + "failover"  # "strict" or "asap": when a copy in a lost cluster may be replaced
+FAILOVER = PREFIX + "failover"  # "strict", "lease" or "asap": when a copy in a lost cluster may be replaced
 
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"

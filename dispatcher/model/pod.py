@@ -125,7 +125,8 @@ class Pod(Record, frozen=True):
     implicit one pod. `annotations` holds our prefix only. `problems` names fields that could not be read or are not
     supported: a pod with problems is never placed, and says so. `status` is the raw JSON of a delegate's status.
     `preempts` is False for preemptionPolicy Never. `started` is status.startTime (unix seconds, 0 unknown).
-    `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default.
+    `preempted`: it terminates because a scheduler preferred another pod. `failover`: as names.FAILOVER, "" the default;
+    LEASE only where a signed claim says so. `grace_s`: terminationGracePeriodSeconds.
     `expected` is (milli-CPU, bytes) with kube-scheduler's defaults for each container without a request; None: unknown.
     """
 
@@ -168,6 +169,7 @@ class Pod(Record, frozen=True):
     volume_images: tuple[str, ...] = ()
     preempted: bool = False
     failover: str = ""
+    grace_s: int = 30
 
     @property
     def key(self) -> str:

@@ -32,7 +32,8 @@ _CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"
 class SignedClaim(Record, frozen=True):
     """What a claim says: `source` goes to `node` of the cluster `target`, as the manifest with this sha256 `digest`.
 
-    `target_uid` is the UID of the target's kube-system namespace, "" if the source did not know it.
+    `target_uid` is the UID of the target's kube-system namespace, "" if the source did not know it. `failover` is
+    "lease" where the delegate is to stop by itself (see dispatcher.model.leases), else "".
     """
 
     source: SourceRef
@@ -40,6 +41,7 @@ class SignedClaim(Record, frozen=True):
     target_uid: str
     node: str
     digest: bytes
+    failover: str = ""
 
     @property
     def claim(self) -> Claim:

@@ -124,6 +124,7 @@ def _core_timing(timing: TimingSection) -> CoreTiming:
         peers_s=timing.peers_s,
         cluster_lost_s=timing.cluster_lost_s,
         fenced_per_s=timing.fenced_per_s,
+        delegate_lease_s=timing.delegate_lease_s,
     )
 
 
@@ -134,6 +135,7 @@ def _service_timing(timing: TimingSection) -> ServiceTiming:
         first_sync_s=timing.first_sync_s,
         deadline_s=timing.deadline_s,
         execute_s=timing.execute_s,
+        delegate_lease_s=timing.delegate_lease_s,
         tick_s=timing.tick_s,
     )
 

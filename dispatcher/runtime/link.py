@@ -7,7 +7,17 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, WireError, decode, encode
+from dispatcher.model.messages import (
+    Changes,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PeersHeard,
+    WireError,
+    decode,
+    encode,
+)
 from dispatcher.model.pod import Record
 
 T = TypeVar("T")
@@ -58,7 +68,7 @@ class AgentLink(Protocol):
         """Carry out intents and answer for each."""
         ...
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
         """Tell what the proxy nodes shall show."""
         ...
 
@@ -99,7 +109,7 @@ class LocalAgent(Protocol):
         """Carry out."""
         ...
 
-    async def set_peers(self, peers: Peers) -> None:
+    async def set_peers(self, peers: Peers) -> PeersHeard:
         """Proxy nodes."""
         ...
 
@@ -126,9 +136,10 @@ class LocalLink:
         answer = await self._call(self._agent.execute(sent), timeout_s, "execute")
         return read(OutcomeBatch, encode(answer), self.cluster)
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
         """Tell what the proxy nodes shall show."""
-        await self._call(self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers")
+        answer = await self._call(self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers")
+        return read(PeersHeard, encode(answer), self.cluster)
 
     async def _call(self, call: Awaitable[T], timeout_s: float, what: str) -> T:
         try:

@@ -10,7 +10,7 @@ from dispatcher.model.messages import AnyIntent, IntentBatch, Outcome, OutcomeBa
 from dispatcher.runtime.link import AgentLink, AgentMissing, LinkError
 from dispatcher.runtime.term import Deposed, Term
 from dispatcher.runtime.timing import ServiceTiming
-from dispatcher.scheduling.events import Answered, Event, Unanswered, Unsent
+from dispatcher.scheduling.events import Answered, Event, PeersTold, Unanswered, Unsent
 
 log = structlog.get_logger("outbox")
 
@@ -35,6 +35,7 @@ class Outbox:
         self._calls: set[asyncio.Task[None]] = set()
         self._peers: tuple[Peer, ...] | None = None
         self._peers_call: asyncio.Task[None] | None = None
+        self._word = ""  # of the agent's last answer to peers
 
     @property
     def depth(self) -> int:
@@ -132,9 +133,13 @@ class Outbox:
             while self._peers is not None and self._may_speak():
                 peers, self._peers = self._peers, None
                 try:
-                    message = Peers(self._term.identity, self._term.epoch, peers)
-                    await self._link.set_peers(message, timeout_s=self._timing.execute_s)
+                    by, lease_s = (self._term.identity, self._term.epoch), self._timing.delegate_lease_s
+                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s)
+                    answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
+                else:
+                    self._word = answer.word
+                    self._emit(PeersTold(self.cluster))  # before the word is echoed
         finally:
             self._peers_call = None

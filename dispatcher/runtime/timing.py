@@ -14,6 +14,7 @@ class ServiceTiming:
     `execute_s`: a batch without an answer for that long is unanswered.
     `tick_s`: idle time between two Ticks. `slice_s`: the loop works no longer in one piece.
     `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
+    `delegate_lease_s`: delegates of failover mode `lease` are stopped when their agent was not renewed for that long.
     `batch`: intents in a call, and `in_flight`: calls at once, per cluster.
     """
 
@@ -26,5 +27,6 @@ class ServiceTiming:
     slice_s: float = 0.05
     backoff_s: float = 0.2
     backoff_max_s: float = 5.0
+    delegate_lease_s: float = 120.0
     batch: int = 256
     in_flight: int = 4

@@ -33,6 +33,7 @@ class ClusterView:
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")
     not_ready_since: float = float("-inf")
+    answered_at: float = float("-inf")  # when its agent last gave a word that renews its leases
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
 
@@ -40,6 +41,13 @@ class ClusterView:
     def ready(self) -> bool:
         """Whether new pods may go there and absence of a pod there means something."""
         return self.synced and self.api_ok and not self.silent
+
+    def unrenewed_s(self, now: float) -> float:
+        """For how long none of its leases can have been renewed, 0 while it is ready.
+
+        Who led before us may have renewed until we began: what was before we missed the cluster does not count.
+        """
+        return 0.0 if self.ready else max(0.0, now - max(self.answered_at, self.not_ready_since))
 
 
 Seen = TypeVar("Seen", Node, Pod, AnyObject)

@@ -94,6 +94,8 @@ class SchedulerCore:
             self._state.errands.unanswered(event.intent_ids, now)
         elif isinstance(event, events.Unsent):
             self._outcomes.unsent(event, now)
+        elif isinstance(event, events.PeersTold):
+            self.clusters[event.cluster].answered_at = now
         else:
             self._tick(event, now)
         self._look(now)

@@ -20,6 +20,7 @@ class CoreTiming:
     it is told which pods belong to clusters that are none of ours, and which clusters share a key. `retry`: pauses
     before the same intent is sent again. `refused`: pauses before a pod is looked at again of which a step was
     refused that holds no place.
+    `delegate_lease_s`: delegates of failover mode `lease` are stopped when they were not renewed for that long.
     """
 
     absence_grace_s: float = 100.0
@@ -32,6 +33,7 @@ class CoreTiming:
     refused_first_s: float = 30.0
     refused_longest_s: float = 900.0
     fenced_per_s: float = 20.0
+    delegate_lease_s: float = 120.0
     strangers_s: float = 60.0
     retry: Backoff = field(default_factory=Backoff)
     refused: Backoff = field(default_factory=lambda: Backoff(most_s=60.0))

@@ -47,13 +47,20 @@ class Unsent:
 
 
 @dataclass(frozen=True)
+class PeersTold:
+    """An agent has answered to peers: the word in its answer is echoed from now on, and renews its leases."""
+
+    cluster: str
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations."""
 
     budget: int = 1000
 
 
-Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | Tick
+Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | PeersTold | Tick
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 import math
 from typing import Any
 
+from dispatcher.model.leases import LEASE, stopped_after_s, told
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import shared_keys, strangers
+from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -170,4 +172,17 @@ def _refusals(core: SchedulerCore, tracked: Tracked) -> list[Row]:
 def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
     """What holds up a pod that has its place already: a Permit or PreBind plugin, or somebody else's bind."""
     item = core.queue.get(tracked.pod_id)
-    return item.note if item is not None and core.queue.state_of(tracked.pod_id) == "waiting" else None
+    waits = item is not None and core.queue.state_of(tracked.pod_id) == "waiting"
+    return item.note if item is not None and waits else _lost(core, tracked)
+
+
+def _lost(core: SchedulerCore, tracked: Tracked) -> str | None:
+    """What becomes of a pod of failover mode `lease` in a lost cluster."""
+    source, now, timing = tracked.source, core.fleet.now, core.timing
+    if source is None or source.failover != LEASE or not source.node or source.terminating:
+        return None
+    view = core.clusters.get(target_of(tracked.home, source))
+    if view is None or view.ready or now - view.not_ready_since < timing.cluster_lost_s:
+        return None
+    left_s = stopped_after_s(timing.delegate_lease_s, source.grace_s) - view.unrenewed_s(now)
+    return told(view.name, max(0.0, left_s) if view.api_ok else None)

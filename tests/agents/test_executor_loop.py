@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
 from agents.executor.http import Request, Response
 from agents.executor.local import Moment
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from dispatcher.model import names
+from dispatcher.model.leases import RESTART_S
 from dispatcher.model.messages import (
     BOUND,
     DONE,
@@ -330,3 +332,41 @@ async def test_a_local_duty_that_fails_does_not_end_the_others() -> None:
         await it.api.until(lambda: f"/api/v1/nodes/{names.proxy_node_name('b')}" in it.world.api.objects)
         await it.loop.stop()
         await running
+
+
+async def test_each_answer_to_peers_is_a_new_word_and_its_echo_renews_the_lease() -> None:
+    async with stage() as it:
+        lease = it.loop._local.renewals
+        first = await it.loop.set_peers(Peers("dispatcher", 1, lease_s=120.0))
+        second = await it.loop.set_peers(Peers("dispatcher", 1, echo=first.word, lease_s=120.0))
+        assert (first.cluster, first.word != second.word) == ("a", True)
+        it.clock.forward(119.0)
+        assert not lease.lapsed(it.clock().mono)
+        it.clock.forward(1.0)
+        assert lease.lapsed(it.clock().mono)
+
+
+async def test_a_superseded_dispatcher_renews_nothing() -> None:
+    async with stage() as it:
+        await it.loop.execute(batch(epoch=5))
+        word = (await it.loop.set_peers(Peers("dispatcher", 5))).word
+        await it.loop.set_peers(Peers("old", 4, echo=word, lease_s=120.0))
+        it.loop._local.renewals.lapsed(it.clock().mono)
+        it.clock.forward(RESTART_S)
+        assert it.loop._local.renewals.lapsed(it.clock().mono)
+
+
+@pytest.mark.parametrize(("overtaken", "believed"), [(False, 400.0), (True, 0.0)])
+async def test_what_a_late_copy_of_a_call_says_of_leases_is_not_believed(overtaken: bool, believed: float) -> None:
+    async with stage() as it:
+        lost = (Peer("b", ready=False, uid="b-uid", api_ok=True, unrenewed_s=400.0),)
+        words = []
+        for _ in range(2):
+            words.append((await it.loop.set_peers(Peers("dispatcher", 1))).word)
+            it.clock.forward(5.0)
+        if overtaken:
+            await it.loop.set_peers(Peers("dispatcher", 1, echo=words[1], lease_s=120.0))
+        await it.loop.set_peers(Peers("dispatcher", 1, lost, echo=words[0], lease_s=120.0))
+        await asyncio.gather(*it.loop._told)
+        (peer,) = it.loop._local.peers.known.values()
+        assert peer.unrenewed_s == believed

@@ -15,6 +15,7 @@ from dispatcher.model.messages import (
     Outcome,
     OutcomeBatch,
     Peers,
+    PeersHeard,
     PodRef,
 )
 from dispatcher.runtime.clock import Clock
@@ -66,8 +67,9 @@ class FakeAgent:
         answers = [self.verdict(i.id) or Outcome(i.id, i.pod.uid, i.epoch, BOUND) for i in batch.intents]
         return OutcomeBatch(self.cluster, tuple(answers))
 
-    async def set_peers(self, peers: Peers) -> None:
+    async def set_peers(self, peers: Peers) -> PeersHeard:
         self.peers.append(peers)
+        return PeersHeard(self.cluster, f"word {len(self.peers)}")
 
 
 class ScriptedLink:
@@ -99,8 +101,9 @@ class ScriptedLink:
         answer: OutcomeBatch = await self._call("execute", batch)
         return answer
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
-        await self._call("set_peers", peers)
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+        answer: PeersHeard | None = await self._call("set_peers", peers)
+        return answer or PeersHeard(self.cluster)
 
 
 @dataclass

@@ -23,6 +23,7 @@ from dispatcher.scheduling.events import (
     ClusterChanged,
     ClusterSilent,
     Event,
+    PeersTold,
     SendIntents,
     SendPeers,
     Tick,
@@ -185,6 +186,16 @@ async def test_only_the_latest_peers_are_told() -> None:
         await core.until(lambda: bool(agent.peers))
     assert agent.peers[-1].peers == lists[-1]
     assert len(agent.peers) == 1
+
+
+async def test_the_word_of_an_agent_is_counted_before_it_is_echoed() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    async with running(service(core, LocalLink("east", agent))):
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: PeersTold("east") in core.events)
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: len(agent.peers) == 2)
+    assert [(peers.echo, peers.lease_s) for peers in agent.peers] == [("", 120.0), ("word 1", 120.0)]
 
 
 async def test_a_core_that_fails_on_ticks_is_ticked_on() -> None:

@@ -110,6 +110,14 @@ def test_a_bad_variable_is_named(
             "timing:\n  poll_wait_s: 20",
             "dispatcher.yaml:2: timing.poll_wait_s: must not be greater than cluster_silent_s (10)",
         ),
+        (
+            "timing:\n  peers_s: 31",
+            "dispatcher.yaml:2: timing.peers_s: must be at most a quarter of delegate_lease_s (120)",
+        ),
+        (
+            "timing: {delegate_lease_s: 30}",
+            "dispatcher.yaml:1: timing.delegate_lease_s: input should be greater than or equal to 60, not 30",
+        ),
         ("clusters:\n- {context: x}", "dispatcher.yaml:2: clusters[0].name: is missing"),
         ("clusters:\n- name: a\n- name: a", "dispatcher.yaml:3: clusters[1].name: cluster a is listed twice"),
         (
@@ -149,6 +157,8 @@ def test_a_bad_variable_is_named(
         "not a number",
         "bound",
         "two that do not go together",
+        "renewals too far apart",
+        "lease too short",
         "missing",
         "cluster twice",
         "cluster name",

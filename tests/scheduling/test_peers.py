@@ -58,7 +58,7 @@ def test_of_a_cluster_that_was_never_heard_of_it_is_said_that_it_is_lost_but_not
     tell(core, "east")
     core.handle(ClusterSilent("west", "no answer"), 10.0)
     assert said(core.handle(Tick(), 9.0 + LOST_S)) == {}
-    assert said(core.handle(Tick(), 14.0 + LOST_S)) == {"west": Peer("west", ready=False)}
+    assert said(core.handle(Tick(), 14.0 + LOST_S)) == {"west": Peer("west", ready=False, unrenewed_s=4.0 + LOST_S)}
 
 
 def test_nothing_is_said_of_a_cluster_about_which_nobody_has_asked_yet() -> None:

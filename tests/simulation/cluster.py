@@ -20,7 +20,7 @@ from agents.observer.loads import Loads
 from agents.runtime.drive import Pauses
 from agents.runtime.executor_loop import ExecutorLoop
 from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers
+from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers, PeersHeard
 from tests.agents.executor_world import (
     NAMESPACES,
     ApiModel,
@@ -167,9 +167,9 @@ class Cluster:
         batch = IntentBatch(f"life-{dispatcher}", dispatcher, intents)
         return (await self.executor.execute(batch)).outcomes
 
-    async def hear(self, dispatcher: int, peers: Peers) -> None:
+    async def hear(self, dispatcher: int, peers: Peers) -> PeersHeard:
         """Word of the other clusters."""
-        await self.executor.set_peers(msgspec.structs.replace(peers, dispatcher=f"life-{dispatcher}"))
+        return await self.executor.set_peers(msgspec.structs.replace(peers, dispatcher=f"life-{dispatcher}"))
 
     # --- users, kubelets, and others ---------------------------------------------------------------------------------
 

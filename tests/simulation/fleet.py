@@ -70,6 +70,7 @@ class Fleet:
         self.trouble = True
         self.odds = {what: odds * self.dice.choice((0.0, 0.5, 1.0, 3.0)) for what, odds in ODDS.items()}
         self.sight, self.hearing = self.dice.choice((0.1, 0.25, 0.6)), self.dice.choice((0.4, 0.7, 1.0))
+        self.rates: dict[str, float] = {}  # how fast the clocks of agents run
         self.silent: set[str] = set()
         self.bound: dict[str, str] = {}  # UID of a source -> UID of the one copy that ever had a kubelet
         self.late: list[Late] = []
@@ -88,6 +89,7 @@ class Fleet:
         self.calls: list[Call] = []
         self.post: list[tuple[str, AnyIntent]] = []
         self.peers: list[events.SendPeers] = []
+        self.words: dict[str, str] = {}  # of the agents' last answers
 
     async def step(self) -> None:
         """One second."""
@@ -95,7 +97,7 @@ class Fleet:
         if self.trouble:
             await self._make_trouble()
         for name, cluster in self.clusters.items():
-            cluster.now = Moment(self.now, 1_700_000_000 + self.now)
+            cluster.now = Moment(self.now * self.rates.get(name, 1.0), 1_700_000_000 + self.now)
             cluster.kubelets()
             await cluster.executor.tend()
             # A watch lags, but never for longer than the product notices (GRACE_S is above it).
@@ -106,17 +108,26 @@ class Fleet:
             elif not self.trouble or self.dice.random() < self.hearing:
                 self._report(cluster)
         self._feed(events.Tick())
-        for told in self.peers:
-            if told.cluster not in self.silent:
-                peers = Peers("", self.boots, told.peers)
-                await self.clusters[told.cluster].hear(self.boots, peers)
-        self.peers.clear()
+        told, self.peers = self.peers, []
+        for one in told:
+            if one.cluster not in self.silent:
+                await self._tell(one)
         self._call()
         self._arrive_late()
         await self._run()
         self._collect()
 
     # --- between dispatcher and agents -------------------------------------------------------------------------------
+
+    async def _tell(self, told: events.SendPeers) -> None:
+        """Word of the other clusters, and the answer to it."""
+        heard = await self.clusters[told.cluster].hear(self.boots, self._letter(told))
+        self.words[told.cluster] = heard.word
+        self._feed(events.PeersTold(told.cluster))
+
+    def _letter(self, told: events.SendPeers) -> Peers:
+        word, lease_s = self.words.get(told.cluster, ""), self.core.timing.delegate_lease_s
+        return Peers("", self.boots, told.peers, echo=word, lease_s=lease_s)
 
     def _feed(self, event: events.Event) -> None:
         for effect in self.core.handle(event, self.now):

@@ -233,8 +233,12 @@ def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]
         ("deadline_s", "execute_s"),
         ("backoff_first_s", "backoff_longest_s"),
     )
-    return [
+    problems = [
         document.problem(("timing", low), f"must not be greater than {high} ({getattr(timing, high):g})")
         for low, high in pairs
         if getattr(timing, low) > getattr(timing, high)
     ]
+    if timing.peers_s * 4 > timing.delegate_lease_s:  # a renewal is as old as two of them, and one may be lost
+        text = f"must be at most a quarter of delegate_lease_s ({timing.delegate_lease_s:g})"
+        problems.append(document.problem(("timing", "peers_s"), text))
+    return problems

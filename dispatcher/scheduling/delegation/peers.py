@@ -25,8 +25,9 @@ def peers_of(
 def _peer(name: str, view: ClusterView, fleet: FleetState, now: float, lost_s: float) -> Peer | None:
     stands = _stands(view, now, lost_s)
     if view.uid:
-        return Peer(name, stands, fleet.free_total(name), _common_labels(view), view.uid, view.keys)
-    return None if stands or not _was_missed(view) else Peer(name, ready=False)
+        free, labels = fleet.free_total(name), _common_labels(view)
+        return Peer(name, stands, free, labels, view.uid, view.keys, view.api_ok, view.unrenewed_s(now))
+    return None if stands or not _was_missed(view) else Peer(name, ready=False, unrenewed_s=view.unrenewed_s(now))
 
 
 def _was_missed(view: ClusterView) -> bool:

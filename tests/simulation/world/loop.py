@@ -117,6 +117,7 @@ def virtual_clocks(loop: VirtualLoop, seed: int) -> Iterator[None]:
 
     patches: list[tuple[Any, str, Any]] = [
         (time, "monotonic", lambda: loop.now),
+        (time, "clock_gettime", lambda _: loop.now),
         (time, "time", wall),
         (time, "time_ns", lambda: int(wall() * 1e9)),
         (uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4)),

@@ -18,7 +18,7 @@ from agents.kube.client import KubeClient
 from agents.kube.session import AccessError, ApiSession
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, decode, encode
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersHeard, decode, encode
 from dispatcher.model.pod import Record
 from dispatcher.runtime.leader import Elector, LeaderTiming, Surroundings
 from dispatcher.runtime.leader_lease import LeaseFile, Place
@@ -152,10 +152,12 @@ class SimLink:
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
         return answer
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> None:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
         """Tell what the proxy nodes shall show."""
         raw = encode(peers)
-        await self._call(None, lambda agent: agent.set_peers(decode(Peers, raw)), timeout_s, peers)
+        call = partial(_set_peers, raw)
+        answer: PeersHeard = await self._call(PeersHeard, call, timeout_s, peers)
+        return answer
 
     async def _call(
         self,
@@ -178,7 +180,7 @@ class SimLink:
             answer = await told
         finally:
             timer.cancel()
-        return decode(kind, answer) if kind is not None else None
+        return decode(kind, answer)
 
     def _arrive(self, call: Callable[[Agent], Awaitable[Any]], told: "asyncio.Future[Any]", by: str) -> None:
         agent, process = self.target.agent, self.target.process
@@ -267,6 +269,10 @@ class DispatcherProcess:
         """SIGKILL."""
         self.process.alive = False
         self.dispatcher = None
+
+
+async def _set_peers(raw: bytes, agent: Agent) -> PeersHeard:
+    return await agent.set_peers(decode(Peers, raw))
 
 
 async def _execute(raw: bytes, agent: Agent) -> OutcomeBatch:

@@ -1,0 +1,38 @@
+"""Stops delegates of failover mode `lease` when the lease has lapsed, by nobody's order: they may be replaced then.
+
+Which they are is told by the claim that their source's cluster has signed, never by what users write onto them here.
+"""
+
+from collections.abc import Iterator
+
+from agents.executor import events
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import Procedure
+from agents.executor.local import Local, Moment
+from agents.executor.proxy import Duty
+from dispatcher.model.leases import LEASE
+from dispatcher.model.messages import DONE, PodRef
+from dispatcher.model.pod import Pod
+
+
+def duties(local: Local, now: Moment) -> Iterator[Duty]:
+    """One for each delegate that is to be stopped now, by its UID."""
+    why = local.renewals.lapsed(now.mono)
+    for node in tuple(local.view.nodes()) if why else ():
+        for pod in tuple(local.view.pods_on(node.name)):
+            if is_meant(pod) and not local.stopped.get(pod.uid):
+                yield Duty(pod.uid, pod.namespace, _stop(pod, why, local, now))
+
+
+def is_meant(pod: Pod) -> bool:
+    """Whether a pod is a delegate of this mode that runs."""
+    return pod.source is not None and pod.failover == LEASE and not (pod.terminating or pod.terminal)
+
+
+def _stop(pod: Pod, why: str, local: Local, now: Moment) -> Procedure[str]:
+    ref = PodRef(pod.namespace, pod.name, pod.uid)
+    answer = yield from delete_exactly(ref)
+    if answer.verdict == DONE:
+        local.stopped.put(pod.uid, True)  # the view may show it for a while
+        events.lease_lapsed(local, ref, why, now)
+    return answer.message

@@ -1,0 +1,46 @@
+"""How long delegates of failover mode `lease` may go on here without a word of the dispatcher. Counted on one clock.
+
+Each answer to the dispatcher is a new word. When the dispatcher says that word in a later call, the lease is renewed,
+as of the moment at which the word was *said here*. So however late a call arrives, it renews nothing that its sender
+does not count: it had our word before it could echo it. A word of an earlier life of this agent renews nothing.
+"""
+
+from agents.executor.recent import Recent
+from dispatcher.model.leases import RESTART_S
+
+_WORDS = 16  # that may still come back; one is said every few seconds
+
+
+class Renewals:
+    """`lease_s` is what the dispatcher said last, 0 while it has not."""
+
+    def __init__(self) -> None:
+        self.lease_s = 0.0
+        self._said: Recent[str, float] = Recent(_WORDS)
+        self._number = 0
+        self._began: float | None = None
+        self._renewed: float | None = None
+
+    def word(self, now: float, wall: float) -> str:
+        """A new one for the dispatcher to echo; with both clocks in it, so that no other life says the same."""
+        self._number += 1
+        word = f"{self._number} {now!r} {wall!r}"
+        self._said.put(word, now)
+        return word
+
+    def hear(self, echo: str, lease_s: float) -> bool:
+        """The dispatcher said this word. False for one that is not ours, and in a call that a later one overtook."""
+        at = self._said.get(echo)
+        if at is None or (self._renewed is not None and at < self._renewed):
+            return False
+        self._renewed, self.lease_s = at, lease_s
+        return True
+
+    def lapsed(self, now: float) -> str:
+        """Why delegates of this mode may not go on; '' while they may. To be asked from the agent's start on."""
+        if self._renewed is not None:
+            late = now - self._renewed >= self.lease_s
+            return f"no dispatcher has renewed its lease for {self.lease_s:g} s" if late else ""
+        self._began = now if self._began is None else self._began
+        late = now - self._began >= RESTART_S
+        return f"no dispatcher has renewed its lease in the {RESTART_S:g} s since the agent started" if late else ""
