@@ -109,7 +109,7 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
         weights = {theme: weight for theme, weight in WEIGHTS.items() if theme not in NOT_MENDED}
         chosen = {dice.choices([*weights], [*weights.values()])[0] for _ in range(dice.choice((1, 2, 2, 3, 4)))}
         themes = sorted(chosen)
-    sizes = _sizes(dice, themes)
+    sizes = replace(_sizes(dice, themes), every_kind=seed % 10 == 0)
     return Story(seed, sizes, tuple(_work(dice)), tuple(sorted(_faults(dice, themes))), tuple(themes))
 
 
