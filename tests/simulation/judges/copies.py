@@ -7,6 +7,7 @@ from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
 from tests.simulation.world.store import Write
 
+ASKED_TWICE_S = 800.0  # a source that was not seen to go: asked for after 100 s, and again 600 s later
 GONE_BACK_S = 120.0  # within which a copy that a restore brought back may run beside its successor
 
 
@@ -172,13 +173,20 @@ class Collected(Judge):
         there = {pod["metadata"]["uid"] for _, pod in self.fleet.pods()}
         for _, pod in self.fleet.pods():
             fact = self.facts.pods[pod["metadata"]["uid"]]
-            if fact.source and not fact.is_source and fact.source not in there and self._final(fact):
+            orphan = fact.source and not fact.is_source and fact.source not in there
+            if orphan and self._final(fact) and not self._back_again(fact):
                 self.say(fact.title, f"is a copy of {fact.source}, which is gone")
 
     def _final(self, fact: PodFact) -> bool:
         """A source that a restore took is held, not gone."""
         source = self.facts.source_of(fact)
         return source is None or source.doomed != "restore"
+
+
+    def _back_again(self, fact: PodFact) -> bool:
+        """Whether a restore brought it back so short a time ago that its source was not asked for twice yet."""
+        restored = self.facts.restored.get(fact.cluster, float("-inf"))
+        return fact.uid in self.facts.revived and self.fleet.loop.time() - restored < ASKED_TWICE_S
 
 
 class NoMarksLeft(Judge):
