@@ -182,7 +182,6 @@ class Collected(Judge):
         source = self.facts.source_of(fact)
         return source is None or source.doomed != "restore"
 
-
     def _back_again(self, fact: PodFact) -> bool:
         """Whether a restore brought it back so short a time ago that its source was not asked for twice yet."""
         restored = self.facts.restored.get(fact.cluster, float("-inf"))
