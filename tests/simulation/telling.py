@@ -25,6 +25,7 @@ from tests.simulation.world.store import Write
 
 JUDGES: tuple[type[Judge], ...] = (
     copies.RunsOnce,
+    copies.OnceAnAttempt,
     copies.NobodyKilled,
     copies.HonestMirror,
     copies.OnlyOurs,

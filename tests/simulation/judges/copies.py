@@ -1,7 +1,7 @@
 """Promises about what runs: once, only with cause stopped, honestly told."""
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.judges.facts import EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
@@ -29,6 +29,27 @@ class RunsOnce(Judge):
     def _went_back(self, running: list[PodFact]) -> bool:
         now = self.fleet.loop.time()
         return any(now - self.facts.restored.get(one.cluster, float("-inf")) < GONE_BACK_S for one in running)
+
+
+class OnceAnAttempt(Judge):
+    """One attempt makes one copy: an order that arrives again, late, or after its copy is gone, makes no second."""
+
+    promise = "I6"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._bound: dict[tuple[str, str], str] = {}  # (source, attempt) -> the copy that was bound for it
+
+    def wrote(self, write: Write) -> None:
+        if write.verb != "bind" or not by_product(write.actor) or write.after is None:
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        attempt = write.after["metadata"].get("annotations", {}).get(EPOCH, "")
+        if fact.is_source or not fact.source or not attempt:
+            return
+        first = self._bound.setdefault((fact.source, attempt), fact.uid)
+        if first != fact.uid and first not in self.facts.revived and self.facts.pods[first].doomed != "restore":
+            self.say(fact.source, f"attempt {attempt} has made {self.facts.pods[first].title} twice")
 
 
 class NobodyKilled(Judge):
