@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Timer:
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Timer:  # type: ignore[override]
         """Now, after what is due already."""
         timer = Timer(callback, args, context or copy_context())
         self._due.append(timer)
