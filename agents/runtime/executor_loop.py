@@ -7,6 +7,7 @@ anybody else's.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -292,10 +293,9 @@ class ExecutorLoop:
                 await duty()
             except Exception:
                 _log.exception("local duty failed", cluster=self._local.cluster)
-            try:
-                await asyncio.wait_for(self._stopping.wait(), self._settings.tick_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.tick_s):
+                    await self._stopping.wait()
 
     async def tend(self) -> None:
         """Begin what is due of the local duties now; `run` does so every tick."""

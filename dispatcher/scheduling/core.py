@@ -129,9 +129,11 @@ class SchedulerCore:
             self._silent(events.ClusterSilent(view.name, stranger), now)
             return
         reports.check_continues(view, changes)
-        was_ready = view.ready
+        was_ready, was_restored = view.ready, view.restored
         reports.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
+        if was_restored and not view.restored:  # what is missing there proves something again
+            self._look_again(view)
         for node in reports.fold_nodes(view, changes):
             self._node_changed(view.name, node, now)
         for change in reports.fold_objects(self.fleet.kept, changes):
@@ -155,6 +157,9 @@ class SchedulerCore:
         self.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced)
         self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
         self._peers_at = float("-inf")
+        self._look_again(view)
+
+    def _look_again(self, view: ClusterView) -> None:
         self._due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(view.name))
 
     def _node_changed(self, cluster: str, change: reports.Change[Node], now: float) -> None:

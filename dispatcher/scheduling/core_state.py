@@ -3,19 +3,28 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from dispatcher.model.messages import WAITING, ReportUnschedulable
+from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, ReportUnschedulable
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.decision_log import DecisionLog
 from dispatcher.scheduling.delegation import orders
-from dispatcher.scheduling.delegation.errands import Errands
+from dispatcher.scheduling.delegation.backoff import Backoff
+from dispatcher.scheduling.delegation.errands import Errands, Insistence
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.refusals import Refusals
+
+# A report is repeated until it was written: its pod is not offered again, and nobody told, for minutes otherwise.
+_NOT_TOLD = frozenset((UNKNOWN, STALE, REFUSED))
+_TOLD_AGAIN = Backoff(1.0, 300.0)
+
+
+def _said(verdict: str, message: str, now: float) -> None:
+    """A report was written."""
 
 
 class CoreState:
@@ -60,9 +69,15 @@ class CoreState:
         if promised == known and (soon or message == tracked.reported):
             return
         tracked.reported, tracked.reported_at, tracked.promised = message, now, promised
-        epoch = self.outbox.next_epoch()
-        told = (f"{epoch}.report", orders.ref(source), epoch, message, reason, promised if promised != known else None)
-        self.outbox.post(tracked.home, ReportUnschedulable(*told))
+        told = ("", orders.ref(source), 0, message, reason, promised if promised != known else None)
+
+        def wanted() -> bool:
+            """Whether it waits, and nothing newer was said of it."""
+            waits = tracked.source is not None and not tracked.source.node
+            return waits and tracked.reported == message and tracked.report == name
+
+        insistence = Insistence(_TOLD_AGAIN, _NOT_TOLD, wanted)
+        name = tracked.report = self.errands.send(tracked.home, "report", ReportUnschedulable(*told), _said, insistence)
 
     def tell_waiting(self, tracked: Tracked, message: str) -> None:
         """Tell the user what holds up a pod that has its place."""

@@ -60,8 +60,11 @@ THEMES: dict[str, dict[str, tuple[float, float]]] = {
     "replaced": {"recreate": (3, 0), "link-twice": (1, 60)},
     "quota": {"burst": (1, 0)},
 }
+# Themes that a few seeds have besides those that are drawn: the share of seeds.
+BESIDES: dict[str, float] = {"growth": 0.04}
+THEMES["growth"] = {"cluster-joins": (1, 0)}
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
-WEIGHTS = dict.fromkeys(THEMES, 1.0) | {
+WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
     "dispatchers": 2.0,
     "watches": 2.0,
     "wire": 2.0,
@@ -108,8 +111,9 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
     if themes is None:
         weights = {theme: weight for theme, weight in WEIGHTS.items() if theme not in NOT_MENDED}
         chosen = {dice.choices([*weights], [*weights.values()])[0] for _ in range(dice.choice((1, 2, 2, 3, 4)))}
-        themes = sorted(chosen)
-    sizes = _sizes(dice, themes)
+        besides = random.Random(f"besides {seed}")
+        themes = [*sorted(chosen), *(theme for theme, share in BESIDES.items() if besides.random() < share)]
+    sizes = replace(_sizes(dice, themes), every_kind=seed % 10 == 0)
     return Story(seed, sizes, tuple(_work(dice)), tuple(sorted(_faults(dice, themes))), tuple(themes))
 
 

@@ -25,6 +25,7 @@ from tests.simulation.world.store import Write
 
 JUDGES: tuple[type[Judge], ...] = (
     copies.RunsOnce,
+    copies.OnceAnAttempt,
     copies.NobodyKilled,
     copies.HonestMirror,
     copies.OnlyOurs,
@@ -41,7 +42,8 @@ JUDGES: tuple[type[Judge], ...] = (
     protocol.LostIsNotReady,
     protocol.NodesLeftAlone,
 )
-QUIET_S, SETTLE_S, CALM_S = 45.0, 400.0, 40.0
+# Nothing is written for QUIET_S before it is judged, and nothing in the calm after: ten minutes of it in a few stories.
+QUIET_S, SETTLE_S, CALM_S, LONG_CALM_S, LONG_CALM_EVERY = 45.0, 400.0, 15.0, 600.0, 40
 _SIGNS_OF_LIFE = frozenset((LEASES, NODES, EVENTS))
 
 
@@ -208,6 +210,6 @@ class Teller:
         self.facts.calm_since = fleet.loop.time()
         for judge in self.judges:
             judge.at_end()
-        ends = fleet.now + (600.0 if self.story.seed % 20 == 0 else CALM_S)
+        ends = fleet.now + (CALM_S if self.story.seed % LONG_CALM_EVERY else LONG_CALM_S)
         while fleet.now < ends:
             await fleet.second()

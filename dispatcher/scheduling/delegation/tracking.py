@@ -44,6 +44,7 @@ class Tracked:
     orphaned_at: float | None = None
     reported: str = ""
     reported_at: float = float("-inf")
+    report: str = ""  # the errand that tells it
     queued: bool = False
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster

@@ -1,12 +1,13 @@
 """Promises about what runs: once, only with cause stopped, honestly told."""
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.judges.facts import EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
 from tests.simulation.world.store import Write
 
+ASKED_TWICE_S = 800.0  # a source that was not seen to go: asked for after 100 s, and again 600 s later
 GONE_BACK_S = 120.0  # within which a copy that a restore brought back may run beside its successor
 
 
@@ -28,6 +29,27 @@ class RunsOnce(Judge):
     def _went_back(self, running: list[PodFact]) -> bool:
         now = self.fleet.loop.time()
         return any(now - self.facts.restored.get(one.cluster, float("-inf")) < GONE_BACK_S for one in running)
+
+
+class OnceAnAttempt(Judge):
+    """One attempt makes one copy: an order that arrives again, late, or after its copy is gone, makes no second."""
+
+    promise = "I6"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._bound: dict[tuple[str, str], str] = {}  # (source, attempt) -> the copy that was bound for it
+
+    def wrote(self, write: Write) -> None:
+        if write.verb != "bind" or not by_product(write.actor) or write.after is None:
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        attempt = write.after["metadata"].get("annotations", {}).get(EPOCH, "")
+        if fact.is_source or not fact.source or not attempt:
+            return
+        first = self._bound.setdefault((fact.source, attempt), fact.uid)
+        if first != fact.uid and first not in self.facts.revived and self.facts.pods[first].doomed != "restore":
+            self.say(fact.source, f"attempt {attempt} has made {self.facts.pods[first].title} twice")
 
 
 class NobodyKilled(Judge):
@@ -172,13 +194,19 @@ class Collected(Judge):
         there = {pod["metadata"]["uid"] for _, pod in self.fleet.pods()}
         for _, pod in self.fleet.pods():
             fact = self.facts.pods[pod["metadata"]["uid"]]
-            if fact.source and not fact.is_source and fact.source not in there and self._final(fact):
+            orphan = fact.source and not fact.is_source and fact.source not in there
+            if orphan and self._final(fact) and not self._back_again(fact):
                 self.say(fact.title, f"is a copy of {fact.source}, which is gone")
 
     def _final(self, fact: PodFact) -> bool:
         """A source that a restore took is held, not gone."""
         source = self.facts.source_of(fact)
         return source is None or source.doomed != "restore"
+
+    def _back_again(self, fact: PodFact) -> bool:
+        """Whether a restore brought it back so short a time ago that its source was not asked for twice yet."""
+        restored = self.facts.restored.get(fact.cluster, float("-inf"))
+        return fact.uid in self.facts.revived and self.fleet.loop.time() - restored < ASKED_TWICE_S
 
 
 class NoMarksLeft(Judge):

@@ -20,6 +20,7 @@ class PodFact:
     """A pod that was seen. `source`: UID of the pod it runs for, its own for one that a user made.
 
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
+    `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
     """
 
     uid: str
@@ -30,6 +31,8 @@ class PodFact:
     cpu: int
     created: float
     node: str = ""
+    bound: float = float("inf")
+    decided: float = float("inf")
     doomed: str = ""
     ended: str = ""
     gone: bool = False
@@ -98,10 +101,14 @@ class Facts(Judgeable):
     def _learn(self, write: Write, fact: PodFact, after: Object) -> None:
         node = after["spec"].get("nodeName", "")
         if node != fact.node:
-            fact.node = node
+            fact.node, fact.bound = node, write.at
             if not by_product(write.actor):
                 self.changed[write.cluster, node] = write.at
         meta, told = after["metadata"], after["status"]
+        if CLAIM in meta.get("annotations", ()):
+            fact.decided = min(fact.decided, write.at)
+        elif not node:
+            fact.decided = float("inf")
         if meta.get("deletionTimestamp") and not fact.doomed and not by_product(write.actor):
             fact.doomed = write.actor
         preempted = condition(after, "DisruptionTarget")

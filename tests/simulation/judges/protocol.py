@@ -3,7 +3,7 @@
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import EPOCH, PROXY, by_product
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
-from tests.simulation.world.objects import condition
+from tests.simulation.world.objects import Object, condition
 from tests.simulation.world.store import Write
 
 UNDER_WAY_S = 25.0  # a request that was sent before may still land
@@ -52,7 +52,7 @@ class CalmIsCalm(Judge):
     """Once everything has settled nothing is written but signs of life.
 
     A pod that clusters refused is offered to them again, at distances that double up to a quarter of an hour: that is
-    promised, too, and is no unrest.
+    promised, too, and is no unrest. Where a webhook makes a copy too large it is made, and deleted, each time.
     """
 
     promise = "I20"
@@ -60,10 +60,24 @@ class CalmIsCalm(Judge):
     def wrote(self, write: Write) -> None:
         if write.at < self.facts.calm_since or write.place.resource not in (PODS, NAMESPACES):
             return
-        told = condition(write.before or {}, "PodScheduled") or {}
-        if told.get("status") == "False" and "refused the pod" in told.get("message", ""):
+        if write.place.resource == PODS and any(map(_was_refused, (write.before, write.after, self._source(write)))):
             return
         self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
+
+    def _source(self, write: Write) -> Object | None:
+        """The pod that a copy is of, as it is now."""
+        obj = write.after or write.before or {}
+        fact = self.facts.pods.get(obj.get("metadata", {}).get("uid", ""))
+        source = self.facts.source_of(fact) if fact is not None else None
+        if source is None or source is fact:
+            return None
+        kept = self.fleet.clusters[source.cluster].api.kept(f"{NAMESPACES}/{source.namespace}/pods/{source.name}")
+        return kept.obj if kept is not None and kept.obj["metadata"]["uid"] == source.uid else None
+
+
+def _was_refused(pod: Object | None) -> bool:
+    told = condition(pod or {}, "PodScheduled") or {}
+    return told.get("status") == "False" and "refused the pod" in told.get("message", "")
 
 
 class LostIsNotReady(Judge):

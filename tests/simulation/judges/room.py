@@ -47,7 +47,11 @@ class NodesHold(Judge):
 
 
 class QuotaKept(Judge):
-    """What a tenant's pods hold of the fleet is never more than its quota."""
+    """What a tenant's pods hold of the fleet is never more than its quota.
+
+    A decision can only count what was known when it was taken. What a webhook of the target adds to a copy is not known
+    before that copy is there: it speaks against all that is decided once it was seen, not against what was before.
+    """
 
     promise = "I4"
 
@@ -57,20 +61,39 @@ class QuotaKept(Judge):
         fact = self.facts.pods[write.after["metadata"]["uid"]]
         if not fact.source:
             return
+        source = self.facts.source_of(fact) or fact
         for tenant in self.fleet.sizes.tenants:
+            if not tenant.owns(source.cluster, source.namespace):
+                continue
             share = tenant.nominal.get("cpu")
             limit = share.absolute if share is not None else None
-            if limit is not None and (used := sum(self._used(tenant.owns))) > limit:
+            if limit is not None and (used := sum(self._used(tenant.owns, known_at=self._known_at(fact)))) > limit:
                 self.say(tenant.name, f"holds {used}m of {limit}m CPU once {fact.title} is bound")
 
-    def _used(self, owns: Callable[[str, str], bool], *, revived: bool = False) -> Iterator[int]:
-        """CPU of each pod's copies; those that a restore brought back are nobody's decision, and count if asked for."""
+    def _known_at(self, fact: PodFact) -> float:
+        """What was bound before this could be seen by whoever decided on this copy."""
+        source, now = self.facts.source_of(fact), self.fleet.loop.time()
+        trouble = any(self.facts.in_trouble(name) for name in self.fleet.clusters)
+        sight = 3 * self.fleet.sizes.silence_s if trouble else SIGHT_S
+        return min(now, source.decided if source is not None else now) - sight
+
+    def _used(
+        self, owns: Callable[[str, str], bool], *, revived: bool = False, known_at: float = float("inf")
+    ) -> Iterator[int]:
+        """CPU of each pod's copies; those that a restore brought back are nobody's decision, and count if asked for.
+
+        A copy that was bound after `known_at` counts as what was asked for.
+        """
         for copies in self.facts.copies.values():
             source = copies[0]
             if not source.is_source or not owns(source.cluster, source.namespace):
                 continue
             held = [one for one in copies if one.node and not one.node.startswith(PROXY) and not one.gone]
-            yield sum(one.cpu for one in held if not one.ended and (revived or self._taken(one)))
+            yield sum(
+                one.cpu if one.bound <= known_at else min(one.cpu, source.cpu)
+                for one in held
+                if not one.ended and (revived or self._taken(one))
+            )
 
     def _taken(self, one: PodFact) -> bool:
         return one.uid not in self.facts.revived and one.doomed != "restore"

@@ -4,7 +4,7 @@ Independent of the product and of its other fakes; what it does was read in Kube
 servers (tests/contract). Admission hooks may change or refuse what is created.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,11 +20,19 @@ from tests.simulation.world.objects import (
     place_of,
     stamp,
 )
-from tests.simulation.world.store import Backup, Kept, Store
+from tests.simulation.world.store import Backup, Kept, Store, found
 
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
 LEASES, EVENTS = "/apis/coordination.k8s.io/v1/leases", "/apis/events.k8s.io/v1/events"
 UNSHOWN = ("/apis/metrics.k8s.io", "/apis/storage.k8s.io", "/apis/policy", "/apis/scheduling.k8s.io")
+# Kinds of which no world has any. To watch them, too, shows nothing more, and takes as long as all else.
+EMPTY = (
+    "/api/v1/persistentvolume",
+    "/api/v1/services",
+    "/api/v1/replicationcontrollers",
+    "/apis/apps/v1/replicasets",
+    "/apis/apps/v1/statefulsets",
+)
 Reply = tuple[int, bytes]
 Hook = Callable[[str, Place, Object], Reply | None]  # (actor, where, object): may change it, or refuse it
 _JSON_PATCH, _STRATEGIC = "application/json-patch+json", "application/strategic-merge-patch+json"
@@ -37,10 +45,12 @@ def status(code: int, message: str, reason: str = "") -> Reply:
 
 
 class ApiServer:
-    """The API of one cluster. `wall` is its own clock."""
+    """The API of one cluster. `wall` is its own clock; what begins with one of `hidden` it answers with 404."""
 
-    def __init__(self, cluster: str, clock: Callable[[], float], wall: Callable[[], float]) -> None:
-        self.cluster, self.wall = cluster, wall
+    def __init__(
+        self, cluster: str, clock: Callable[[], float], wall: Callable[[], float], hidden: tuple[str, ...] = UNSHOWN
+    ) -> None:
+        self.cluster, self.wall, self.hidden = cluster, wall, hidden
         self.store = Store(cluster, clock)
         self.hooks: list[Hook] = []
         for name in ("kube-system", "kube-node-lease", "default"):
@@ -76,16 +86,16 @@ class ApiServer:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def handle(self, actor: str, method: str, path: str, body: bytes, kind: str) -> Reply:
-        """Do what is asked; (status, JSON)."""
+    def handle(self, actor: str, method: str, path: str, body: bytes, kind: str, *, limit: int = 0) -> Reply:
+        """Do what is asked; (status, JSON). `limit` of a list, 0 for none."""
         if path == "/version":
             return 200, b'{"gitVersion":"v1.36.0","major":"1","minor":"36"}'
-        if path.startswith(UNSHOWN):
+        if path.startswith(self.hidden):
             return status(404, "the server could not find the requested resource", "NotFound")
         place = place_of(unquote(path))
         given: Any = msgspec.json.decode(body) if body else {}
         if method == "GET":
-            return self._get(place)
+            return self._get(place, limit)
         if method == "POST":
             return self._post(actor, place, given)
         if method == "PATCH":
@@ -94,21 +104,16 @@ class ApiServer:
             return self._put(actor, place, given)
         return self._delete(actor, place, given)
 
-    def _get(self, place: Place) -> Reply:
+    def _get(self, place: Place, limit: int) -> Reply:
         if place.name:
             kept = self.store.kept.get(place.path)
             return (200, kept.raw) if kept else _missing(place)
-        return 200, self.list_of(self.store.backup(), place.path.rstrip("/"))
+        return 200, _list(self.store.all(place.resource, place.namespace), self.store.revision, limit)
 
     def list_of(self, then: Backup, path: str) -> bytes:
         """A list as it was at some moment."""
         wanted = place_of(path)
-        items = [
-            kept.raw
-            for path, kept in then.kept.items()
-            if (place := place_of(path)).resource == wanted.resource and wanted.namespace in ("", place.namespace)
-        ]
-        return b'{"kind":"List","metadata":{"resourceVersion":"%d"},"items":[%s]}' % (then.revision, b",".join(items))
+        return _list(found(then.kept, wanted.resource, wanted.namespace), then.revision)
 
     def _post(self, actor: str, place: Place, obj: Object) -> Reply:
         if place.sub == "binding":
@@ -263,6 +268,16 @@ def _grace(place: Place, obj: Object, asked: int | None) -> int:
         return 0
     own = obj["spec"].get("terminationGracePeriodSeconds", 30)
     return int(own if asked is None else asked)
+
+
+def _list(found: Sequence[Kept], revision: int, limit: int = 0) -> bytes:
+    """All; or the first and the number of the others, for one who wants to know no more. There are no other pages."""
+    more = b""
+    if limit == 1 and len(found) > 1:
+        more = b',"continue":"more","remainingItemCount":%d' % (len(found) - 1)
+        found = found[:1]
+    items = b",".join(kept.raw for kept in found)
+    return b'{"kind":"List","metadata":{"resourceVersion":"%d"%s},"items":[%s]}' % (revision, more, items)
 
 
 def _missing(place: Place) -> Reply:

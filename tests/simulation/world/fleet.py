@@ -9,7 +9,7 @@ from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
 from dispatcher.model.tenant import Tenant
 from dispatcher.runtime.settings import DispatcherConfig
 from dispatcher.runtime.settings.sections import TimingSection
-from tests.simulation.world.apiserver import NODES, ApiServer
+from tests.simulation.world.apiserver import EMPTY, NODES, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import Controllers
 from tests.simulation.world.keys import key_file
 from tests.simulation.world.kubelet import Container, Kubelets
@@ -34,8 +34,9 @@ class Sizes:
     peer_ttl_s: float = 60.0
     cluster_lost_s: float = 20.0
     silent_s: float = 8.0
-    tick_s: float = 0.5
+    tick_s: float = 1.0
     tenants: tuple[Tenant, ...] = ()
+    every_kind: bool = False  # agents see kinds, too, of which there are no objects
 
 
 class Cluster:
@@ -44,7 +45,8 @@ class Cluster:
     def __init__(self, fleet: "Fleet", name: str) -> None:
         self.name, self.sizes = name, fleet.sizes
         clock = fleet.loop.time
-        self.api = ApiServer(name, clock, lambda: EPOCH + clock() - START)
+        hidden = UNSHOWN if fleet.sizes.every_kind else UNSHOWN + EMPTY
+        self.api = ApiServer(name, clock, lambda: EPOCH + clock() - START, hidden)
         self.wire = Wire(self.api, fleet.loop, random.Random(f"{fleet.seed} wire {name}"))
         self.kubelets = Kubelets(self.api, random.Random(f"{fleet.seed} kubelet {name}"), fleet, clock)
         self.controllers = Controllers(self.api, clock)

@@ -9,9 +9,10 @@ import heapq
 import random
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,16 +43,35 @@ class StuckError(AssertionError):
     """Virtual time stands still."""
 
 
+class Timer(asyncio.Handle):
+    """A callback to come. asyncio's own keeps traces for debugging, and compares itself in Python."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., Any], args: Sequence[Any], context: Context) -> None:
+        self._callback, self._args, self._context, self._cancelled = callback, args, context, False
+
+    def cancel(self) -> None:
+        """It shall not run."""
+        self._cancelled, self._args = True, ()
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
-    """No sockets, no threads: timers and callbacks only."""
+    """No sockets, no threads: timers and callbacks only. What is due at the same time comes in the order it was set."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = START
-        self._parked: dict[Process, list[asyncio.Handle]] = {}
-        self._graves: list[asyncio.Handle] = []
+        self._due: deque[Timer] = deque()
+        self._later: list[tuple[float, int, Timer]] = []  # a heap of (virtual second, number, timer)
+        self._number = 0
+        self._parked: dict[Process, list[Timer]] = {}
+        self._graves: list[Timer] = []
         self._circles = 0
         self.processes: list[Process] = []
+        self.outside = copy_context()  # of the world itself; it lasts, so nothing may be set in it
+        self.outside.run(PROCESS.set, WORLD)
+        self.outside.run(ORDERS.set, "")
 
     def time(self) -> float:
         """Virtual monotonic seconds."""
@@ -63,48 +83,69 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass
 
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Timer:  # type: ignore[override]
+        """Now, after what is due already."""
+        timer = Timer(callback, args, context or copy_context())
+        self._due.append(timer)
+        return timer
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Timer:  # type: ignore[override]
+        """At a virtual second."""
+        timer = Timer(callback, args, context or copy_context())
+        self._number += 1
+        heapq.heappush(self._later, (when, self._number, timer))
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Timer:  # type: ignore[override]
+        """In so many virtual seconds."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
     def resume(self, process: Process) -> None:
         """Run what has waited for the end of a pause."""
         process.paused = False
-        self._ready.extend(self._parked.pop(process, ()))  # type: ignore[attr-defined]
+        self._due.extend(self._parked.pop(process, ()))
 
     def raise_dead(self) -> None:
         """So that what is left of them can be cleared away."""
         for process in self.processes:
             process.alive, process.paused = True, False
-        parked = [handle for handles in self._parked.values() for handle in handles]
-        self._ready.extend((*self._graves, *parked))  # type: ignore[attr-defined]
+        parked = [timer for timers in self._parked.values() for timer in timers]
+        self._due.extend((*self._graves, *parked))
         self._graves.clear()
         self._parked.clear()
 
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]
-        if not ready:
-            while timers and timers[0]._cancelled:
-                heapq.heappop(timers)._scheduled = False
-            if not timers:
+        due, later = self._due, self._later
+        if not due:
+            while later and later[0][2]._cancelled:
+                heapq.heappop(later)
+            if not later:
                 raise StuckError("nothing is left to happen")
-            if timers[0]._when > self.now:
-                self.now, self._circles = timers[0]._when, 0
-        while timers and timers[0]._when <= self.now:
-            timer = heapq.heappop(timers)
-            timer._scheduled = False
-            ready.append(timer)
-        self._circles += len(ready)
+            if later[0][0] > self.now:
+                self.now, self._circles = later[0][0], 0
+        while later and later[0][0] <= self.now:
+            due.append(heapq.heappop(later)[2])
+        self._circles += len(due)
         if self._circles > _MOST_AT_ONCE:
             raise StuckError(f"{_MOST_AT_ONCE} callbacks at {self.now:.3f} s without time passing")
-        for _ in range(len(ready)):
-            self._run_one(ready.popleft())
+        for _ in range(len(due)):
+            timer = due.popleft()
+            if not timer._cancelled:
+                self._run_one(timer)
 
-    def _run_one(self, handle: asyncio.Handle) -> None:
-        if not handle._cancelled:
-            process = handle._context.get(PROCESS, WORLD)  # type: ignore[attr-defined]
-            if process.paused:
-                self._parked.setdefault(process, []).append(handle)
-            elif process.alive:
-                handle._run()
-            else:
-                self._graves.append(handle)
+    def _run_one(self, timer: Timer) -> None:
+        process = timer._context.get(PROCESS, WORLD)
+        if process.paused:
+            self._parked.setdefault(process, []).append(timer)
+        elif process.alive:
+            try:
+                timer._context.run(timer._callback, *timer._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"in {timer._callback}", "exception": error})
+        else:
+            self._graves.append(timer)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tests.simulation.world.apiserver import ApiServer, status
-from tests.simulation.world.loop import ORDERS, PROCESS, WORLD, VirtualLoop, in_process
+from tests.simulation.world.loop import ORDERS, PROCESS, VirtualLoop
 from tests.simulation.world.objects import place_of
 from tests.simulation.world.store import Backup, Write
 
@@ -70,7 +70,7 @@ class Wire:
         """One call; status 0 when no answer came. What was sent is done even if the sender dies meanwhile."""
         actor = f"{PROCESS.get().name} {ORDERS.get()}".rstrip()
         told: asyncio.Future[tuple[int, bytes]] = self.loop.create_future()
-        self._later(timeout_s, _tell, told, (0, TIMEOUT.encode()))
+        timeout = self._later(timeout_s, _tell, told, (0, TIMEOUT.encode()))
         weather, dice = self.weather, self.dice
         if weather.down:
             self._later(self._way(), _tell, told, (0, REFUSED.encode()))
@@ -78,7 +78,10 @@ class Wire:
             action = self.tap("before", request, actor) if request.method != "GET" else ""
             if action != "lose":
                 self._later(self._way() + self.hang(request), self._arrive, request, actor, told)
-        return await told
+        try:
+            return await told
+        finally:
+            timeout.cancel()
 
     def _arrive(self, request: Asked, actor: str, told: "asyncio.Future[tuple[int, bytes]]") -> None:
         weather = self.weather
@@ -96,7 +99,8 @@ class Wire:
     def _do(self, request: Asked, actor: str) -> tuple[int, bytes]:
         if self.weather.lagging and self._still is not None and request.params.get("resourceVersion") == "0":
             return 200, self.server.list_of(self._still, request.path)
-        return self.server.handle(actor, request.method, request.path, request.body, request.content_type)
+        limit = int(request.params.get("limit", 0))
+        return self.server.handle(actor, request.method, request.path, request.body, request.content_type, limit=limit)
 
     def _reply(self, told: "asyncio.Future[tuple[int, bytes]]", reply: tuple[int, bytes]) -> None:
         weather = self.weather
@@ -107,8 +111,8 @@ class Wire:
     def _way(self) -> float:
         return self.dice.random() * self.weather.late_s
 
-    def _later(self, after_s: float, call: Callable[..., None], *args: Any) -> None:
-        in_process(WORLD, self.loop.call_later, after_s, call, *args)
+    def _later(self, after_s: float, call: Callable[..., None], *args: Any) -> asyncio.Handle:
+        return self.loop.call_later(after_s, call, *args, context=self.loop.outside)
 
     # --- watches -----------------------------------------------------------------------------------------------------
 
@@ -128,7 +132,7 @@ class Wire:
                 stream.refuse(code, status(code, f"injected {code}")[1])
                 return stream
         place = place_of(request.path)
-        if request.path.startswith(("/apis/storage", "/apis/policy", "/apis/scheduling")):
+        if request.path.startswith(self.server.hidden):
             stream.refuse(404, status(404, "no such resource")[1])
         elif since < store.compacted:
             stream.push(_GONE)

@@ -1,6 +1,6 @@
 """What an API server keeps: objects by path, one revision, and every write in order for watches and for judges."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,6 +42,15 @@ class Write(NamedTuple):
         return ADDED if self.before is None else MODIFIED
 
 
+def found(kept: Mapping[str, Kept], resource: str, namespace: str = "") -> list[Kept]:
+    """All objects of a kind among these."""
+    return [
+        one
+        for path, one in kept.items()
+        if (place := place_of(path)).resource == resource and namespace in ("", place.namespace)
+    ]
+
+
 class Backup(NamedTuple):
     """What etcd held at some moment."""
 
@@ -59,6 +68,7 @@ class Store:
         self.compacted = self.revision
         self.told: list[Callable[[Write], None]] = []
         self._serial = 0
+        self._lists: dict[tuple[str, str], list[Kept]] = {}  # of kinds that have not changed since they were asked for
 
     def new_uid(self, kind: str) -> str:
         """Never twice, restored or not."""
@@ -75,12 +85,12 @@ class Store:
         kept = self.kept.get(path)
         return kept.obj if kept is not None else None
 
-    def all(self, resource: str, namespace: str = "") -> Iterator[Kept]:
-        """All objects of a kind."""
-        for path, kept in self.kept.items():
-            place = place_of(path)
-            if place.resource == resource and (not namespace or place.namespace == namespace):
-                yield kept
+    def all(self, resource: str, namespace: str = "") -> Sequence[Kept]:
+        """All objects of a kind as they are now; not to be changed."""
+        known = self._lists.get((resource, namespace))
+        if known is None:
+            known = self._lists[resource, namespace] = found(self.kept, resource, namespace)
+        return known
 
     def put(self, path: str, obj: Object, actor: str, verb: str) -> Kept:
         """Store; an object that is as before is no write."""
@@ -117,6 +127,8 @@ class Store:
             before.obj if before else None,
             after.obj if after else None,
         )
+        for key in [key for key in self._lists if key[0] == write.place.resource]:
+            del self._lists[key]
         self.history.append((self.revision, write.place.resource, write.event, after.raw if after else raw))
         for told in self.told:
             told(write)
@@ -130,6 +142,7 @@ class Store:
     def restore(self, backup: Backup, bump: int = 0) -> None:
         """As etcdctl snapshot restore, with --bump-revision and --mark-compacted if `bump`."""
         self.kept, self.revision = dict(backup.kept), backup.revision + bump
+        self._lists.clear()
         self.history, self.compacted = [], self.revision
 
     def compact(self) -> None:

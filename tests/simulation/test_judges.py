@@ -1,0 +1,122 @@
+"""Judges find what they are there for, and say nothing of what is promised: told to them write by write."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dispatcher.model.tenant import Share, Tenant
+from tests.simulation.acts import plain_pod
+from tests.simulation.judges.copies import Collected, OnceAnAttempt
+from tests.simulation.judges.court import Judge
+from tests.simulation.judges.facts import CLAIM, EPOCH, SOURCE_UID, Facts
+from tests.simulation.judges.protocol import CalmIsCalm
+from tests.simulation.judges.room import QuotaKept
+from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.world.fleet import Sizes
+from tests.simulation.world.objects import Object, place_of
+from tests.simulation.world.store import Write
+
+AGENT = "agent/west/1 dispatcher/1#1"
+TEAM = (Tenant("team", ("team",), {"cpu": Share(absolute=600)}),)
+
+
+class Scene:
+    """A fleet of nothing but a clock, and what judges hear."""
+
+    def __init__(self, judge: type[Judge]) -> None:
+        self.now = 1_000.0
+        loop = SimpleNamespace(time=lambda: self.now)
+        self.there: list[tuple[str, Object]] = []
+        north = SimpleNamespace(api=SimpleNamespace(kept=self._kept))
+        fleet: Any = SimpleNamespace(
+            loop=loop, now=0.0, sizes=Sizes(tenants=TEAM), clusters={"north": north}, pods=lambda: self.there
+        )
+        self.facts = Facts(fleet)
+        self.judge = judge(fleet, self.facts)
+
+    def _kept(self, path: str) -> Any:
+        found = [pod for _, pod in self.there if path.endswith(f"/pods/{pod['metadata']['name']}")]
+        return SimpleNamespace(obj=found[0]) if found else None
+
+    def write(self, cluster: str, actor: str, verb: str, before: Object | None, after: Object | None) -> None:
+        meta = (after or before or {})["metadata"]
+        place = place_of(f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}")
+        write = Write(self.now, cluster, 1, actor, verb, place, before, after)
+        self.facts.wrote(write)
+        self.judge.wrote(write)
+
+    def source(self, name: str, cpu: int = 300) -> Object:
+        """A user's pod in cluster north, claimed a moment later."""
+        pod = plain_pod(name, "team", cpu)
+        pod["metadata"]["uid"], pod["status"] = f"uid-{name}", {}
+        self.write("north", "user", "create", None, pod)
+        claimed = {**pod, "metadata": {**pod["metadata"], "annotations": {CLAIM: "west"}}}
+        self.write("north", "agent/north/1 dispatcher/1#1", "patch", pod, claimed)
+        self.there.append(("north", claimed))
+        return claimed
+
+    def bind(self, of: Object, uid: str, *, cpu: int = 300, attempt: str = "7") -> Object:
+        """Its copy in cluster west, bound by our executor."""
+        copy = plain_pod(f"{of['metadata']['name']}-copy", "team", cpu, scheduler="other")
+        marks = {SOURCE_UID: of["metadata"]["uid"], EPOCH: attempt}
+        copy["metadata"] |= {"uid": uid, "annotations": marks}
+        copy["status"] = {}
+        self.write("west", AGENT, "create", None, copy)
+        bound = {**copy, "spec": {**copy["spec"], "nodeName": "west-0"}}
+        self.write("west", AGENT, "bind", copy, bound)
+        return bound
+
+
+@pytest.mark.parametrize(("attempt", "found"), [("7", 1), ("8", 0)], ids=["the same attempt", "a newer one"])
+def test_a_second_copy_of_one_attempt_is_found(attempt: str, found: int) -> None:
+    scene = Scene(OnceAnAttempt)
+    source = scene.source("a")
+    scene.bind(source, "first", attempt="7")
+    scene.bind(source, "second", attempt=attempt)
+    assert len(scene.judge.found) == found
+
+
+def test_what_a_webhook_added_counts_for_decisions_once_it_could_be_seen() -> None:
+    scene = Scene(QuotaKept)
+    early = [scene.source("a"), scene.source("b")]
+    for number, source in enumerate(early):  # each grows by 200m: nobody knew
+        scene.bind(source, f"copy-{number}", cpu=500)
+    assert not scene.judge.found
+    scene.now += 60.0
+    late = scene.source("c", cpu=100)
+    scene.bind(late, "copy-late", cpu=100)
+    assert len(scene.judge.found) == 1
+
+
+def test_more_than_the_quota_is_found_whatever_was_known() -> None:
+    scene = Scene(QuotaKept)
+    for number, name in enumerate(("a", "b", "c")):
+        scene.bind(scene.source(name), f"copy-{number}")
+    assert len(scene.judge.found) == 1
+
+
+@pytest.mark.parametrize(("later_s", "found"), [(100.0, 0), (900.0, 1)], ids=["not asked for twice", "asked for twice"])
+def test_an_orphan_that_a_restore_brought_back_is_to_be_collected_in_time(later_s: float, found: int) -> None:
+    scene = Scene(Collected)
+    source = scene.source("a")
+    copy = scene.bind(source, "copy")
+    scene.there[:] = [("west", copy)]  # its source has ended, and it is back
+    scene.facts.revived.add("copy")
+    scene.facts.restored["west"] = scene.now
+    scene.now += later_s
+    scene.judge.at_end()
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [("1 cluster that refused the pod", 0), ("0/3 nodes are available", 1)], ids=["refused", "full"]
+)
+def test_a_copy_made_in_calm_is_found_unless_its_pod_was_refused(told: str, found: int) -> None:
+    scene = Scene(CalmIsCalm)
+    source = scene.source("a")
+    source["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": told}]}
+    scene.facts.calm_since = scene.now
+    scene.now += 1.0
+    scene.bind(source, "copy")
+    assert len(scene.judge.found) == found

@@ -1,0 +1,85 @@
+"""The world's own parts: what its clock and its API servers promise."""
+
+import asyncio
+import json
+
+from tests.simulation.acts import plain_pod
+from tests.simulation.world.apiserver import EMPTY, NAMESPACES, PODS, UNSHOWN, ApiServer
+from tests.simulation.world.loop import StuckError, live
+
+POD = f"{NAMESPACES}/default/pods"
+
+
+def server(hidden: tuple[str, ...] = UNSHOWN) -> ApiServer:
+    return ApiServer("east", lambda: 0.0, lambda: 0.0, hidden)
+
+
+def create(api: ApiServer, *pods: str) -> None:
+    for pod in pods:
+        api.ask("user", "POST", POD, plain_pod(pod, "default", 100))
+
+
+def shown(api: ApiServer) -> list[str]:
+    return [pod["metadata"]["name"] for pod in api.pods()]
+
+
+def test_what_is_due_at_the_same_time_comes_in_the_order_in_which_it_was_set() -> None:
+    came: list[int] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(5):
+            loop.call_at(2_000.0, came.append, number)
+        loop.call_at(1_500.0, came.append, -1)
+        loop.call_at(1_600.0, came.append, -2).cancel()
+        await asyncio.sleep(2_000.0)
+
+    live(story, seed=1)
+    assert came == [-1, 0, 1, 2, 3, 4]
+
+
+def test_a_world_in_which_nothing_is_left_to_happen_says_so() -> None:
+    async def story() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            return
+
+    try:
+        live(story, seed=1)
+    except StuckError:
+        return
+    raise AssertionError("it waits for nothing")
+
+
+def test_a_list_shows_each_change() -> None:
+    api = server()
+    create(api, "a", "b")
+    assert shown(api) == ["a", "b"]
+    api.ask("user", "DELETE", f"{POD}/a")
+    create(api, "c")
+    assert shown(api) == ["b", "c"]
+
+
+def test_a_restored_server_lists_what_was_there_then() -> None:
+    api = server()
+    create(api, "a")
+    backup = api.store.backup()
+    create(api, "b")
+    assert shown(api) == ["a", "b"]
+    api.restore(backup)
+    assert shown(api) == ["a"]
+
+
+def test_a_list_of_one_tells_how_many_there_are_more() -> None:
+    api = server()
+    create(api, "a", "b", "c")
+    _, body = api.handle("agent", "GET", PODS, b"", "", limit=1)
+    listed = json.loads(body)
+    assert len(listed["items"]) == 1
+    assert listed["metadata"]["remainingItemCount"] == 2
+
+
+def test_kinds_without_objects_are_seen_only_where_a_story_asks_for_them() -> None:
+    assert server(UNSHOWN + EMPTY).handle("agent", "GET", "/api/v1/services", b"", "")[0] == 404
+    assert server().handle("agent", "GET", "/api/v1/services", b"", "")[0] == 200
