@@ -20,8 +20,9 @@ def duties(local: Local, now: Moment) -> Iterator[Duty]:
     why = local.renewals.lapsed(now.mono)
     for node in tuple(local.view.nodes()) if why else ():
         for pod in tuple(local.view.pods_on(node.name)):
-            if is_meant(pod) and not local.stopped.get(pod.uid):
-                yield Duty(pod.uid, pod.namespace, _stop(pod, why, local, now))
+            version = local.view.pod_version(pod.uid)
+            if is_meant(pod) and local.stopped.get(pod.uid) != version:  # else the view does not show it yet
+                yield Duty(pod.uid, pod.namespace, _stop(pod, version, why, local, now))
 
 
 def is_meant(pod: Pod) -> bool:
@@ -29,10 +30,10 @@ def is_meant(pod: Pod) -> bool:
     return pod.source is not None and pod.failover == LEASE and not (pod.terminating or pod.terminal)
 
 
-def _stop(pod: Pod, why: str, local: Local, now: Moment) -> Procedure[str]:
+def _stop(pod: Pod, version: str, why: str, local: Local, now: Moment) -> Procedure[str]:
     ref = PodRef(pod.namespace, pod.name, pod.uid)
     answer = yield from delete_exactly(ref)
     if answer.verdict == DONE:
-        local.stopped.put(pod.uid, True)  # the view may show it for a while
+        local.stopped.put(pod.uid, version)
         events.lease_lapsed(local, ref, why, now)
     return answer.message

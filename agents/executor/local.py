@@ -69,7 +69,7 @@ class Local:
     reported: Recent[str, Reported] = field(default_factory=Recent)
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     renewals: Renewals = field(default_factory=Renewals)
-    stopped: Recent[str, bool] = field(default_factory=Recent)  # UIDs of delegates whose lease has lapsed
+    stopped: Recent[str, str] = field(default_factory=Recent)  # UID of a delegate, and its version in the view then
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:
