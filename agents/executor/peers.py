@@ -94,6 +94,18 @@ class PeerTable:
         peer = self.last_word(name)
         return peer is not None and not peer.ready
 
+    @property
+    def too_many_lost(self) -> str:
+        """Why no lost cluster is believed to be lost for good: half of them, and more than one, look so; '' if not.
+
+        More likely is a network that is cut in two, or a dispatcher that is cut off: see kube-controller-manager's
+        "full disruption", in which it evicts nothing either.
+        """
+        away = sorted(known.peer.cluster for known in self._known.values() if not known.peer.ready)
+        if len(away) < max(2, len(self._known) / 2):
+            return ""
+        return f"{len(away)} of {len(self._known)} other clusters look lost ({', '.join(away)}): no pod is replaced"
+
     def stopped_in(self, name: str, grace_s: float) -> float | None:
         """Seconds until delegates of mode `lease` have been stopped behind this proxy node, as of the last word.
 

@@ -26,10 +26,12 @@ from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import PodRef
 from dispatcher.model.pod import Pod
 
+FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
+
 
 def duties(local: Local, now: Moment) -> Iterator[Duty]:
     """What is due now, by UID of the pod; what is urgent for services comes first."""
-    later: list[Duty] = []
+    later: list[Pod] = []
     for node in tuple(local.view.nodes()):
         if not is_proxy(node):
             continue
@@ -40,8 +42,10 @@ def duties(local: Local, now: Moment) -> Iterator[Duty]:
             elif away and pod.ready and not pod.terminal:
                 yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
             elif _wants_tolerations(pod, local):
-                later.append(_duty(pod, _tolerate(pod, local, now)))
-    yield from later
+                later.append(pod)
+    strict = [pod for pod in later if _mode(pod, pod.failover, local) == lost.STRICT]
+    free = [pod for pod in later if _mode(pod, pod.failover, local) != lost.STRICT]
+    yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*strict, *free[:FREED_AT_ONCE]))
 
 
 def _duty(pod: Pod, procedure: Procedure[str]) -> Duty:
@@ -79,6 +83,8 @@ def _wants_tolerations(pod: Pod, local: Local) -> bool:
 
 
 def _mode(pod: Pod, failover: str, local: Local) -> str:
+    if local.peers.too_many_lost:
+        return lost.STRICT
     return lost.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
 
 

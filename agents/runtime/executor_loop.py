@@ -190,6 +190,7 @@ class ExecutorLoop:
         self._local.peers.update(tuple(told), self._clock().mono, peers.lease_s)
         for peer in peers.peers:
             self._duties.note(f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys))
+        self._duties.note("other clusters", self._local.peers.too_many_lost)
         await self.obedience.keep_keys()
 
     async def _at_once(self, procedure: Procedure[str]) -> str:

@@ -318,6 +318,32 @@ def test_a_cluster_that_is_back_before_the_eviction_keeps_its_pods() -> None:
     assert it.tolerations == [*OURS, *DEFAULTS]
 
 
+def test_no_pod_may_be_replaced_while_half_of_the_other_clusters_look_lost() -> None:
+    fleet = Remote()
+    fleet.pod(mode="asap", tolerations=DEFAULTS)
+    away = [Peer(name, ready=False, uid=f"{name}-uid") for name in "bc"]
+    fleet.world.local.peers.update((*away, Peer("d", ready=True), Peer("e", ready=True)), NOW.mono)
+    fleet.tend()  # not Ready
+    fleet.tend()
+    assert fleet.tolerations == [*OURS, *DEFAULTS]
+    fleet.world.local.peers.update((away[0], *(Peer(name, ready=True) for name in "cde")), NOW.mono)
+    fleet.tend()
+    assert fleet.tolerations == DEFAULTS
+
+
+def test_only_so_many_pods_at_a_time_are_allowed_to_be_replaced() -> None:
+    fleet = Remote()
+    for number in range(remote.FREED_AT_ONCE + 5):
+        fleet.pod(f"web-{number}", mode="asap")
+    fleet.say(ready=False)
+    due = list(remote.duties(fleet.world.local, NOW))
+    assert len(due) >= remote.FREED_AT_ONCE
+    fleet.tend()  # not Ready, all of them
+    fleet.tend()
+    freed = [at for at in range(remote.FREED_AT_ONCE + 5) if fleet.seen(f"web-{at}")["spec"]["tolerations"] == DEFAULTS]
+    assert len(freed) == remote.FREED_AT_ONCE
+
+
 def test_of_two_leases_that_dispatchers_have_said_the_longer_is_waited_for() -> None:
     it = Remote()
     it.leased()
