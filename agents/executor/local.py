@@ -47,6 +47,14 @@ class Reported(NamedTuple):
     nominated: str = ""
 
 
+class GivenUp(NamedTuple):
+    """A delegate (its UID) that the server did not make as `epoch` had ordered it, and why it was given up."""
+
+    epoch: int
+    delegate: str
+    why: str
+
+
 @dataclass(slots=True)
 class Local:
     """One cluster's executor: its view, its policy, its short memory, and what it has stored.
@@ -66,6 +74,7 @@ class Local:
     events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
+    given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     peers: PeerTable = field(init=False)
 
