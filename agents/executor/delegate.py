@@ -124,6 +124,8 @@ def _muddled(intent: CreateDelegate, local: Local) -> Answer | None:
 def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
     """Why the source cluster's claim does not cover this order, None if it does; unknown while its keys are."""
     keys = local.trusted.of(intent.source.cluster_uid)
+    if another := local.trusted.another(intent.source.cluster, intent.source.cluster_uid):
+        return Answer(REFUSED, another, OF_CLUSTER)
     if not keys:
         return Answer(UNKNOWN, f'the keys of cluster "{intent.source.cluster}" are not known here yet')
     if local.trusted.name_of(intent.source.cluster_uid) != intent.source.cluster:

@@ -11,6 +11,7 @@ any more, the operator takes A1 away; a tells ("A2",), and A1 is believed no lon
 "Y") and, once A2 is known, ("A1",). Of ("A2", "X"), X is left out.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -67,11 +68,12 @@ class TrustedKeys:
         known = self.of(cluster_uid)
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
             return ""
-        other = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
-        if other or (known and self.name_of(cluster_uid) != cluster):
+        if another := self.another(cluster, cluster_uid):
+            return another
+        if known and self.name_of(cluster_uid) != cluster:
             return (
-                f"cluster {cluster} is said to have the kube-system UID {cluster_uid}, which is known here as "
-                f"{self.name_of(cluster_uid) or 'new'}, while {cluster} is {other or 'another'}: its pods are refused"
+                f'cluster "{cluster}" is said to have the kube-system UID {cluster_uid}, which is known here as that '
+                f'of cluster "{self.name_of(cluster_uid)}": its pods are refused'
             )
         if not known:
             if len(self._kept) < MAX_CLUSTERS:
@@ -86,9 +88,23 @@ class TrustedKeys:
         self._kept[cluster_uid] = (cluster, *kept)
         return ""
 
+    def another(self, cluster: str, cluster_uid: str) -> str:
+        """Why a cluster of this name and UID is not the one that is known by the name, and the way out; else ''."""
+        known = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
+        if not known or cluster_uid in self._kept:
+            return ""
+        return (
+            f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to have the kube-system '
+            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused. If it was rebuilt, "
+            f"an operator says so: global-dispatcher cluster forget-keys {cluster}"
+        )
+
     def recall(self, kept: str) -> None:
-        """Take over what an earlier life kept; it goes before what was heard since."""
-        self._kept.update(_read(kept))
+        """Take over what an earlier life kept; it goes before what was heard since. No name gets a second UID."""
+        earlier = _read(kept)
+        taken = {entry[0] for entry in earlier.values()}
+        heard = {uid: entry for uid, entry in self._kept.items() if uid not in earlier and entry[0] not in taken}
+        self._kept = earlier | heard
 
     def forget(self, cluster_uid: str) -> None:
         """An operator says so: the next keys heard of this cluster are believed."""
@@ -118,4 +134,6 @@ def _read(kept: str) -> dict[str, tuple[str, ...]]:
         found: Mapping[str, tuple[str, ...]] = _TRUSTED.decode(kept) if kept else {}
     except msgspec.MsgspecError:
         return {}
-    return dict(found)
+    named = Counter(entry[0] for entry in found.values() if entry)
+    # Of two UIDs under one name neither is known to be the right one: the next that is heard is.
+    return {uid: entry for uid, entry in found.items() if entry and named[entry[0]] == 1}

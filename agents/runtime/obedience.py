@@ -33,7 +33,7 @@ class Obedience:
         self.remote_pods: Callable[[], int | None] = lambda: None
         self._local, self._drive, self._clock, self._rename_from = local, drive, clock, rename_from
         self._one_at_a_time = asyncio.Lock()
-        self._recalled = False  # what was stored of other clusters' keys
+        self._recalled = False  # the keys of other clusters: before any that a dispatcher tells are heard
         self._read_at = float("-inf")
 
     @property
@@ -59,12 +59,9 @@ class Obedience:
                 self._found(problem)
 
     async def keep_keys(self) -> None:
-        """Store the keys of other clusters that are believed from now on. Those stored before are believed first."""
+        """Store the keys of other clusters that are believed from now on."""
         state, trusted = self._local.state, self._local.trusted
         kept = state.values.get(KEYS, "")
-        if not self._recalled:
-            self._recalled = True
-            trusted.recall(kept)
         if state.known and trusted.text() != kept and len(trusted.text()) <= MAX_KEYS:
             problem = await self.remember(KEYS, trusted.text())
             if problem:
@@ -89,7 +86,13 @@ class Obedience:
         if not problem:
             self._read_at = self._clock().mono  # a server that is slow to tell must not be asked for each batch
             self._local.fence.superseded(state.dispatcher, state.epoch)
+            self._recall_keys()
         self._found(problem)
+
+    def _recall_keys(self) -> None:
+        if not self._recalled:
+            self._recalled = True
+            self._local.trusted.recall(self._local.state.values.get(KEYS, ""))
 
     async def _take_name(self) -> str:
         remote = self.remote_pods() if self._rename_from else None

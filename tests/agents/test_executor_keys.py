@@ -133,6 +133,25 @@ def test_what_was_kept_is_believed_by_the_next_life_and_what_cannot_be_read_is_n
     assert later.of("ua") == keys("A1").public
 
 
+def test_what_was_kept_of_a_name_goes_before_another_cluster_that_was_heard_under_it() -> None:
+    later = TrustedKeys()
+    later.hear("a", "ux", keys("X").told())
+    later.hear("b", "ub", keys("B").told())
+    later.recall(trusting(*keys("A1").told()).text())
+    assert (later.of("ux"), later.of("ua"), later.of("ub")) == ((), keys("A1").public, keys("B").public)
+    assert "kube-system UID ua" in later.hear("a", "ux", keys("X").told())
+
+
+def test_of_two_clusters_that_were_kept_under_one_name_the_next_that_is_heard_is_believed() -> (
+    None
+):
+    kept = {"ua": ("a", *keys("A1").public), "ux": ("a", *keys("X").public), "ub": ("b", *keys("B").public)}
+    trusted = TrustedKeys(msgspec.json.encode(kept).decode())
+    assert (trusted.of("ua"), trusted.of("ux"), trusted.of("ub")) == ((), (), keys("B").public)
+    assert trusted.hear("a", "ua", keys("A1").told()) == ""
+    assert trusted.of("ua") == keys("A1").public
+
+
 def pem(private: object) -> bytes:
     made: bytes = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # type: ignore[attr-defined]
     return made

@@ -13,7 +13,7 @@ from agents.executor.state import CLUSTER, ExecutorState
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.obedience import BELIEVED_S
 from dispatcher.model.messages import BOUND, UNKNOWN, Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
-from tests.agents.executor_world import ApiModel, World, lost_reply, node_object, pod_object, run, scripted
+from tests.agents.executor_world import ApiModel, World, keys_of, lost_reply, node_object, pod_object, run, scripted
 
 Answer = Callable[[Request], Response]
 
@@ -233,6 +233,22 @@ async def test_peers_of_a_superseded_dispatcher_are_not_shown() -> None:
         await asyncio.sleep(0)
     made = [path for path in it.world.api.objects if "nodes/global-dispatcher-" in path]
     assert made == ["/api/v1/nodes/global-dispatcher-b"]
+    await it.loop.stop()
+
+
+async def test_another_cluster_under_a_known_name_is_not_believed_by_the_next_life_either() -> None:
+    one = Executor(world())
+    await tell(one, Peer("b", ready=True, uid="b-uid", keys=keys_of("b").told()))
+    next_life = Executor(one.world)
+    await tell(next_life, Peer("b", ready=True, uid="rebuilt-uid", keys=keys_of("c").told()))
+    assert set(msgspec.json.decode(stored(one.world.api)[2]["keys"])) == {"b-uid"}
+
+
+async def tell(it: Executor, *peers: Peer) -> None:
+    """A dispatcher tells of other clusters, and what follows has been done."""
+    await it.loop.set_peers(Peers("one", 5, peers))
+    for _ in range(50):
+        await asyncio.sleep(0)
     await it.loop.stop()
 
 
