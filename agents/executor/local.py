@@ -74,12 +74,18 @@ class Local:
     events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
+    refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source
     given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:
         self.peers = PeerTable(self.cluster)
+
+    def server_went_back(self) -> None:
+        """etcd was restored from a backup: what was written onto pods since may be missing there."""
+        self.mirrored.clear()
+        self.reported.clear()
 
     def fenced(self, proxy: str) -> str:
         """Why nothing may go to the cluster of this proxy node: an operator says that nothing runs there; else ''."""

@@ -184,6 +184,10 @@ class ExecutorLoop:
         finally:
             self._driver.end(errand)
 
+    def server_went_back(self) -> None:
+        """What was written is not remembered any more: the server may have lost it."""
+        self._local.server_went_back()
+
     def warn_foreign(self, ref: PodRef, scheduler: str) -> None:
         """Write the event for a pod that asks for us by annotation but names another scheduler."""
         events.foreign_scheduler(self._local, ref, scheduler, self._clock())

@@ -142,9 +142,7 @@ def test_what_was_kept_of_a_name_goes_before_another_cluster_that_was_heard_unde
     assert "kube-system UID ua" in later.hear("a", "ux", keys("X").told())
 
 
-def test_of_two_clusters_that_were_kept_under_one_name_the_next_that_is_heard_is_believed() -> (
-    None
-):
+def test_of_two_clusters_that_were_kept_under_one_name_the_next_that_is_heard_is_believed() -> None:
     kept = {"ua": ("a", *keys("A1").public), "ux": ("a", *keys("X").public), "ub": ("b", *keys("B").public)}
     trusted = TrustedKeys(msgspec.json.encode(kept).decode())
     assert (trusted.of("ua"), trusted.of("ux"), trusted.of("ub")) == ((), (), keys("B").public)
