@@ -13,6 +13,7 @@ any more, the operator takes A1 away; a tells ("A2",), and A1 is believed no lon
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,6 +22,7 @@ from dispatcher.model import signatures
 from dispatcher.model.signatures import SignedClaim
 
 MAX_CLUSTERS = 1000
+FORGET = "global-dispatcher cluster forget-keys"  # what an operator says
 _TRUSTED = msgspec.json.Decoder(dict[str, tuple[str, ...]])
 
 
@@ -46,6 +48,13 @@ class OwnKeys:
     def sign_proof(self, delegate_uid: str, claim: str) -> str:
         """The proof that a delegate was made for a claim."""
         return signatures.sign_proof(self._keys[0], delegate_uid, claim)
+
+
+class Kept(NamedTuple):
+    """Keys of other clusters as text, and the names of the clusters for which there was no room."""
+
+    text: str
+    left_out: tuple[str, ...] = ()
 
 
 class TrustedKeys:
@@ -76,8 +85,12 @@ class TrustedKeys:
                 f'of cluster "{self.name_of(cluster_uid)}": its pods are refused'
             )
         if not known:
-            if len(self._kept) < MAX_CLUSTERS:
-                self._kept[cluster_uid] = (cluster, *keys)
+            if len(self._kept) >= MAX_CLUSTERS:
+                return (
+                    f'the keys of {MAX_CLUSTERS} clusters are known here, and those of cluster "{cluster}" are one too '
+                    f"many: its pods are refused. Forget those of clusters that are no more: {FORGET} NAME"
+                )
+            self._kept[cluster_uid] = (cluster, *keys)
             return ""
         kept = _follows(told, keys, known)
         if not kept:
@@ -96,7 +109,7 @@ class TrustedKeys:
         return (
             f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to have the kube-system '
             f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused. If it was rebuilt, "
-            f"an operator says so: global-dispatcher cluster forget-keys {cluster}"
+            f"an operator says so: {FORGET} {cluster}"
         )
 
     def recall(self, kept: str) -> None:
@@ -110,9 +123,15 @@ class TrustedKeys:
         """An operator says so: the next keys heard of this cluster are believed."""
         self._kept.pop(cluster_uid, None)
 
-    def text(self) -> str:
-        """All of it, to be kept beyond this process."""
-        return msgspec.json.encode(self._kept, order="sorted").decode()
+    def text(self, limit: int = 2**31) -> Kept:
+        """What is to be kept beyond this process, in at most `limit` bytes: those known longest, of as many as fit."""
+        kept, size = dict[str, tuple[str, ...]](), 2
+        for uid, entry in self._kept.items():
+            length = len(msgspec.json.encode({uid: entry})) - 1  # without a brace, with a comma
+            if size + length <= limit:
+                kept[uid], size = entry, size + length
+        left = tuple(entry[0] for uid, entry in self._kept.items() if uid not in kept)
+        return Kept(msgspec.json.encode(kept, order="sorted").decode(), left)
 
 
 def _follows(told: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
 CLUSTER = "cluster"  # the value that says under which name the cluster is served
-MAX_VALUES = 64 * 1024  # bytes of JSON
+MAX_VALUES = 224 * 1024  # bytes of JSON; the API server takes 256 KiB of annotations
 _UNREADABLE = "what this executor has obeyed cannot be read"
 
 

@@ -171,7 +171,7 @@ class ExecutorLoop:
         self._local.peers.update(peers.peers, self._clock().mono)
         for peer in peers.peers:
             self._duties.note(f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys))
-        await self.obedience.keep_keys()
+        self._duties.note("keys of other clusters", await self.obedience.keep_keys())
 
     async def _at_once(self, procedure: Procedure[str]) -> str:
         """Drive what waits for no turn."""

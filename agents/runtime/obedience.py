@@ -10,13 +10,15 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from agents.executor.http import Procedure
+from agents.executor.keys import FORGET
 from agents.executor.local import Local, Moment
 from agents.executor.state import CLUSTER, other_name
 
 LOG = structlog.get_logger("agent.obedience")
 BELIEVED_S = 5.0
 KEYS = "keys"  # the value with the keys of other clusters
-MAX_KEYS = 48 * 1024  # bytes of it
+MAX_KEYS = 176 * 1024  # bytes of it: a thousand clusters with a key each
+_SHOWN = 8  # clusters that a message names
 
 Drive = Callable[[Procedure[str]], Awaitable[str]]
 
@@ -58,14 +60,15 @@ class Obedience:
                     problem = await self._take_name()
                 self._found(problem)
 
-    async def keep_keys(self) -> None:
-        """Store the keys of other clusters that are believed from now on."""
-        state, trusted = self._local.state, self._local.trusted
-        kept = state.values.get(KEYS, "")
-        if state.known and trusted.text() != kept and len(trusted.text()) <= MAX_KEYS:
-            problem = await self.remember(KEYS, trusted.text())
+    async def keep_keys(self) -> str:
+        """Store the keys of other clusters that are believed from now on; why not all are stored, or ''."""
+        state = self._local.state
+        kept = self._local.trusted.text(MAX_KEYS)
+        if state.known and kept.text != state.values.get(KEYS, ""):
+            problem = await self.remember(KEYS, kept.text)
             if problem:
-                LOG.warning("keys of other clusters could not be stored", cluster=self._local.cluster, problem=problem)
+                return f"the keys of other clusters cannot be stored: {problem}"
+        return _no_room(kept.left_out) if kept.left_out else ""
 
     async def remember(self, key: str, value: str) -> str:
         """Store a value (see ExecutorState); '' or what went wrong."""
@@ -105,3 +108,12 @@ class Obedience:
         if problem and problem != self.problem:
             LOG.error("no dispatcher is obeyed", cluster=self._local.cluster, problem=problem)
         self.problem = problem
+
+
+def _no_room(clusters: tuple[str, ...]) -> str:
+    more = f" and {len(clusters) - _SHOWN} more" if len(clusters) > _SHOWN else ""
+    return (
+        f"no room to store the keys of {', '.join(clusters[:_SHOWN])}{more} beside {MAX_KEYS // 1024} KiB of others: "
+        f"the next life of this agent believes whatever it first hears of them. Forget the keys of clusters that are "
+        f"no more: {FORGET} NAME"
+    )
