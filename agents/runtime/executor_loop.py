@@ -107,7 +107,8 @@ class ExecutorLoop:
         self.obedience = Obedience(self._local, self._at_once, clock, self._settings.rename_from)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, asyncio.Task[Outcome]] = {}
-        self._told: set[asyncio.Task[None]] = set()  # of peers, and whether to believe it is being looked up
+        self._told: Peers | None = None  # the newest that waits to be taken over
+        self._telling: asyncio.Task[None] | None = None  # one at a time: whether to believe it is being looked up
         self._stopping = asyncio.Event()
 
     def _seconds(self) -> float:
@@ -159,11 +160,21 @@ class ExecutorLoop:
                 return
 
     async def set_peers(self, peers: Peers) -> None:
-        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher."""
-        if not self._stopping.is_set():
-            task = asyncio.create_task(self._take_over(peers))
-            self._told.add(task)
-            task.add_done_callback(self._told.discard)
+        """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher.
+
+        Only the newest word waits while the API server is slow to say who is obeyed.
+        """
+        if self._stopping.is_set():
+            return
+        if self._told is None or peers.dispatcher_epoch >= self._told.dispatcher_epoch:
+            self._told = peers
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._take_over_told())
+
+    async def _take_over_told(self) -> None:
+        while self._told is not None:
+            peers, self._told = self._told, None
+            await self._take_over(peers)
 
     async def _take_over(self, peers: Peers) -> None:
         if await self.obedience.late(peers.dispatcher, peers.dispatcher_epoch):
@@ -205,7 +216,7 @@ class ExecutorLoop:
         self._stopping.set()
         self._turns.stop()
         tasks = [*(running.task for running in self._running.values()), *self._last.values(), *self._duties.tasks]
-        tasks += self._told
+        tasks += [self._telling] if self._telling is not None else []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
