@@ -8,10 +8,9 @@ from agents.executor import pods
 from agents.executor.answer import Answer, outcome
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
+from agents.executor.found import Whose, unbound_version, whose
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
-from agents.executor.pods import Truth
-from dispatcher.model import names
 from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, ConfirmNoSource, Outcome, PodRef
 
 
@@ -21,14 +20,19 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
     look = yield from pods.look_up(intent.source.namespace, name)
     if not look.answered:
         return outcome(intent, UNKNOWN, look.problem)
-    if look.pod is None or not _may_be_delegate(look.pod):
+    owner = whose(look.pod, intent.source, local) if look.pod is not None else Whose.OTHERS
+    if look.pod is None or owner is Whose.OTHERS:
         local.ledger.drop(intent.source.namespace, name)
         return outcome(intent, DONE)
+    if owner is Whose.UNSURE:
+        keys = f'the keys of cluster "{intent.source.cluster}" are not known here yet'
+        return outcome(intent, UNKNOWN, f"pod {intent.source.namespace}/{name} is there, and {keys}")
     if look.pod.terminating:
         return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is being deleted")
     if look.pod.node and not intent.collect:
         return outcome(intent, STALE, f"pod {intent.source.namespace}/{name} is there")
-    deleted = yield from delete_exactly(PodRef(intent.source.namespace, name, look.pod.uid))
+    ref = PodRef(intent.source.namespace, name, look.pod.uid)
+    deleted = yield from delete_exactly(ref, version=unbound_version(look.pod))
     message = deleted.message or f"pod {intent.source.namespace}/{name} is being deleted"
     return outcome(intent, *Answer(STALE if deleted.verdict == DONE else deleted.verdict, message))
 
@@ -42,8 +46,3 @@ def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Pro
     if look.pod is None:
         return outcome(intent, UNKNOWN, look.problem)
     return outcome(intent, STALE, f"pod {ref.namespace}/{ref.name} is there")
-
-
-def _may_be_delegate(pod: Truth) -> bool:
-    """Whether a pod under the delegate's name may be it: annotations can be taken off, the scheduler's name cannot."""
-    return pod.spec.scheduler_name == names.DELEGATE_SCHEDULER

@@ -205,6 +205,7 @@ def _not_restored(pod: Truth | None, intent: RestoreClaim, wanted: SignedClaim, 
         return None
     if present == wanted or (present.target == wanted.target and present.source.epoch >= wanted.source.epoch):
         return Answer(DONE)
+    # Where it is bound, the node says where it belongs, whatever a claim for another cluster says.
     newer = not pod.node and present.source.epoch > wanted.source.epoch
     return Answer(STALE, f"{name} is claimed by the newer attempt {present.source.epoch}") if newer else None
 

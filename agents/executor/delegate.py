@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, made, manifest, pods
+from agents.executor import events, found, made, manifest, pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, outcome, said
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -71,7 +71,8 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     no = _muddled(intent, local)
     if no:
         return outcome(intent, *no)
-    wanted = _unsigned(intent, local) or _lapsed(intent, local, now) or _wanted(intent, local, now)
+    order = _unsigned(intent, local) or _lapsed(intent, local, now) or found.given_up_before(intent, local)
+    wanted = order or _wanted(intent, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
         result = _Result(wanted if unheard else (yield from _refused(intent, wanted, local)))
@@ -90,9 +91,7 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
     look = yield from pods.look_up(intent.source.namespace, delegate_name(intent.source))
     if look.pod is None:
         return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
-    if _unfinished(look.pod):
-        return outcome(intent, UNKNOWN, f"{why}; its delegate is there and has no node yet")
-    return outcome(intent, *_adopt(look.pod, intent, local))
+    return outcome(intent, *found.judged(look.pod, delegate_name(intent.source), intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -127,6 +126,8 @@ def _muddled(intent: CreateDelegate, local: Local) -> Answer | None:
 def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
     """Why the source cluster's claim does not cover this order, None if it does; unknown while its keys are."""
     keys = local.trusted.of(intent.source.cluster_uid)
+    if another := local.trusted.another(intent.source.cluster, intent.source.cluster_uid):
+        return Answer(REFUSED, another, OF_CLUSTER)
     if not keys:
         return Answer(UNKNOWN, f'the keys of cluster "{intent.source.cluster}" are not known here yet')
     if local.trusted.name_of(intent.source.cluster_uid) != intent.source.cluster:
@@ -146,13 +147,8 @@ def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
 
 def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
     """Not now, where it would be stopped again at once."""
-    why = local.renewals.lapsed(now.mono) if _failover(intent) == LEASE else ""
+    why = local.renewals.lapsed(now.mono) if found.failover_of(intent) == LEASE else ""
     return Answer(UNKNOWN, why) if why else None
-
-
-def _failover(intent: CreateDelegate) -> str:
-    signed = signatures.read_claim(intent.record)
-    return signed.failover if signed is not None else ""
 
 
 def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
@@ -210,21 +206,21 @@ def _with_uid(pod: Object, uid: str) -> bytes:
 
 
 def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local, now: Moment) -> Procedure[_Result]:
-    found = yield from _create(intent, pod, body, local)
-    if isinstance(found, Answer):
-        return _Result(found)
-    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=found.truth.uid)
-    not_ours = made.disowned(body, found.truth)
+    there = yield from _create(intent, pod, body, local)
+    if isinstance(there, Answer):
+        return _Result(there)
+    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.truth.uid)
+    not_ours = made.disowned(body, there.truth)
     if not_ours:
-        return _Result((yield from _given_up(ref, not_ours)))
-    actual = local.read_pod(found.body)
+        return _Result((yield from found.given_up(there.truth, ref, not_ours, intent, local)))
+    actual = local.read_pod(there.body)
     if not actual.problems:
         # What is bound is what the server made, also where that is not what was posted.
         local.ledger.book(booking(actual, "", intent.node, now))
     no = _unplaceable(actual, intent, local, now)
-    if no is not None and (larger := made.growth(pod, actual, body, found.body)):
+    if no is not None and (larger := made.growth(pod, actual, body, there.body)):
         no = Answer(REFUSED, f"{no.message}; {larger}", OF_CLUSTER)
-    answer = (yield from _taken_back(ref, no)) if no else (yield from _bind(ref, intent, local, now))
+    answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
     return _Result(answer, actual.requests if actual.requests != pod.requests else None)
 
 
@@ -241,7 +237,7 @@ def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Pro
     marks = {**annotations_of(intent.epoch, intent.annotations), names.DELEGATE_PROOF: proof}
     answer = yield from bind_to(ref, intent.node, marks)
     if answer.verdict == REFUSED:
-        return (yield from _taken_back(ref, answer._replace(scope=answer.scope or OF_CLUSTER)))
+        return (yield from _refused(intent, answer._replace(scope=answer.scope or OF_CLUSTER), local))
     if answer.verdict == STALE:
         look = yield from pods.look_up(ref.namespace, ref.name)
         if not look.answered:
@@ -254,31 +250,9 @@ def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Pro
 
 
 def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answer]:
-    """Refused, unless this order, sent before, has made the delegate already: the view may not show it yet."""
-    namespace, name = intent.source.namespace, delegate_name(intent.source)
-    look = yield from pods.look_up(namespace, name)
-    if look.pod is None:
-        return no if look.answered else Answer(UNKNOWN, look.problem)
-    if _unfinished(look.pod):
-        return (yield from _taken_back(PodRef(namespace, name, look.pod.uid), no))
-    return _adopt(look.pod, intent, local)
-
-
-def _taken_back(ref: PodRef, no: Answer) -> Procedure[Answer]:
-    """Refused once the delegate, which has no node, is gone."""
-    deleted = yield from delete_exactly(ref, 0)
-    return no if deleted.verdict == DONE else Answer(UNKNOWN, deleted.message)
-
-
-def _given_up(ref: PodRef, why: str) -> Procedure[Answer]:
-    """A delegate that others have taken over is deleted in their time: it may have a node, and run."""
-    deleted = yield from delete_exactly(ref)
-    if deleted.verdict != DONE:
-        return Answer(UNKNOWN, deleted.message)
-    look = yield from pods.look_up(ref.namespace, ref.name)
-    if look.differs(ref.uid):
-        return Answer(REFUSED, why, OF_CLUSTER)
-    return Answer(STALE, f"{why}; it is being deleted") if look.answered else Answer(UNKNOWN, look.problem)
+    """Refused once there is no delegate: this order, sent before, may have made one that the view does not show yet."""
+    there = yield from found.cleared(delegate_name(intent.source), intent, local)
+    return no if there is None else there
 
 
 def _bound_at(node: str, wanted: str) -> Answer:
@@ -301,42 +275,7 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
             return (yield from _refused(intent, Answer(REFUSED, message, OF_CLUSTER), local))
-        look = yield from pods.look_up(pod.namespace, pod.name)
-        if not look.answered:
-            return Answer(UNKNOWN, look.problem)
-        if look.pod is None:
-            continue
-        if not _unfinished(look.pod):
-            return _adopt(look.pod, intent, local)
-        # Nothing runs in it, and anybody may have made it meanwhile: the one that is signed for is made anew.
-        deleted = yield from delete_exactly(PodRef(pod.namespace, pod.name, look.pod.uid), 0)
-        if deleted.verdict != DONE:
-            return Answer(UNKNOWN, deleted.message)
+        there = (yield from found.cleared(pod.name, intent, local)) or found.given_up_before(intent, local)
+        if there is not None:
+            return there
     return Answer(UNKNOWN, message)
-
-
-def _unfinished(found: Truth) -> bool:
-    """Whether a pod is a delegate that was made and never bound, or passes itself off as one."""
-    return found.spec.scheduler_name == names.DELEGATE_SCHEDULER and not (found.node or found.terminating)
-
-
-def _adopt(found: Truth, intent: CreateDelegate, local: Local) -> Answer:
-    """What a pod that is there already under the delegate's name means: bound, if this cluster has signed for it."""
-    source = intent.source
-    name = f"pod {source.namespace}/{delegate_name(source)}"
-    if found.terminating:
-        return Answer(STALE, f"{name} is being deleted")
-    signed = found.delegated(local.keys.public)
-    if signed is None and found.spec.scheduler_name == names.DELEGATE_SCHEDULER:
-        return Answer(UNKNOWN, f"{name} runs, but what proves whose delegate it is was taken off: delete it")
-    if signed is None or (signed.source.cluster_uid, signed.source.uid) != (source.cluster_uid, source.uid):
-        return Answer(
-            REFUSED,
-            f"{name} exists and is not the delegate of {source.cluster} {source.namespace}/{source.name}",
-            OF_CLUSTER,
-        )
-    if signed.source.epoch > intent.epoch:
-        return Answer(STALE, f"{name} belongs to the newer attempt {signed.source.epoch}")
-    if signed.failover != _failover(intent):
-        return Answer(STALE, f"{name} was made for another {names.FAILOVER}")
-    return _bound_at(found.node, intent.node)

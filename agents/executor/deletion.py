@@ -8,9 +8,12 @@ from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, PodRef
 _DONE = Answer(DONE)
 
 
-def delete_exactly(ref: PodRef, grace_seconds: int | None = None) -> Procedure[Answer]:
-    """done: the pod with this UID is gone, or (with its own grace period) on its way. Else refused or unknown."""
-    request = pods.delete_request(ref, grace_seconds)
+def delete_exactly(ref: PodRef, grace_seconds: int | None = None, *, version: str = "") -> Procedure[Answer]:
+    """done: the pod with this UID is gone, or (with its own grace period) on its way. Else refused or unknown.
+
+    With a `version`, only as it was seen at that resourceVersion: unknown where it has changed since, look again.
+    """
+    request = pods.delete_request(ref, grace_seconds, version)
     message = ""
     for _ in range(TRIES):
         response = yield request
@@ -28,4 +31,6 @@ def delete_exactly(ref: PodRef, grace_seconds: int | None = None) -> Procedure[A
             return Answer(UNKNOWN, look.problem)
         if grace_seconds is None and look.pod.terminating:
             return _DONE
+        if version and look.pod.metadata.resource_version != version:
+            break
     return Answer(UNKNOWN, message)

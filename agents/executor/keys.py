@@ -11,7 +11,9 @@ any more, the operator takes A1 away; a tells ("A2",), and A1 is believed no lon
 "Y") and, once A2 is known, ("A1",). Of ("A2", "X"), X is left out.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,6 +22,7 @@ from dispatcher.model import signatures
 from dispatcher.model.signatures import SignedClaim
 
 MAX_CLUSTERS = 1000
+FORGET = "global-dispatcher cluster forget-keys"  # what an operator says
 _TRUSTED = msgspec.json.Decoder(dict[str, tuple[str, ...]])
 
 
@@ -47,6 +50,13 @@ class OwnKeys:
         return signatures.sign_proof(self._keys[0], delegate_uid, claim)
 
 
+class Kept(NamedTuple):
+    """Keys of other clusters as text, and the names of the clusters for which there was no room."""
+
+    text: str
+    left_out: tuple[str, ...] = ()
+
+
 class TrustedKeys:
     """Names and public keys of other clusters by the UID of their kube-system namespace."""
 
@@ -72,16 +82,21 @@ class TrustedKeys:
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
             return ""
         if not all(map(signatures.is_key, keys)):
-            return f"cluster {cluster} is said to have a key that is none: its pods are refused"
-        other = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
-        if other or (known and self.name_of(cluster_uid) != cluster):
+            return f'cluster "{cluster}" is said to have a key that is none: its pods are refused'
+        if another := self.another(cluster, cluster_uid):
+            return another
+        if known and self.name_of(cluster_uid) != cluster:
             return (
-                f"cluster {cluster} is said to have the kube-system UID {cluster_uid}, which is known here as "
-                f"{self.name_of(cluster_uid) or 'new'}, while {cluster} is {other or 'another'}: its pods are refused"
+                f'cluster "{cluster}" is said to have the kube-system UID {cluster_uid}, which is known here as that '
+                f'of cluster "{self.name_of(cluster_uid)}": its pods are refused'
             )
         if not known:
-            if len(self._kept) < MAX_CLUSTERS:
-                self._kept[cluster_uid] = (cluster, *keys)
+            if len(self._kept) >= MAX_CLUSTERS:
+                return (
+                    f'the keys of {MAX_CLUSTERS} clusters are known here, and those of cluster "{cluster}" are one too '
+                    f"many: its pods are refused. Forget those of clusters that are no more: {FORGET} NAME"
+                )
+            self._kept[cluster_uid] = (cluster, *keys)
             return ""
         kept = _follows(told, keys, known)
         if not kept:
@@ -92,17 +107,37 @@ class TrustedKeys:
         self._kept[cluster_uid] = (cluster, *kept)
         return ""
 
+    def another(self, cluster: str, cluster_uid: str) -> str:
+        """Why a cluster of this name and UID is not the one that is known by the name, and the way out; else ''."""
+        known = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
+        if not known or cluster_uid in self._kept:
+            return ""
+        return (
+            f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to have the kube-system '
+            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused. If it was rebuilt, "
+            f"an operator says so: {FORGET} {cluster}"
+        )
+
     def recall(self, kept: str) -> None:
-        """Take over what an earlier life kept; it goes before what was heard since."""
-        self._kept.update(_read(kept))
+        """Take over what an earlier life kept; it goes before what was heard since. No name gets a second UID."""
+        earlier = _read(kept)
+        taken = {entry[0] for entry in earlier.values()}
+        heard = {uid: entry for uid, entry in self._kept.items() if uid not in earlier and entry[0] not in taken}
+        self._kept = earlier | heard
 
     def forget(self, cluster: str) -> None:
         """An operator says so: the next keys heard of the cluster with this name are believed, and its UID."""
         self._kept = {uid: kept for uid, kept in self._kept.items() if kept[0] != cluster}
 
-    def text(self) -> str:
-        """All of it, to be kept beyond this process."""
-        return msgspec.json.encode(self._kept, order="sorted").decode()
+    def text(self, limit: int = 2**31) -> Kept:
+        """What is to be kept beyond this process, in at most `limit` bytes: those known longest, of as many as fit."""
+        kept, size = dict[str, tuple[str, ...]](), 2
+        for uid, entry in self._kept.items():
+            length = len(msgspec.json.encode({uid: entry})) - 1  # without a brace, with a comma
+            if size + length <= limit:
+                kept[uid], size = entry, size + length
+        left = tuple(entry[0] for uid, entry in self._kept.items() if uid not in kept)
+        return Kept(msgspec.json.encode(kept, order="sorted").decode(), left)
 
 
 def _follows(told: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
@@ -124,4 +159,6 @@ def _read(kept: str) -> dict[str, tuple[str, ...]]:
         found: Mapping[str, tuple[str, ...]] = _TRUSTED.decode(kept) if kept else {}
     except msgspec.MsgspecError:
         return {}
-    return dict(found)
+    named = Counter(entry[0] for entry in found.values() if entry)
+    # Of two UIDs under one name neither is known to be the right one: the next that is heard is.
+    return {uid: entry for uid, entry in found.items() if entry and named[entry[0]] == 1}

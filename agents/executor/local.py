@@ -48,6 +48,14 @@ class Reported(NamedTuple):
     nominated: str = ""
 
 
+class GivenUp(NamedTuple):
+    """A delegate (its UID) that the server did not make as `epoch` had ordered it, and why it was given up."""
+
+    epoch: int
+    delegate: str
+    why: str
+
+
 @dataclass(slots=True)
 class Local:
     """One cluster's executor: its view, its policy, its short memory, and what it has stored.
@@ -67,6 +75,8 @@ class Local:
     events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)
     reported: Recent[str, Reported] = field(default_factory=Recent)
+    refused: Recent[str, str] = field(default_factory=Recent)  # why a status is not mirrored, by UID of the source
+    given_up: Recent[str, GivenUp] = field(default_factory=Recent)  # by UID of the source
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     renewals: Renewals = field(default_factory=Renewals)
     stopped: Recent[str, str] = field(default_factory=Recent)  # UID of a delegate, and its version in the view then
@@ -74,6 +84,11 @@ class Local:
 
     def __post_init__(self) -> None:
         self.peers = PeerTable(self.cluster)
+
+    def server_went_back(self) -> None:
+        """etcd was restored from a backup: what was written onto pods since may be missing there."""
+        self.mirrored.clear()
+        self.reported.clear()
 
     def fenced(self, proxy: str) -> str:
         """Why nothing may go to the cluster of this proxy node: an operator says that nothing runs there; else ''."""

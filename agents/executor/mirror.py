@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor import pods
+from agents.executor import events, pods
 from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
@@ -27,16 +27,33 @@ _ENDED = "the pod has ended: its phase is final"
 
 
 def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Write what is new; done without a write if the source has ended or has it already."""
+    """Write what is new; done without a write if the source has ended or has it already.
+
+    Why a status is refused is an event of the source, once as long as the cause is the same.
+    """
+    result = yield from _mirror(intent, local)
+    if result.verdict == DONE:
+        local.refused.drop(intent.pod.uid)
+    elif result.verdict == REFUSED and local.refused.get(intent.pod.uid) != result.message:
+        local.refused.put(intent.pod.uid, result.message)
+        events.miswritten(local, intent.pod, "StatusNotMirrored", result.message, now)
+    return result
+
+
+def _mirror(intent: MirrorStatus, local: Local) -> Procedure[Outcome]:
+    name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     try:
         phase, ready, patch = _translate(intent.status)
     except (msgspec.MsgspecError, TypeError, AttributeError, KeyError, ValueError, RecursionError) as error:
-        return outcome(intent, REFUSED, f"the delegate's status cannot be read: {error}")
+        why = f"{type(error).__name__}: {error}"
+        return outcome(intent, REFUSED, f"the status of the delegate of {name} cannot be read: {why}")
     pod, last = local.view.pod(intent.pod.uid), local.mirrored.get(intent.pod.uid)
     if pod is None:
-        return outcome(intent, STALE, f"pod {intent.pod.namespace}/{intent.pod.name} is gone")
-    if pod.terminal or (last is not None and last.phase in TERMINAL):
+        return outcome(intent, STALE, f"{name} is gone")
+    if pod.terminal:
         return outcome(intent, DONE, _ENDED)
+    if last is not None and last.phase in TERMINAL:
+        last = None  # the view lags, or the server has lost the end: only a look tells
     digest = hashlib.sha256(patch).digest()
     if last is not None and last.digest == digest and (pod.phase, pod.ready) == (phase, ready):
         return outcome(intent, DONE)
@@ -64,7 +81,7 @@ def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:
         if response.status == NOT_FOUND:
             return Answer(STALE, problem)
         if not open_question(response):
-            return Answer(REFUSED, problem)
+            return Answer(REFUSED, f"the status of pod {ref.namespace}/{ref.name} cannot be written: {problem}")
         version = ""
     return Answer(UNKNOWN, problem)
 

@@ -152,9 +152,10 @@ def look_up(namespace: str, name: str) -> Procedure[Look]:
     return Look(answered=False, problem=problem)
 
 
-def delete_request(ref: PodRef, grace_seconds: int | None = None) -> Request:
-    """DELETE with the UID as precondition; None leaves the pod its own grace period."""
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
+def delete_request(ref: PodRef, grace_seconds: int | None = None, version: str = "") -> Request:
+    """DELETE with the UID (and resourceVersion) as precondition; None leaves the pod its own grace period."""
+    only = {"uid": ref.uid, **({"resourceVersion": version} if version else {})}
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
     return Request("DELETE", path(ref.namespace, ref.name), msgspec.json.encode(options))

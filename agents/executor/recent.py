@@ -20,6 +20,14 @@ class Recent(Generic[K, V]):
         """The entry, or None if it was never written or is forgotten."""
         return self._entries.get(key)
 
+    def drop(self, key: K) -> None:
+        """Forget one entry, if it is there."""
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+
     def put(self, key: K, value: V) -> None:
         """Write an entry."""
         self._entries.pop(key, None)

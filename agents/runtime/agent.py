@@ -64,7 +64,7 @@ class Agent:
             *(ListWatch(self._client, kind.name, kind.path, kind.seen, intake, pace, optional=True) for kind in KINDS),
         )
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
-        self._truths = Truths(self._client, self._watches, api, self._reopen, self._health.went_back)
+        self._truths = Truths(self._client, self._watches, api, self._reopen, self._went_back)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)
         self._executor = ExecutorLoop(
             self._client, self.cache, settings.cluster, settings=executor_settings(settings), keys=keys
@@ -99,6 +99,11 @@ class Agent:
         await self._readings.close()
         await self._client.close()
         LOG.info("agent stopped", cluster=self.settings.cluster)
+
+    def _went_back(self, known: int, found: int) -> None:
+        """The API server shows an older version than it did."""
+        self._executor.server_went_back()
+        self._health.went_back(known, found)
 
     def _rewatch(self) -> None:
         """(Re)open the watches; each resumes where it was."""

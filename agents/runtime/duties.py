@@ -17,7 +17,8 @@ from agents.runtime.turns import Turns
 _log = structlog.get_logger()
 _MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
 _PATIENCE_S = 20.0  # with a server that is too busy; then a duty is begun anew
-_AGAIN_S = 10.0  # before a duty about a pod that could not be done is begun anew
+_AGAIN_S = 10.0  # before a duty that could not be done is begun anew: about a pod
+_FIRST_AGAIN_S = 1.0  # and about a proxy node, doubling up to the same: its heartbeat is worth more tries
 
 
 class Duties:
@@ -30,7 +31,8 @@ class Duties:
         self._proxies = ProxyNodes(local)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._problems: dict[str, str] = {}
-        self._again: dict[str, float] = {}
+        self._again: dict[str, float] = {}  # not before, by name
+        self._failed: dict[str, int] = {}  # how often in a row
         self._lapsed = ""
 
     @property
@@ -41,15 +43,21 @@ class Duties:
     def begin(self) -> None:
         """Begin what is due now and not under way."""
         now = self._clock()
-        self._again = {name: at for name, at in self._again.items() if at > now.mono}
+        rested = [name for name, at in self._again.items() if at <= now.mono]
+        for name in rested:
+            del self._again[name]
         for duty in self._proxies.due(now):
-            if duty.name not in self._running:
+            if self._may_begin(duty):
                 self._begin(duty, now)
         self._tell_lapse(self._local.renewals.lapsed(now.mono))
         found = chain(lapse.duties(self._local, now), remote.duties(self._local, now))
         due = (one for one in found if self._may_begin(one))
         for duty in islice(due, max(0, _MAX_PODS - len(self._running))):
             self._begin(duty, now)
+        for name in rested:
+            if name not in self._running:  # nothing is due any more: the pod, or the node, is gone or as it should be
+                self._failed.pop(name, None)
+                self._problems.pop(name, None)
 
     def _tell_lapse(self, why: str) -> None:
         if why and not self._lapsed:
@@ -75,8 +83,12 @@ class Duties:
             self._driver.end(errand)
             del self._running[duty.name]
         self.note(duty.name, problem)
-        if problem and duty.lane is not None:
-            self._again[duty.name] = self._clock().mono + _AGAIN_S
+        if not problem:
+            self._failed.pop(duty.name, None)
+            return
+        times = self._failed[duty.name] = self._failed.get(duty.name, 0) + 1
+        pause = _AGAIN_S if duty.lane is not None else min(_AGAIN_S, _FIRST_AGAIN_S * 2.0 ** min(times - 1, 8))
+        self._again[duty.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:
         """Say what goes wrong with something once, and when it goes well again."""

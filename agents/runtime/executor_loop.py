@@ -114,7 +114,8 @@ class ExecutorLoop:
         self.obedience = Obedience(self._local, self._at_once, clock, self._settings.rename_from)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, _Running] = {}
-        self._told: set[asyncio.Task[None]] = set()  # of peers, and whether to believe it is being looked up
+        self._told: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
+        self._telling: asyncio.Task[None] | None = None  # one at a time: whether to believe it is being looked up
         self._stopping = asyncio.Event()
 
     def _seconds(self) -> float:
@@ -173,14 +174,22 @@ class ExecutorLoop:
     async def set_peers(self, peers: Peers) -> PeersHeard:
         """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher. Its echo counts at
         once: an API server that does not tell whom to obey must not end what runs.
+
+        Only the newest word waits while the API server is slow to say who is obeyed.
         """
         if not self._stopping.is_set():
             newest = peers.dispatcher_epoch >= self._local.fence.dispatcher_epoch
             current = newest and self._local.renewals.hear(peers.echo, peers.lease_s)
-            task = asyncio.create_task(self._take_over(peers, current))
-            self._told.add(task)
-            task.add_done_callback(self._told.discard)
+            if self._told is None or peers.dispatcher_epoch >= self._told[0].dispatcher_epoch:
+                self._told = (peers, current)
+            if self._telling is None or self._telling.done():
+                self._telling = asyncio.create_task(self._take_over_told())
         return PeersHeard(self._local.cluster, self._local.renewals.word(*self._clock()))
+
+    async def _take_over_told(self) -> None:
+        while self._told is not None:
+            told, self._told = self._told, None
+            await self._take_over(*told)
 
     async def _take_over(self, peers: Peers, current: bool) -> None:
         """`current`: said after our last answer but one. What an older call says of leases may be over."""
@@ -191,7 +200,7 @@ class ExecutorLoop:
         for peer in peers.peers:
             self._duties.note(f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys))
         self._duties.note("other clusters", self._local.peers.too_many_lost)
-        await self.obedience.keep_keys()
+        self._duties.note("keys of other clusters", await self.obedience.keep_keys())
 
     async def _at_once(self, procedure: Procedure[str]) -> str:
         """Drive what waits for no turn."""
@@ -203,6 +212,10 @@ class ExecutorLoop:
             return str(error)
         finally:
             self._driver.end(errand)
+
+    def server_went_back(self) -> None:
+        """What was written is not remembered any more: the server may have lost it."""
+        self._local.server_went_back()
 
     def warn_foreign(self, ref: PodRef, scheduler: str) -> None:
         """Write the event for a pod that asks for us by annotation but names another scheduler."""
@@ -221,7 +234,7 @@ class ExecutorLoop:
         self._stopping.set()
         self._turns.stop()
         tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._duties.tasks
-        tasks += self._told
+        tasks += [self._telling] if self._telling is not None else []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,13 +10,15 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from agents.executor.http import Procedure
+from agents.executor.keys import FORGET
 from agents.executor.local import Local, Moment
 from agents.executor.state import CLUSTER, KEYS, other_name
 from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 
 LOG = structlog.get_logger("agent.obedience")
 BELIEVED_S = 5.0
-MAX_KEYS = 48 * 1024  # bytes of it
+MAX_KEYS = 176 * 1024  # bytes of the keys of other clusters: a thousand clusters with a key each
+_SHOWN = 8  # clusters that a message names
 
 Drive = Callable[[Procedure[str]], Awaitable[str]]
 
@@ -34,7 +36,7 @@ class Obedience:
         self.confirm_restored: Callable[[], None] = lambda: None
         self._local, self._drive, self._clock, self._rename_from = local, drive, clock, rename_from
         self._one_at_a_time = asyncio.Lock()
-        self._recalled = False  # what was stored of other clusters' keys
+        self._recalled = False  # the keys of other clusters: before any that a dispatcher tells are heard
         self._read_at = float("-inf")
 
     @property
@@ -59,15 +61,15 @@ class Obedience:
                     problem = await self._take_name()
                 self._found(problem)
 
-    async def keep_keys(self) -> None:
-        """Store the keys of other clusters that are believed from now on. Those stored before are believed first."""
-        state, trusted = self._local.state, self._local.trusted
-        self._recall_keys()
-        kept = state.values.get(KEYS, "")
-        if state.known and trusted.text() != kept and len(trusted.text()) <= MAX_KEYS:
-            problem = await self.remember(KEYS, trusted.text())
+    async def keep_keys(self) -> str:
+        """Store the keys of other clusters that are believed from now on; why not all are stored, or ''."""
+        state = self._local.state
+        kept = self._local.trusted.text(MAX_KEYS)
+        if state.known and kept.text != state.values.get(KEYS, ""):
+            problem = await self.remember(KEYS, kept.text)
             if problem:
-                LOG.warning("keys of other clusters could not be stored", cluster=self._local.cluster, problem=problem)
+                return f"the keys of other clusters cannot be stored: {problem}"
+        return _no_room(kept.left_out) if kept.left_out else ""
 
     async def remember(self, key: str, value: str) -> str:
         """Store a value (see ExecutorState); '' or what went wrong."""
@@ -85,14 +87,14 @@ class Obedience:
         words = state.words
         if not words:
             return
-        self._recall_keys()
         for word in sorted(words):
             LOG.info("an operator says so", cluster=self._local.cluster, word=word)
             if word == CONFIRM_RESTORED:
                 self.confirm_restored()
             else:
                 trusted.forget(word.removeprefix(FORGET_KEYS))
-        problem = await self._drive(state.heed(words, KEYS, "" if trusted.text() == "{}" else trusted.text()))
+        kept = trusted.text(MAX_KEYS).text
+        problem = await self._drive(state.heed(words, KEYS, "" if kept == "{}" else kept))
         if problem:
             LOG.warning("an operator's word could not be taken off", cluster=self._local.cluster, problem=problem)
 
@@ -110,6 +112,7 @@ class Obedience:
         if not problem:
             self._read_at = self._clock().mono  # a server that is slow to tell must not be asked for each batch
             self._local.fence.superseded(state.dispatcher, state.epoch)
+            self._recall_keys()
             await self._heed()
         self._found(problem)
 
@@ -124,3 +127,12 @@ class Obedience:
         if problem and problem != self.problem:
             LOG.error("no dispatcher is obeyed", cluster=self._local.cluster, problem=problem)
         self.problem = problem
+
+
+def _no_room(clusters: tuple[str, ...]) -> str:
+    more = f" and {len(clusters) - _SHOWN} more" if len(clusters) > _SHOWN else ""
+    return (
+        f"no room to store the keys of {', '.join(clusters[:_SHOWN])}{more} beside {MAX_KEYS // 1024} KiB of others: "
+        f"the next life of this agent believes whatever it first hears of them. Forget the keys of clusters that are "
+        f"no more: {FORGET} NAME"
+    )

@@ -123,7 +123,7 @@ class Unclaim(Intent, frozen=True):
 class RestoreClaim(Intent, frozen=True):
     """Write `claim` (the mark as its delegate carries it) and our finalizer on the source again: both were taken off.
 
-    STALE where a newer claim is present, or the pod went elsewhere meanwhile.
+    STALE where an unbound pod has a newer claim, or the pod went elsewhere meanwhile.
     """
 
     claim: str

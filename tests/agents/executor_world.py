@@ -181,8 +181,11 @@ class ApiModel:
         if obj is None:
             return _error(404, f"{path} not found")
         meta = obj["metadata"]
-        if body.get("preconditions", {}).get("uid", meta["uid"]) != meta["uid"]:
+        only = body.get("preconditions", {})
+        if only.get("uid", meta["uid"]) != meta["uid"]:
             return _error(409, "Precondition failed: UID in precondition")
+        if only.get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
+            return _error(409, "Precondition failed: ResourceVersion in precondition")
         ended = obj.get("status", {}).get("phase") in {"Succeeded", "Failed"}
         running = obj.get("spec", {}).get("nodeName") and not ended
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"

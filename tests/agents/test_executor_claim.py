@@ -250,3 +250,21 @@ def test_a_claim_of_a_pod_that_went_elsewhere_is_not_restored(where: str) -> Non
     assert pod is not None
     pod["spec"]["nodeName"] = where
     assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == STALE
+
+
+@pytest.mark.parametrize(
+    ("node", "verdict", "cluster"),
+    [("", STALE, "c"), (names.proxy_node_name("b"), DONE, "b")],
+    ids=["unbound: the newer claim holds", "bound: the node that it is bound to says where it belongs"],
+)
+def test_a_newer_claim_for_another_cluster_counts_until_the_pod_is_bound(node: str, verdict: str, cluster: str) -> None:
+    world = World(peers=("b", "c"))
+    ref, mark = stripped(world)
+    newer = msgspec.structs.replace(read(mark), target="c", source=source_of(ref, 7))
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = node
+    pod["metadata"]["finalizers"] = [names.FINALIZER]
+    pod["metadata"]["annotations"][names.CLAIM] = keys_of("a").sign_claim(newer)
+    assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == verdict
+    assert read(metadata_of(world)["annotations"][names.CLAIM]).target == cluster

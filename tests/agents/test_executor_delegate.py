@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agents.executor.delegate import delegate_name
 from agents.executor.http import Request, Response
 from agents.executor.manifest import sanitise
+from agents.executor.pods import delete_request
 from agents.executor.policy import Accept, ExecutorPolicy
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
@@ -107,11 +108,15 @@ def test_an_attempt_older_than_the_delegate_is_stale() -> None:
     assert world.do(delegate(epoch=4)).verdict == STALE
 
 
-def test_a_terminating_delegate_is_stale() -> None:
+def test_a_delegate_that_is_being_deleted_is_waited_for_before_its_place_is_given_away_or_taken_again() -> None:
     world = target()
     world.do(delegate())
-    the_delegate(world)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert world.do(delegate(epoch=2)).verdict == STALE
+    first = the_delegate(world)["metadata"]["uid"]
+    world.api.answer(delete_request(PodRef("default", delegate_of(SOURCE), first)))
+    assert [world.do(delegate(epoch=2)).verdict for _ in range(2)] == [UNKNOWN, UNKNOWN]
+    world.api.kubelet_stops()
+    assert world.do(delegate(epoch=2)).verdict == BOUND
+    assert the_delegate(world)["metadata"]["uid"] != first
 
 
 def test_a_pod_of_somebody_else_under_the_name_is_refused_and_left_alone() -> None:
@@ -119,6 +124,18 @@ def test_a_pod_of_somebody_else_under_the_name_is_refused_and_left_alone() -> No
     world.submit(pod_object(delegate_of(SOURCE)))
     assert world.do(delegate()).verdict == REFUSED
     assert world.api.done == []
+
+
+def test_pods_of_a_home_cluster_that_was_rebuilt_under_its_name_are_refused_with_the_way_out() -> None:
+    world = target()
+    source = SourceRef("a", "a-rebuilt-uid", "default", "web", SOURCE.uid, 1)
+    outcome = world.do(msgspec.structs.replace(delegate(), source=source))
+    assert (outcome.verdict, outcome.scope, world.api.done) == (REFUSED, OF_CLUSTER, [])
+    assert "a-cluster-uid" in outcome.message
+    assert "a-rebuilt-uid" in outcome.message
+    assert "cluster forget-keys a" in outcome.message
+    world.local.trusted.forget("a")
+    assert world.do(msgspec.structs.replace(delegate(epoch=2), source=source)).verdict == UNKNOWN
 
 
 def test_a_missing_namespace_is_refused_by_name_and_cluster() -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.executor.keys import OwnKeys, TrustedKeys
+from agents.executor.keys import MAX_CLUSTERS, OwnKeys, TrustedKeys
 from agents.runtime.keyfile import KeyFileError, default_path, load_keys
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim, is_claim_of, is_key, is_proof_of, read_claim, vouches
@@ -163,13 +163,52 @@ def test_another_cluster_under_a_known_name_and_a_known_one_under_another_are_re
 
 
 def test_what_was_kept_is_believed_by_the_next_life_and_what_cannot_be_read_is_not() -> None:
-    kept = trusting(*keys("A1").told()).text()
+    kept = trusting(*keys("A1").told()).text().text
     assert TrustedKeys(kept).of("ua") == keys("A1").public
     assert TrustedKeys("{").of("ua") == ()
     later = TrustedKeys()
     later.hear("a", "ua", keys("X").told())
     later.recall(kept)
     assert later.of("ua") == keys("A1").public
+
+
+def test_what_was_kept_of_a_name_goes_before_another_cluster_that_was_heard_under_it() -> None:
+    later = TrustedKeys()
+    later.hear("a", "ux", keys("X").told())
+    later.hear("b", "ub", keys("B").told())
+    later.recall(trusting(*keys("A1").told()).text().text)
+    assert (later.of("ux"), later.of("ua"), later.of("ub")) == ((), keys("A1").public, keys("B").public)
+    assert "kube-system UID ua" in later.hear("a", "ux", keys("X").told())
+
+
+def test_of_two_clusters_that_were_kept_under_one_name_the_next_that_is_heard_is_believed() -> None:
+    kept = {"ua": ("a", *keys("A1").public), "ux": ("a", *keys("X").public), "ub": ("b", *keys("B").public)}
+    trusted = TrustedKeys(msgspec.json.encode(kept).decode())
+    assert (trusted.of("ua"), trusted.of("ux"), trusted.of("ub")) == ((), (), keys("B").public)
+    assert trusted.hear("a", "ua", keys("A1").told()) == ""
+    assert trusted.of("ua") == keys("A1").public
+
+
+def test_what_is_kept_fits_and_those_known_longest_go_first() -> None:
+    trusted = trusting(*keys("A1").told())
+    for name in ("b", "c"):
+        assert trusted.hear(name, f"u{name}", keys(name).told()) == ""
+    whole = trusted.text()
+    assert whole.left_out == ()
+    part = trusted.text(len(whole.text.encode()) - 1)
+    assert part.left_out == ("c",)
+    assert (TrustedKeys(part.text).of("ub"), TrustedKeys(part.text).of("uc")) == (keys("b").public, ())
+    assert trusted.text(len(whole.text.encode()) + 1) == whole
+
+
+def test_a_cluster_too_many_is_refused_with_words_and_the_way_out() -> None:
+    trusted = TrustedKeys()
+    told = keys("A1").told()
+    assert {trusted.hear(f"c{number}", f"u{number}", told) for number in range(MAX_CLUSTERS)} == {""}
+    said = trusted.hear("more", "u-more", told)
+    assert 'those of cluster "more" are one too many' in said
+    assert "cluster forget-keys NAME" in said
+    assert trusted.of("u-more") == ()
 
 
 def pem(private: object) -> bytes:

@@ -10,7 +10,9 @@ import pytest
 
 from agents.executor.http import Request, Response
 from agents.executor.local import Moment
+from agents.runtime.duties import Duties
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
+from agents.runtime.obedience import BELIEVED_S
 from dispatcher.model import names
 from dispatcher.model.leases import RESTART_S
 from dispatcher.model.messages import (
@@ -27,7 +29,7 @@ from dispatcher.model.messages import (
     PodRef,
     ReportUnschedulable,
 )
-from tests.agents.executor_world import World, node_object, pod_object, source_of
+from tests.agents.executor_world import World, node_object, pod_object, pod_path, proxy_object, source_of
 
 
 class SlowApi:
@@ -40,6 +42,7 @@ class SlowApi:
         self.under_way = self.most = 0
         self.asked, self.answered = asyncio.Event(), asyncio.Event()
         self.requests: list[Request] = []
+        self.fails = ""  # paths that hold this are forbidden
         self.busy = 0  # events that are still to be answered with 429
 
     async def send(self, request: Request) -> Response:
@@ -49,7 +52,9 @@ class SlowApi:
         self.asked.set()
         await self.gate.wait()
         self.under_way -= 1
-        if self.busy and "/events" in request.path:
+        if self.fails and self.fails in request.path:
+            response = Response(403)
+        elif self.busy and "/events" in request.path:
             self.busy -= 1
             response = Response(429)
         else:
@@ -316,6 +321,64 @@ async def test_peers_of_a_superseded_dispatcher_are_ignored() -> None:
         assert outcome.verdict != BOUND
 
 
+async def test_while_the_server_is_slow_to_say_who_is_obeyed_only_the_newest_peers_wait() -> None:
+    async with stage() as it:
+        it.clock.forward(2 * BELIEVED_S)
+        it.api.gate.clear()
+        for name in ("b", "c", "d", "e"):
+            await it.loop.set_peers(Peers("dispatcher", 1, (Peer(name, ready=True),)))
+            await it.api.asked.wait()  # the first one asks
+        await it.loop.set_peers(Peers("old", 0, (Peer("f", ready=True),)))
+        it.api.gate.set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert sorted(it.loop._local.peers.known) == [names.proxy_node_name(name) for name in ("b", "e")]
+
+
+def duties(it: Stage) -> Duties:
+    return it.loop._duties
+
+
+async def tended(it: Stage) -> None:
+    """Whatever is due is begun, and ends."""
+    await it.loop.tend()
+    await asyncio.gather(*duties(it).tasks)
+
+
+async def test_a_proxy_node_that_cannot_be_written_is_tried_again_at_growing_distances() -> None:
+    async with stage() as it:
+        it.api.fails = "/api/v1/nodes"
+        it.loop._local.peers.update((Peer("b", ready=True),), it.clock.now.mono)
+        tries = []
+        for second in range(40):
+            before = len(it.api.requests)
+            await tended(it)
+            tries += [second] * (len(it.api.requests) > before)
+            it.clock.forward(1.0)
+        assert tries == [0, 1, 3, 7, 15, 25, 35]
+        it.api.fails = ""
+        it.clock.forward(10.0)
+        await tended(it)
+        assert f"/api/v1/nodes/{names.proxy_node_name('b')}" in it.world.api.objects
+
+
+async def test_problems_with_pods_that_are_gone_are_forgotten() -> None:
+    async with stage() as it:
+        it.world.api.put_node(proxy_object("b"))
+        pod = pod_object("web", nodeName=names.proxy_node_name("b"))
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        ref = it.world.submit(pod)
+        it.api.fails = "/pods/web"
+        await tended(it)
+        assert ref.uid in duties(it)._problems
+        del it.world.api.objects[pod_path("web")]
+        it.world.sync()
+        it.clock.forward(20.0)
+        await tended(it)
+        assert duties(it)._problems == {}
+        assert duties(it)._again == {}
+
+
 async def test_a_local_duty_that_fails_does_not_end_the_others() -> None:
     async with stage() as it:
         honest, failed = it.api.send, asyncio.Event()
@@ -367,6 +430,7 @@ async def test_what_a_late_copy_of_a_call_says_of_leases_is_not_believed(overtak
         if overtaken:
             await it.loop.set_peers(Peers("dispatcher", 1, echo=words[1], lease_s=120.0))
         await it.loop.set_peers(Peers("dispatcher", 1, lost, echo=words[0], lease_s=120.0))
-        await asyncio.gather(*it.loop._told)
+        assert it.loop._telling is not None
+        await it.loop._telling
         (peer,) = it.loop._local.peers.known.values()
         assert peer.unrenewed_s == believed

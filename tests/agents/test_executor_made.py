@@ -10,7 +10,7 @@ import pytest
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import BOUND, REFUSED, STALE, CreateDelegate, Outcome, PodRef
+from dispatcher.model.messages import BOUND, REFUSED, CreateDelegate, Outcome, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, node_object, order_for, pod_object, run
 
 Object = dict[str, Any]
@@ -205,16 +205,3 @@ def test_one_that_is_not_ours_any_more_is_deleted_and_refused_with_words(what: s
     outcome = placed(world, order(), webhook)
     assert (outcome.verdict, outcome.message) == (REFUSED, said)
     assert (world.api.pods(), world.api.count("bind")) == ([], 0)
-
-
-def test_one_that_the_server_bound_by_itself_ends_in_its_own_time_and_is_not_replaced_before() -> None:
-    world = World(cluster="b")
-
-    def binds(pod: Object) -> None:
-        pod["spec"]["nodeName"] = "n1"
-
-    outcome = placed(world, order(), binds)
-    assert outcome.verdict == STALE
-    assert outcome.message == 'the server bound it to node "n1" by itself; it is being deleted'
-    (pod,) = world.api.pods()
-    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30

@@ -1,5 +1,6 @@
 """Mirrored status: the source shows what its delegate does, and what has ended stays ended."""
 
+import copy
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
+from agents.observer.seen import NODES, PODS
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
@@ -105,6 +107,68 @@ def test_what_has_ended_stays_ended(ended: str, seen: bool) -> None:
     assert status_of(world)["phase"] == ended
 
 
+def backup_of(world: World) -> dict[str, Any]:
+    return copy.deepcopy(world.api.objects)
+
+
+def restore(world: World, backup: dict[str, Any]) -> None:
+    """etcd from a backup, which the watch shows."""
+    world.api.objects = backup
+    for kind in (NODES, PODS):
+        world.cache.begin(kind, forget_versions=True)
+        world.cache.end(kind)
+    world.sync()
+
+
+def test_an_end_that_the_server_lost_with_a_restore_is_written_again() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status("Running")))
+    backup = backup_of(world)
+    world.do(mirror(ref, status("Succeeded", ready=False)))
+    world.sync()
+    restore(world, backup)
+    assert world.do(mirror(ref, status("Succeeded", ready=False))).verdict == DONE
+    assert status_of(world)["phase"] == "Succeeded"
+
+
+def test_a_status_that_the_server_lost_with_a_restore_is_written_again_once_that_is_known() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(ip="10.0.0.7")))
+    backup = backup_of(world)
+    world.do(mirror(ref, status(ip="10.0.0.8")))
+    world.sync()
+    restore(world, backup)
+    world.local.server_went_back()
+    assert world.do(mirror(ref, status(ip="10.0.0.8"))).verdict == DONE
+    assert status_of(world)["podIP"] == "10.0.0.8"
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_a_status_that_is_refused_is_one_event_with_the_cause_and_a_newer_one_replaces_it(code: int) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    refusal = Response(code, b'{"message":"a policy of this cluster"}')
+
+    def refusing(request: Request) -> Response:
+        return refusal if request.method == "PATCH" else world.api.answer(request)
+
+    answers = [run(carry_out(mirror(ref, status("Running")), 1, world.local, NOW), refusing) for _ in range(3)]
+    assert {one.verdict for one in answers} == {REFUSED}
+    why = f"the status of pod default/web cannot be written: a policy of this cluster (HTTP {code})"
+    assert answers[0].message == why
+    assert events_of(world) == [("StatusNotMirrored", why)]
+    assert world.do(mirror(ref, status("Succeeded", ready=False))).verdict == DONE
+    assert status_of(world)["phase"] == "Succeeded"
+
+
+def events_of(world: World) -> list[tuple[str, str]]:
+    """(reason, note) of the events that wait to be written."""
+    found = [msgspec.json.decode(request.body) for request in world.local.events]
+    return [(one["reason"], one["note"]) for one in found]
+
+
 def test_a_write_that_was_lost_and_lands_late_does_not_bring_the_dead_to_life() -> None:
     world = World(peers=("b",))
     ref = source(world)
@@ -152,5 +216,8 @@ def test_a_pod_that_is_not_on_a_proxy_node_keeps_its_own_status(node: str) -> No
 def test_a_status_that_makes_no_sense_is_refused(raw: bytes) -> None:
     world = World(peers=("b",))
     ref = source(world)
-    assert world.do(MirrorStatus("i", ref, 1, raw)).verdict == REFUSED
+    answers = [world.do(MirrorStatus("i", ref, 1, raw)) for _ in range(2)]
+    assert [one.verdict for one in answers] == [REFUSED, REFUSED]
+    assert "the status of the delegate of pod default/web cannot be read" in answers[0].message
+    assert events_of(world) == [("StatusNotMirrored", answers[0].message)]
     assert world.api.done == []

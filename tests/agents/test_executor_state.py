@@ -8,8 +8,10 @@ import pytest
 
 from agents.executor import state
 from agents.executor.http import MERGE_PATCH, Request, Response
+from agents.executor.keys import MAX_CLUSTERS
 from agents.executor.local import Moment
 from agents.executor.state import CLUSTER, ExecutorState
+from agents.runtime import obedience
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.obedience import BELIEVED_S
 from dispatcher.model.messages import BOUND, UNKNOWN, Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
@@ -120,7 +122,7 @@ def test_values_are_kept_beside_each_other_and_by_two_executors() -> None:
 
 def test_values_are_bounded() -> None:
     api, known = ApiModel(), ExecutorState()
-    assert "more than 64 KiB" in run(known.remember("a", "x" * state.MAX_VALUES), api.answer)
+    assert f"more than {state.MAX_VALUES // 1024} KiB" in run(known.remember("a", "x" * state.MAX_VALUES), api.answer)
     assert (known.values, api.objects) == ({}, {})
 
 
@@ -237,6 +239,48 @@ async def test_peers_of_a_superseded_dispatcher_are_not_shown() -> None:
     await it.loop.stop()
 
 
+async def test_another_cluster_under_a_known_name_is_not_believed_by_the_next_life_either() -> None:
+    one = Executor(world())
+    await tell(one, Peer("b", ready=True, uid="b-uid", keys=keys_of("b").told()))
+    next_life = Executor(one.world)
+    await tell(next_life, Peer("b", ready=True, uid="rebuilt-uid", keys=keys_of("c").told()))
+    assert set(msgspec.json.decode(stored(one.world.api)[2]["keys"])) == {"b-uid"}
+
+
+async def test_keys_of_a_thousand_clusters_are_stored() -> None:
+    one = Executor(world())
+    await tell(one, *(peer(number) for number in range(MAX_CLUSTERS)))
+    assert len(msgspec.json.decode(stored(one.world.api)[2]["keys"])) == MAX_CLUSTERS
+    assert await one.loop.obedience.keep_keys() == ""
+
+
+async def test_keys_that_have_no_room_are_told_with_the_way_out_and_the_others_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(obedience, "MAX_KEYS", 1024)
+    one = Executor(world())
+    await tell(one, *(peer(number) for number in range(12)))
+    kept = msgspec.json.decode(stored(one.world.api)[2]["keys"])
+    assert 0 < len(kept) < 12
+    said = await one.loop.obedience.keep_keys()
+    assert f"no room to store the keys of cluster-{len(kept):04}" in said
+    assert "cluster forget-keys NAME" in said
+
+
+def peer(number: int) -> Peer:
+    name = f"cluster-{number:04}"
+    uid = f"{number:08}-0000-4000-8000-000000000000"
+    return Peer(name, ready=True, uid=uid, keys=keys_of("b").told())
+
+
+async def tell(it: Executor, *peers: Peer) -> None:
+    """A dispatcher tells of other clusters, and what follows has been done."""
+    await it.loop.set_peers(Peers("one", 5, peers))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await it.loop.stop()
+
+
 async def test_a_cluster_under_a_second_name_is_served_under_the_first_alone() -> None:
     north = Executor(world(), "north")
     ref = north.world.submit()
@@ -291,7 +335,7 @@ async def test_the_next_keys_are_believed_once_an_operator_of_the_cluster_had_th
     await hear(it, "new")
     assert trusted.of("ub") == keys_of("new").public
     assert words_of(it.world.api) == set()
-    assert stored(it.world.api)[2][state.KEYS] == trusted.text()
+    assert stored(it.world.api)[2][state.KEYS] == trusted.text().text
     await hear(it, "other")
     assert trusted.of("ub") == keys_of("new").public
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from agents.executor import state
+from agents.executor.local import Mirrored
 from agents.runtime.agent import Agent
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.settings import AgentSettings
@@ -262,6 +263,18 @@ async def test_a_server_that_went_back_is_told_with_what_is_missing_until_an_ope
         dispatcher.agent._executor.obedience.confirm_restored()
         changes = await dispatcher.poll()
         assert (changes.restored, changes.problem, changes.pods, changes.pods_gone) == (False, "", (), ())
+
+
+async def test_what_was_written_is_not_remembered_of_a_server_that_went_back(tmp_path: Path) -> None:
+    async with fake_api() as api, an_agent(api, tmp_path, truth_s=0.05) as dispatcher:
+        api.put("pods", pod_object("kept"))
+        api.put("pods", pod_object("lost"))
+        await dispatcher.poll_until(lambda: dispatcher.well() and dispatcher.pods)
+        mirrored = dispatcher.agent._executor._local.mirrored
+        mirrored.put("uid-kept", Mirrored(b"", "Succeeded", str(api.version)))
+        went_back(api)
+        await dispatcher.poll_until(dispatcher.restored)
+        assert mirrored.get("uid-kept") is None
 
 
 async def test_a_server_that_went_back_is_held_for_its_time_and_no_longer(tmp_path: Path) -> None:

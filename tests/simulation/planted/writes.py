@@ -21,8 +21,8 @@ def delete_without_uid(patches: Patches) -> None:
 
     real = pods.delete_request
 
-    def delete_request(ref: Any, grace_seconds: int | None = None) -> Any:
-        request = real(ref, grace_seconds)
+    def delete_request(ref: Any, grace_seconds: int | None = None, version: str = "") -> Any:
+        request = real(ref, grace_seconds, version)
         return msgspec.structs.replace(request, body=_without(request.body, "uid"))
 
     patches.set(pods, "delete_request", delete_request)
