@@ -13,7 +13,7 @@ cluster_app = typer.Typer(
     help="Take a cluster out of service, and back; say what only you can know.\n\n"
     "Each command writes on the proxy nodes of NAME in all other clusters, with the kubeconfig contexts of the "
     "configuration: what you may do there decides. `confirm` and `forget-keys` write on the Lease that holds the "
-    "agent's state, of NAME or of all others. It shows first what it will do. Exit code 1 if a cluster could "
+    "agent's state, of NAME or of all others. Each shows first what it will do. Exit code 1 if a cluster could "
     "not be reached; repeating a command is safe.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -240,7 +240,7 @@ class Service:
         now = self.clock()
         if now - self._told.get(effect.text, float("-inf")) > _TELL_AGAIN_S:
             self._told[effect.text] = now
-            log.error("a fault; its pod is parked, the others go on", detail=effect.text)
+            log.error("something is wrong; all else goes on", detail=effect.text)
 
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.placed.pod.created, self.clock())
