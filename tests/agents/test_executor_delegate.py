@@ -18,17 +18,7 @@ from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.observer.seen import PODS
 from dispatcher.model import names
-from dispatcher.model.messages import (
-    BOUND,
-    DONE,
-    OF_CLUSTER,
-    REFUSED,
-    STALE,
-    UNKNOWN,
-    CreateDelegate,
-    DeleteDelegate,
-    PodRef,
-)
+from dispatcher.model.messages import BOUND, DONE, REFUSED, STALE, UNKNOWN, CreateDelegate, DeleteDelegate, PodRef
 from dispatcher.model.pod import SourceRef
 from tests.agents.executor_world import (
     NOW,
@@ -124,18 +114,6 @@ def test_a_pod_of_somebody_else_under_the_name_is_refused_and_left_alone() -> No
     world.submit(pod_object(delegate_of(SOURCE)))
     assert world.do(delegate()).verdict == REFUSED
     assert world.api.done == []
-
-
-def test_pods_of_a_home_cluster_that_was_rebuilt_under_its_name_are_refused_with_the_way_out() -> None:
-    world = target()
-    source = SourceRef("a", "a-rebuilt-uid", "default", "web", SOURCE.uid, 1)
-    outcome = world.do(msgspec.structs.replace(delegate(), source=source))
-    assert (outcome.verdict, outcome.scope, world.api.done) == (REFUSED, OF_CLUSTER, [])
-    assert "a-cluster-uid" in outcome.message
-    assert "a-rebuilt-uid" in outcome.message
-    assert "cluster forget-keys a" in outcome.message
-    world.local.trusted.forget("a-cluster-uid")
-    assert world.do(msgspec.structs.replace(delegate(epoch=2), source=source)).verdict == UNKNOWN
 
 
 def test_a_missing_namespace_is_refused_by_name_and_cluster() -> None:
