@@ -126,18 +126,6 @@ def test_a_pod_of_somebody_else_under_the_name_is_refused_and_left_alone() -> No
     assert world.api.done == []
 
 
-def test_pods_of_a_home_cluster_that_was_rebuilt_under_its_name_are_refused_with_the_way_out() -> None:
-    world = target()
-    source = SourceRef("a", "a-rebuilt-uid", "default", "web", SOURCE.uid, 1)
-    outcome = world.do(msgspec.structs.replace(delegate(), source=source))
-    assert (outcome.verdict, outcome.scope, world.api.done) == (REFUSED, OF_CLUSTER, [])
-    assert "a-cluster-uid" in outcome.message
-    assert "a-rebuilt-uid" in outcome.message
-    assert "cluster forget-keys a" in outcome.message
-    world.local.trusted.forget("a")
-    assert world.do(msgspec.structs.replace(delegate(epoch=2), source=source)).verdict == UNKNOWN
-
-
 def test_a_missing_namespace_is_refused_by_name_and_cluster() -> None:
     world = target()
     ref = PodRef("team-x", "web", "u")

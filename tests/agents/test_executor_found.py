@@ -13,6 +13,7 @@ from dispatcher.model import names
 from dispatcher.model.messages import (
     BOUND,
     DONE,
+    OF_CLUSTER,
     REFUSED,
     STALE,
     UNKNOWN,
@@ -21,6 +22,7 @@ from dispatcher.model.messages import (
     Outcome,
     PodRef,
 )
+from dispatcher.model.pod import SourceRef
 from tests.agents.executor_world import NOW, World, delegate_of, order_for, pod_object, run, source_of
 
 Object = dict[str, Any]
@@ -178,6 +180,18 @@ def test_a_pod_of_somebody_else_under_the_name_is_refused_and_neither_deleted_no
     assert world.do(order()).verdict == REFUSED
     assert world.do(confirm()).verdict == DONE
     assert world.api.done == []
+
+
+def test_pods_of_a_home_cluster_that_was_rebuilt_under_its_name_are_refused_with_the_way_out() -> None:
+    world = World(cluster="b")
+    source = SourceRef("a", "a-rebuilt-uid", "default", "web", SOURCE.uid, 1)
+    outcome = world.do(msgspec.structs.replace(order(), source=source))
+    assert (outcome.verdict, outcome.scope, world.api.done) == (REFUSED, OF_CLUSTER, [])
+    assert "a-cluster-uid" in outcome.message
+    assert "a-rebuilt-uid" in outcome.message
+    assert "cluster forget-keys a" in outcome.message
+    world.local.trusted.forget("a")
+    assert world.do(msgspec.structs.replace(order(epoch=2), source=source)).verdict == UNKNOWN
 
 
 # --- a binding that lands late ---------------------------------------------------------------------------------------
