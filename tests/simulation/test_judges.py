@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod
-from tests.simulation.judges.copies import Collected, OnceAnAttempt
+from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, SOURCE_UID, Facts
 from tests.simulation.judges.protocol import CalmIsCalm
@@ -119,4 +119,22 @@ def test_a_copy_made_in_calm_is_found_unless_its_pod_was_refused(told: str, foun
     scene.facts.calm_since = scene.now
     scene.now += 1.0
     scene.bind(source, "copy")
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("told_s", "restored_s", "found"),
+    [(None, None, 1), (None, 20.0, 1), (10.0, 20.0, 0), (10.0, 5.0, 1)],
+    ids=["never told", "restored before it was told", "told and then restored", "told after the restore"],
+)
+def test_a_pod_that_waits_without_a_word_is_found_unless_a_restore_took_it_back(
+    told_s: float | None, restored_s: float | None, found: int
+) -> None:
+    scene = Scene(NothingLost)
+    source = scene.source("a")
+    fact = scene.facts.pods[source["metadata"]["uid"]]
+    fact.told = told_s if told_s is not None else fact.told
+    if restored_s is not None:
+        scene.facts.restored["north"] = restored_s
+    scene.judge.at_end()
     assert len(scene.judge.found) == found

@@ -165,8 +165,13 @@ class NothingLost(Judge):
             self.say(fact.title, f"runs in {running[0].cluster}, but is not bound")
         elif running and pod["status"].get("phase") != "Running":
             self.say(fact.title, f"runs in {running[0].cluster}, and shows {pod['status'].get('phase')}")
-        elif not running and (told is None or not told.get("message")) and not pod["spec"].get("schedulingGates"):
+        elif not running and (told is None or not told.get("message")) and not self._need_not_be_told(fact, pod):
             self.say(fact.title, "waits, and nobody says why")
+
+    def _need_not_be_told(self, fact: PodFact, pod: Object) -> bool:
+        """It waits for its gates; or it was told, and a restore took that back (docs/protocol.md)."""
+        taken_back = self.facts.restored.get(fact.cluster, float("-inf")) > fact.told > float("-inf")
+        return bool(pod["spec"].get("schedulingGates")) or taken_back
 
 
 class SourceOutlives(Judge):

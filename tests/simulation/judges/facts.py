@@ -21,6 +21,7 @@ class PodFact:
 
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
+    `told`: when it was last written why it waits.
     """
 
     uid: str
@@ -33,6 +34,7 @@ class PodFact:
     node: str = ""
     bound: float = float("inf")
     decided: float = float("inf")
+    told: float = float("-inf")
     doomed: str = ""
     ended: str = ""
     gone: bool = False
@@ -111,6 +113,8 @@ class Facts(Judgeable):
             fact.decided = float("inf")
         if meta.get("deletionTimestamp") and not fact.doomed and not by_product(write.actor):
             fact.doomed = write.actor
+        if (condition(after, "PodScheduled") or {}).get("message"):
+            fact.told = write.at
         preempted = condition(after, "DisruptionTarget")
         if preempted is not None and not fact.doomed:
             fact.doomed = "preempted"
