@@ -70,8 +70,8 @@ class AcceptSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    clusters: tuple[str, ...] = Field(default=("*",), description="Names of source clusters.")
-    namespaces: tuple[str, ...] = Field(default=("*",), description="Namespaces there.")
+    clusters: tuple[str, ...] = Field(default=("*",), min_length=1, description="Names of source clusters.")
+    namespaces: tuple[str, ...] = Field(default=("*",), min_length=1, description="Namespaces there.")
     allow: tuple[Allowance, ...] = Field(default=(), description="What may cross beyond Pod Security's baseline.")
     secrets: tuple[str, ...] = Field(default=(), description="Secrets of this cluster that such pods may refer to.")
     annotations: tuple[str, ...] = Field(

@@ -36,8 +36,6 @@ _LOOK_S = 1.0
 def run_dispatcher(file: Path, level: str | None) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
     config, registry = read_config(file, reach=True)
-    if not config.clusters:
-        raise CommandError(f"{file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)")
     configure_logging(level or config.log.level, config.log.format)
     for note in config.notes:
         log.warning("a key of the configuration has no meaning here", detail=str(note))
