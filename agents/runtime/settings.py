@@ -93,7 +93,7 @@ class ExecutorOptions(BaseModel):
     closed: tuple[str, ...] = Field(
         default=(), description="Namespaces that take no pods of other clusters; patterns. kube-* never do."
     )
-    evict_foreign: bool = Field(default=True, description="Other schedulers' pods may be evicted for higher priority.")
+    evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
 
 
 class AgentSettings(BaseModel):
