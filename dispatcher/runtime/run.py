@@ -1,6 +1,7 @@
 """`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray actors beside it."""
 
 import asyncio
+import errno
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -135,9 +136,11 @@ def check_port(host: str, port: int) -> None:
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> CommandError:
-    return CommandError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}: choose another with --port or http.port"
-    )
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        why += ", probably by another dispatcher (stop it if you meant to replace it)"
+    other = "choose another port with http.port of the configuration (demo: --port)"
+    return CommandError(f"cannot listen on {host}:{port}: {why}; {other}")
 
 
 def _all_problems(file: Path | None, error: ConfigError) -> str:
