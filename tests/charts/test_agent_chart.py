@@ -82,8 +82,10 @@ def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Pat
 
 def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     accept = [{"clusters": ["west"], "namespaces": ["team-*"]}]
-    values = {"config": {"executor": {"accept": accept}}, "ray": {"lostSeconds": 60, "ports": {"maxWorker": 10199}}}
+    config = {"executor": {"accept": accept}, "rename_from": "old"}
+    values = {"config": config, "ray": {"lostSeconds": 60, "ports": {"maxWorker": 10199}}}
     settings = join.read_settings(write_mounted(helm.template("agent", values), tmp_path) / "agent.yaml")
+    assert settings.agent.rename_from == "old"
     assert settings.agent.executor.accept == (AcceptSettings(clusters=("west",), namespaces=("team-*",)),)
     assert (settings.ray.lost_s, settings.ray.ports.max_worker) == (60, 10_199)
 
