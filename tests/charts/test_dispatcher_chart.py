@@ -17,6 +17,8 @@ CLUSTERS = [{"name": "east"}, {"name": "west"}]
 # Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
 DIFFERS: dict[str, Any] = {
     "clusters": CLUSTERS,
+    "profile": "profiles/default.yaml",
+    "tenants": "tenants.yaml",
     "http": {"host": "0.0.0.0", "port": 7480},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2},
 }

@@ -177,4 +177,4 @@ def test_a_demo_with_a_configuration_that_is_wrong_does_not_begin(tmp_path: Path
     (tmp_path / "demo.yaml").write_text("plugin_files: [nobodys.py]")
     done = run("demo", "--once", "--config", str(tmp_path / "demo.yaml"))
     assert done.exit_code == 1
-    assert f"{tmp_path / 'nobodys.py'}: cannot be read" in done.stderr
+    assert f"plugin_files[0]: there is no file {tmp_path / 'nobodys.py'}: correct it" in done.stderr

@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import REGISTRY
 from dispatcher.runtime.settings import ConfigError, agent_settings, check_config, load_config, plugin_registry
 from dispatcher.runtime.settings.document import MAX_BYTES, parse_document
 from dispatcher.runtime.settings.sections import ClusterSection, ConfigFile
 from dispatcher.runtime.settings.tenants import parse_share
+from dispatcher.scheduling.framework.plugin_args import check_args
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+MISSING = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +44,25 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_the_shipped_file_says_the_defaults() -> None:
     written, default = load_config(CONFIGS / "dispatcher.yaml"), load_config(None)
-    names = "clusters tenants ray http journal quota leader_election scheduling timing log"
+    names = "clusters profiles tenants ray http journal quota leader_election scheduling timing log"
     for section in names.split():
         assert getattr(written, section) == getattr(default, section), section
+
+
+def test_a_copy_of_the_shipped_file_works_in_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "dispatcher.yaml").write_text((CONFIGS / "dispatcher.yaml").read_text())
+    assert check_config(tmp_path / "dispatcher.yaml") == []
+
+
+def test_the_default_profile_is_the_built_in_one(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"profile: {CONFIGS / 'profiles' / 'default.yaml'}")
+    written = load_config(tmp_path / "c.yaml").profile
+    spelt_out = [(use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in written.plugins]
+    built_in = [
+        (use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in DEFAULT_PROFILE.plugins
+    ]
+    assert spelt_out == built_in
+    assert written.scheduler_name == DEFAULT_PROFILE.scheduler_name
 
 
 def test_the_shipped_file_shows_every_key() -> None:
@@ -135,7 +154,10 @@ def test_a_bad_variable_is_named(
             "scheduling: {shards: -1}",
             "dispatcher.yaml:1: scheduling.shards: input should be greater than or equal to 0, not -1",
         ),
-        ("profile: gone.yaml", "gone.yaml: cannot be read: No such file or directory"),
+        ("profile: gone.yaml", f"dispatcher.yaml:1: profile: {MISSING.format('gone.yaml')}"),
+        ("http: {}\nprofiles: [gone.yaml]", f"dispatcher.yaml:2: profiles[0]: {MISSING.format('gone.yaml')}"),
+        ("tenants: gone.yaml", f"dispatcher.yaml:1: tenants: {MISSING.format('gone.yaml')}"),
+        ("plugin_files: [gone.py]", f"dispatcher.yaml:1: plugin_files[0]: {MISSING.format('gone.py')}"),
         (
             "log: {level: loud}",
             "dispatcher.yaml:1: log.level: input should be 'debug', 'info', 'warning' or 'error', not 'loud'",
@@ -156,7 +178,10 @@ def test_a_bad_variable_is_named(
         "word of an agent's policy",
         "agent key set elsewhere",
         "shards",
-        "missing file",
+        "missing profile",
+        "missing one of the profiles",
+        "missing tenants",
+        "missing plugin",
         "choice",
     ],
 )

@@ -87,10 +87,10 @@ def load_config(
         problems += _reach_problems(
             config, clusters, election, document, any(one.key.startswith("clusters") for one in problems)
         )
-    plugin_files = [_beside(document, name) for name in config.plugin_files]
     unusable: list[Problem] = []
+    plugin_files = _plugin_files(document, config, unusable)
     known = with_plugin_files(plugin_files, registry, unusable)
-    named = _profile_files(document, config, problems)
+    named = _there(_profile_files(document, config, problems), document, problems)
     of_profiles: list[Problem] = []
     read = read_profile_files(named, document, known, of_profiles)
     problems += unusable + [one for one in of_profiles if not (unusable and one.text.startswith(UNKNOWN_PLUGIN))]
@@ -159,7 +159,22 @@ def _referred(
     raw = document.data.get(key) if isinstance(document.data, dict) else None
     if not name and problems and isinstance(raw, str):
         name = raw
-    return _collected(problems, lambda: read(_beside(document, name)), default) if name else default
+    found = _there([((key,), name, _beside(document, name))] if name else [], document, problems)
+    return _collected(problems, lambda: read(found[0][2]), default) if found else default
+
+
+def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[FilePath]:
+    named: list[Named] = [
+        (("plugin_files", at), name, _beside(document, name)) for at, name in enumerate(config.plugin_files)
+    ]
+    return [path for _, _, path in _there(named, document, problems)]
+
+
+def _there(named: list[Named], document: Document, problems: list[Problem]) -> list[Named]:
+    """Those of the named files that exist; `problems` gets the others."""
+    text = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
+    problems += [document.problem(key, text.format(path)) for key, _, path in named if not path.exists()]
+    return [one for one in named if one[2].exists()]
 
 
 def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:
@@ -185,7 +200,7 @@ def _beside(document: Document, name: str) -> FilePath:
 
 
 def _whole(document: Document, name: str) -> str:
-    return str(_beside(document, name)) if name else ""
+    return str(_beside(document, name).absolute()) if name else ""
 
 
 def _placed(cluster: ClusterSection, document: Document) -> ClusterSection:
