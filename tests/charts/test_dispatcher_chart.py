@@ -90,6 +90,18 @@ def test_the_dispatcher_reads_the_mounted_file_and_joins_the_head_beside_it(helm
     assert {"--head", "--block", "--node-ip-address=$(POD_IP)", "--port=6379", "--num-cpus=0"} <= set(head["command"])
 
 
+def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(helm: Helm) -> None:
+    example = str(CHARTS / "dispatcher" / "ci" / "example-values.yaml")
+    words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", example, "--dry-run=client")
+    lines = [line.strip() for line in helm(*words).partition("NOTES:")[2].splitlines()]
+    assert [line for line in lines if "openssl" in line] == ['TOKEN="$(openssl rand -hex 32)"']
+    (create,) = [line for line in lines if "create secret" in line]
+    assert create.endswith('="$TOKEN"')
+    commands = [line for line in lines if line.startswith(("kubectl ", "helm "))]
+    assert len(commands) >= 3
+    assert all(" -n fleet" in line for line in commands)
+
+
 def test_the_head_fixes_every_port(helm: Helm) -> None:
     ports = {"gcs": 16379, "nodeManager": 16380, "maxWorker": 20149}
     head, dispatcher = containers(of_kind(helm.template("dispatcher", {"ray": {"ports": ports}}), "Deployment"))
