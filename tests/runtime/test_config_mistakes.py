@@ -80,7 +80,7 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         ),
         (
             AGENT + "executor: {accept: [{clusters: [wset], namespaces: []}]}",
-            "5: clusters[0].agent.executor.accept[0].namespaces: ",
+            "5: clusters[0].agent.executor.accept[0].namespaces: must be a list with an entry at least, not []",
         ),
         (
             WEST + "timing:\n  cluster_lost_s: 3",
