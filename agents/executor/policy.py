@@ -62,7 +62,7 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
-    evict_foreign: bool = True
+    evict_foreign: bool = False
     closed: tuple[str, ...] = ()
 
     def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:

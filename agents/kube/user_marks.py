@@ -14,7 +14,7 @@ from agents.kube import groups, marks
 from agents.kube.wire import Meta
 from agents.kube.wire_pods import PodSpec
 from dispatcher.model import names
-from dispatcher.model.topology import LEVELS
+from dispatcher.model.topology import meant_level
 
 NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER)
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
@@ -227,11 +227,11 @@ def _about_clusters(value: str) -> tuple[str, bool]:
 
 
 def _about_spread(value: str) -> tuple[str, bool]:
-    """What can be read but may not be meant; what cannot be read is told by `marks.spread_of`."""
-    for level in (entry.partition("=")[0].strip()[:_READ] for entry in value.split(",")[: marks.MAX_SPREADS]):
-        close = get_close_matches(level.lower(), LEVELS, 1, _HOLDS) if level and "/" not in level else []
-        if close and level not in LEVELS:
-            return f"{level!r} is no level and so taken as a node label; did you mean {close[0]!r}?", False
+    """What can be read but may not be meant; what cannot be read is told by `marks.spread_of` alone."""
+    problems: list[str] = []
+    for rule in marks.spread_of({names.SPREAD: value}, problems):
+        if not problems and (meant := meant_level(rule.key)):
+            return f"{rule.key[:_READ]!r} is no level and so taken as a node label; did you mean {meant!r}?", False
     return "", False
 
 

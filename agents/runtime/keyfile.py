@@ -6,9 +6,11 @@ agent, and take the old one out when no pod carries its marks any more. Whoever 
 
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 
+import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -17,6 +19,8 @@ from agents.executor.keys import OwnKeys
 
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 _MAX_BYTES = 64 * 1024
+_MAKE_ONE = "make one with openssl genpkey -algorithm ed25519"
+LOG = structlog.get_logger("keys")
 
 
 class KeyFileError(RuntimeError):
@@ -32,16 +36,40 @@ def default_path(cluster: str) -> Path:
 def load_keys(file: str, cluster: str) -> OwnKeys:
     """The keys in `file`; without a name, those in the default file, which is made if it is not there.
 
-    Raises KeyFileError.
+    A new key, and a file that others can read, are told in the log. Raises KeyFileError.
     """
     path = Path(file).expanduser() if file else default_path(cluster)
-    try:
-        if not file and not path.exists():
+    if not file and not path.exists():
+        try:
             _create(path)
-        raw = path.read_bytes()[:_MAX_BYTES]
+        except OSError as error:
+            raise KeyFileError(f"{path}: cannot be made: {error.strerror or error}; or set key_file") from None
+        LOG.info("a key was made for the cluster, keep a copy", cluster=cluster, path=str(path))
+    keys = read_keys(path, cluster)
+    if _others_read(path):
+        LOG.warning("others on this machine can read the key file", path=str(path), fix=f"chmod 600 {path}")
+    return keys
+
+
+def read_keys(path: Path, cluster: str) -> OwnKeys:
+    """The keys in a file; KeyFileError also where everybody may write it."""
+    try:
+        raw, mode = path.read_bytes()[:_MAX_BYTES], path.stat().st_mode
+    except FileNotFoundError as error:
+        text = f"{path}: the keys of cluster {cluster!r}: {error.strerror}: {_MAKE_ONE} -out {path}"
+        raise KeyFileError(text) from None
     except OSError as error:
         raise KeyFileError(f"{path}: the keys of cluster {cluster!r}: {error.strerror or error}") from None
+    if mode & stat.S_IWOTH:
+        raise KeyFileError(f"{path}: everybody may write it, so the key may be anybody's: chmod 600 {path}")
     return OwnKeys([_read(match.group(0), path) for match in _PEM.finditer(raw)] or [_none(path)])
+
+
+def _others_read(path: Path) -> bool:
+    """Whether more than the owner can. A volume that cannot be written, as a pod's Secret, may be its group's."""
+    status, folder = path.stat(), os.statvfs(path)
+    allowed = stat.S_IRWXG if folder.f_flag & os.ST_RDONLY else 0
+    return bool(status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~allowed)
 
 
 def ephemeral_keys() -> OwnKeys:
@@ -70,9 +98,9 @@ def _read(pem: bytes, path: Path) -> Ed25519PrivateKey:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise KeyFileError(f"{path}: not a readable private key: {error}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise KeyFileError(f"{path}: not an Ed25519 key: make one with openssl genpkey -algorithm ed25519")
+        raise KeyFileError(f"{path}: not an Ed25519 key: {_MAKE_ONE}")
     return key
 
 
 def _none(path: Path) -> Ed25519PrivateKey:
-    raise KeyFileError(f"{path}: holds no private key: make one with openssl genpkey -algorithm ed25519")
+    raise KeyFileError(f"{path}: holds no private key: {_MAKE_ONE}")

@@ -70,8 +70,8 @@ class AcceptSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    clusters: tuple[str, ...] = Field(default=("*",), description="Names of source clusters.")
-    namespaces: tuple[str, ...] = Field(default=("*",), description="Namespaces there.")
+    clusters: tuple[str, ...] = Field(default=("*",), min_length=1, description="Names of source clusters.")
+    namespaces: tuple[str, ...] = Field(default=("*",), min_length=1, description="Namespaces there.")
     allow: tuple[Allowance, ...] = Field(default=(), description="What may cross beyond Pod Security's baseline.")
     secrets: tuple[str, ...] = Field(default=(), description="Secrets of this cluster that such pods may refer to.")
     annotations: tuple[str, ...] = Field(
@@ -93,7 +93,7 @@ class ExecutorOptions(BaseModel):
     closed: tuple[str, ...] = Field(
         default=(), description="Namespaces that take no pods of other clusters; patterns. kube-* never do."
     )
-    evict_foreign: bool = Field(default=True, description="Other schedulers' pods may be evicted for higher priority.")
+    evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
 
 
 class AgentSettings(BaseModel):

@@ -9,6 +9,8 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dispatcher.model.topology import meant_level
+
 
 class Reason(enum.Enum):
     """Why not. `{}` in the text is the argument."""
@@ -136,7 +138,9 @@ class Why(NamedTuple):
     @property
     def text(self) -> str:
         """In words, as the pod is told; equal texts are counted together."""
-        return self.reason.text(self.argument)
+        meant = meant_level(self.argument) if self.reason is Reason.SPREAD_LABEL else ""
+        hint = f"; did you mean the level {meant}, not a node label of that name?" if meant else ""
+        return self.reason.text(self.argument) + hint
 
     @property
     def detail(self) -> str:

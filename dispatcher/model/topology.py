@@ -1,9 +1,14 @@
 """Fault-domain levels, from the widest to the narrowest, and the node label that names each."""
 
+from difflib import get_close_matches
+from functools import lru_cache
+
 from dispatcher.model import names
 
 CLUSTER_LEVEL = "cluster"
 HOST_LEVEL = "host"
+_ALIKE = 0.7  # of difflib
+_READ = 80  # characters of a key that are compared
 _SCOPED = "@cluster"  # ends a topology key whose domains lie each within one cluster; no label key holds an @
 
 # level -> node label; `cluster` and `host` are known without a label.
@@ -32,6 +37,14 @@ def within_cluster(key: str) -> str:
     """The topology key whose domains are those of `key`, each within one cluster: zone x of two clusters is two."""
     level = level_of(key)
     return level if level in (CLUSTER_LEVEL, HOST_LEVEL) or level.endswith(_SCOPED) else level + _SCOPED
+
+
+@lru_cache(maxsize=1024)
+def meant_level(key: str) -> str:
+    """The level that a node label without a domain is so like that it may be meant: zone for 'zones'; else ''."""
+    word = key.removesuffix(_SCOPED)[:_READ]
+    close = get_close_matches(word.lower(), LEVELS, 1, _ALIKE) if word and "/" not in word else []
+    return close[0] if close and word not in LEVELS else ""
 
 
 def label_of(level: str) -> tuple[str, bool]:

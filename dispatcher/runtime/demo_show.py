@@ -1,9 +1,12 @@
 """The demo on stage: progress and the live view on stderr, the result on stdout."""
 
 import asyncio
+import shlex
+import shutil
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -26,6 +29,16 @@ _LOOK_S = 0.25
 _SAY_S = 1.0
 _CALM_S = 2.0  # so long must all run before the demo says so
 _FULL = ("Insufficient ", "Too many pods")
+
+
+def own_command() -> str:
+    """How this program is started by hand from here: its name where that finds it, else its path."""
+    name, beside = "global-dispatcher", Path(sys.executable).with_name("global-dispatcher")
+    found = shutil.which(name)
+    if not beside.exists() or (found and Path(found).resolve() == beside.resolve()):
+        return name
+    here = Path.cwd()
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 class DemoShow:
@@ -109,6 +122,7 @@ class DemoShow:
         """Say how to look around while the demo stays up."""
         first, other = contexts[0], contexts[min(1, len(contexts) - 1)]
         server = "" if port == 7480 else f" --server http://127.0.0.1:{port}"
+        command = own_command()
         pod = next((f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD")
         self._console.print(
             f"\nThe fleet stays up until Ctrl-C. Contexts: {', '.join(contexts)}\n\n"
@@ -116,8 +130,8 @@ class DemoShow:
             f"  {fleet.kubectl} --context {first} get deployments,pods -o wide\n"
             f"  {fleet.kubectl} --context {other} get pods -o wide\n"
             f"  {fleet.kubectl} --context {first} scale deployment web --replicas=0\n"
-            f"  global-dispatcher pods{server}\n"
-            f"  global-dispatcher explain {pod}{server}\n"
+            f"  {command} pods{server}\n"
+            f"  {command} explain {pod}{server}\n"
             f"  http://127.0.0.1:{port}/\n",
             soft_wrap=True,
         )

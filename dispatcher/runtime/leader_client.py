@@ -9,8 +9,7 @@ from dispatcher.runtime.leader import Elector, LeaderTiming, new_identity
 from dispatcher.runtime.leader_lease import LeaseFile, Place
 from dispatcher.runtime.leadership import Alone
 from dispatcher.runtime.settings import agent_settings
-from dispatcher.runtime.settings.load import IN_CLUSTER
-from dispatcher.runtime.settings.sections import ClusterSection, LeaderElectionSection
+from dispatcher.runtime.settings.sections import IN_CLUSTER, ClusterSection, LeaderElectionSection
 
 
 @contextlib.asynccontextmanager

@@ -87,8 +87,17 @@ class LeaseFile:
         answer = await self._send(Request(verb, path, msgspec.json.encode(raw)), timeout_s)
         if answer.ok:
             return _lease_of(answer.body)
-        lost = answer.status == CONFLICT
-        return Unread(f"lease {self}: {'another has written it' if lost else said(answer)}")
+        return Unread(f"lease {self}: {self._why(answer, new=before is None)}")
+
+    def _why(self, answer: Response, *, new: bool) -> str:
+        if answer.status == CONFLICT:
+            return "another has written it"
+        if new and answer.status == NOT_FOUND:
+            fix = (
+                f"make the namespace, or set leader_election.namespace to one that is there, not {self.place.namespace}"
+            )
+            return f"{said(answer)}: {fix}"
+        return said(answer)
 
     def __str__(self) -> str:
         return f"{self.place.namespace}/{self.place.name}"

@@ -1,6 +1,7 @@
 """`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray actors beside it."""
 
 import asyncio
+import errno
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -36,8 +37,6 @@ _LOOK_S = 1.0
 def run_dispatcher(file: Path, level: str | None) -> int:
     """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
     config, registry = read_config(file, reach=True)
-    if not config.clusters:
-        raise CommandError(f"{file}: clusters: none is listed: name at least one (see configs/dispatcher.yaml)")
     configure_logging(level or config.log.level, config.log.format)
     for note in config.notes:
         log.warning("a key of the configuration has no meaning here", detail=str(note))
@@ -137,9 +136,11 @@ def check_port(host: str, port: int) -> None:
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> CommandError:
-    return CommandError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}: choose another with --port or http.port"
-    )
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        why += ", probably by another dispatcher (stop it if you meant to replace it)"
+    other = "choose another port with http.port of the configuration (demo: --port)"
+    return CommandError(f"cannot listen on {host}:{port}: {why}; {other}")
 
 
 def _all_problems(file: Path | None, error: ConfigError) -> str:

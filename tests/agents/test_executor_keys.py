@@ -1,7 +1,9 @@
 """Keys of clusters: what is signed verifies for that alone, and no key is believed that no known key vouches for."""
 
+import os
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from agents.executor.keys import MAX_CLUSTERS, OwnKeys, TrustedKeys
 from agents.runtime.keyfile import KeyFileError, default_path, load_keys
@@ -230,13 +233,52 @@ def test_a_file_holds_the_newest_key_first(tmp_path: Path) -> None:
     assert load_keys(str(file), "a").public == keys("A2", "A1").public
 
 
+def test_a_key_that_is_made_is_told_once_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with capture_logs() as told:
+        load_keys("", "a")
+        load_keys("", "a")
+    assert [(one["log_level"], one["cluster"], one["path"]) for one in told] == [("info", "a", str(default_path("a")))]
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])
+def test_a_key_file_that_others_can_read_is_told_with_the_fix(tmp_path: Path, mode: int, warned: bool) -> None:
+    file = tmp_path / "keys.pem"
+    file.write_bytes(pem(key("A1")))
+    file.chmod(mode)
+    with capture_logs() as told:
+        load_keys(str(file), "a")
+    assert [(one["log_level"], one["fix"]) for one in told] == [("warning", f"chmod 600 {file}")] * warned
+
+
+def test_a_key_on_a_volume_that_nobody_writes_may_be_its_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key.pem"
+    file.write_bytes(pem(key("A1")))
+    monkeypatch.setattr("agents.runtime.keyfile.os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    for mode, warned in ((0o440, False), (0o444, True)):
+        file.chmod(mode)
+        with capture_logs() as told:
+            load_keys(str(file), "a")
+        assert bool(told) == warned
+
+
+def test_a_key_file_that_everybody_can_write_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "keys.pem"
+    file.write_bytes(pem(key("A1")))
+    file.chmod(0o602)
+    with pytest.raises(KeyFileError, match=f"everybody may write it.*chmod 600 {file}"):
+        load_keys(str(file), "a")
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"", "holds no private key"),
         (b"-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n", "not a readable private key"),
         (pem(generate_private_key(SECP256R1())), "not an Ed25519 key"),
-        (None, "No such file"),
+        (None, "No such file or directory: make one with openssl genpkey -algorithm ed25519 -out /"),
     ],
     ids=["empty", "nonsense", "another kind", "missing"],
 )

@@ -132,6 +132,7 @@ def test_a_delegate_is_not_judged() -> None:
         (names.FAILOVER, "strickt", "must be 'strict', 'lease' or 'asap', not 'strickt'; did you mean 'strict'?"),
         (names.FAILOVER, "leased", "must be 'strict', 'lease' or 'asap', not 'leased'; did you mean 'lease'?"),
         (names.SPREAD, "zone", "'zone' is not LEVEL=SKEW or LEVEL=SKEW:soft, such as zone=1"),
+        (names.SPREAD, "zone:1", "'zone:1' is not LEVEL=SKEW or LEVEL=SKEW:soft, such as zone=1"),
         (names.SPREAD, "", "is empty; write LEVEL=SKEW such as zone=1, or remove it"),
         (names.CLUSTERS, " ", "is empty; write names of clusters as 'a,b', or remove it"),
         (names.CLUSTERS, "a,,b", "'a,,b' has an empty name between its commas; write names of clusters as 'a,b', or "),
@@ -143,6 +144,7 @@ def test_a_delegate_is_not_judged() -> None:
 def test_a_pod_whose_narrowing_annotation_means_nothing_waits(key: str, value: str, says: str) -> None:
     (problem,) = problems_of(annotated({key: value}))
     assert problem.startswith(f"metadata.annotations[{key}]: {says}")
+    assert notes_of(annotated({key: value})) == []  # nor is anything told beside it that contradicts
 
 
 @pytest.mark.parametrize(

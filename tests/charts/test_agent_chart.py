@@ -9,7 +9,7 @@ import yaml
 from agents.controlplane import opt_in
 from agents.runtime import join
 from agents.runtime.keyfile import load_keys
-from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions
+from agents.runtime.settings import AcceptSettings, AgentSettings
 from dispatcher.model import names
 from tests.charts.rendering import ADMISSION, Helm, Object, containers, of_kind, only, write_key, write_mounted
 
@@ -75,17 +75,17 @@ def bindings(objects: list[Object]) -> set[tuple[str, str, str]]:
 def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Path) -> None:
     folder = write_mounted(helm.template("agent"), tmp_path)
     settings = join.read_settings(folder / "agent.yaml")
-    # In a chart the least right is the default: pods of other schedulers are let alone.
-    executor = ExecutorOptions(evict_foreign=False)
-    assert settings.agent == AgentSettings(cluster="east", executor=executor, key_file=KEY_FILE)
+    assert settings.agent == AgentSettings(cluster="east", key_file=KEY_FILE)
     assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
     assert settings.health == join.HealthSettings(host="0.0.0.0")
 
 
 def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     accept = [{"clusters": ["west"], "namespaces": ["team-*"]}]
-    values = {"config": {"executor": {"accept": accept}}, "ray": {"lostSeconds": 60, "ports": {"maxWorker": 10199}}}
+    config = {"executor": {"accept": accept}, "rename_from": "old"}
+    values = {"config": config, "ray": {"lostSeconds": 60, "ports": {"maxWorker": 10199}}}
     settings = join.read_settings(write_mounted(helm.template("agent", values), tmp_path) / "agent.yaml")
+    assert settings.agent.rename_from == "old"
     assert settings.agent.executor.accept == (AcceptSettings(clusters=("west",), namespaces=("team-*",)),)
     assert (settings.ray.lost_s, settings.ray.ports.max_worker) == (60, 10_199)
 

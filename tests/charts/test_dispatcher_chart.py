@@ -17,6 +17,8 @@ CLUSTERS = [{"name": "east"}, {"name": "west"}]
 # Where the chart must differ: the example's clusters, all addresses for the probes, and what depends on the pod.
 DIFFERS: dict[str, Any] = {
     "clusters": CLUSTERS,
+    "profile": "profiles/default.yaml",
+    "tenants": "tenants.yaml",
     "http": {"host": "0.0.0.0", "port": 7480},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2},
 }
@@ -86,6 +88,18 @@ def test_the_dispatcher_reads_the_mounted_file_and_joins_the_head_beside_it(helm
     assert list(env).index("POD_IP") < list(env).index("GLOBAL_DISPATCHER_RAY__ADDRESS")
     assert head["restartPolicy"] == "Always"
     assert {"--head", "--block", "--node-ip-address=$(POD_IP)", "--port=6379", "--num-cpus=0"} <= set(head["command"])
+
+
+def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(helm: Helm) -> None:
+    example = str(CHARTS / "dispatcher" / "ci" / "example-values.yaml")
+    words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", example, "--dry-run=client")
+    lines = [line.strip() for line in helm(*words).partition("NOTES:")[2].splitlines()]
+    assert [line for line in lines if "openssl" in line] == ['TOKEN="$(openssl rand -hex 32)"']
+    (create,) = [line for line in lines if "create secret" in line]
+    assert create.endswith('="$TOKEN"')
+    commands = [line for line in lines if line.startswith(("kubectl ", "helm "))]
+    assert len(commands) >= 3
+    assert all(" -n fleet" in line for line in commands)
 
 
 def test_the_head_fixes_every_port(helm: Helm) -> None:

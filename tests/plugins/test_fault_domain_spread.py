@@ -70,6 +70,18 @@ def test_hard_spread_refuses_everywhere_when_no_node_has_the_label() -> None:
     assert found == {"n1": LACKS}
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("zones", "; did you mean the level zone, not a node label of that name?"),
+        ("shelf", ""),
+        ("example.com/zone", ""),
+    ],
+)
+def test_hard_spread_over_a_label_that_no_node_has_tells_the_level_that_may_be_meant(key: str, hint: str) -> None:
+    assert set(reasons(make("FaultDomainSpread"), web().spread(key), zones(a=0)).values()) == {LACKS + hint}
+
+
 def test_hard_spread_holds_through_a_lost_zone() -> None:
     state = zones(a=2, b=2, c=1)
     state.set_cluster("in-c", ready=False, synced=True)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dispatcher.runtime.cli import app
 from dispatcher.runtime.errors import ExitCode
-from dispatcher.runtime.settings import check_config, load_config
+from dispatcher.runtime.settings import access, check_config, load_config
 
 KUBECONFIG = {
     "current-context": "west",
@@ -141,7 +141,9 @@ def test_one_api_server_under_two_names_is_refused(folder: Path, one: str, other
     assert all(want in problem for problem in found)
 
 
-def test_two_clusters_without_a_kubeconfig_are_one(folder: Path) -> None:
+def test_two_clusters_without_a_kubeconfig_are_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "TOKEN", folder / "kube")  # in a pod
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     (found,) = problems_of(folder, "name: a", "name: b")
     assert found.startswith("3: clusters[1].name: b is a under another name: both are the service account of the pod")
 

@@ -10,12 +10,35 @@ from rich.console import Console
 
 from dispatcher.model import names
 from dispatcher.runtime import demo_view
-from dispatcher.runtime.demo_show import no_room
+from dispatcher.runtime.demo_show import no_room, own_command
 from dispatcher.runtime.demo_trace import deal_nodes, trace_pods
 from dispatcher.runtime.demo_view import Picture
 from dispatcher.runtime.demo_workloads import WORKLOADS, sample
 from dispatcher.runtime.errors import CommandError
 from tests.runtime.fakes import FakeViews
+
+
+@pytest.mark.parametrize(
+    ("on_path", "folder", "want"),
+    [
+        (True, "here", "global-dispatcher"),
+        (False, "here", ".venv/bin/global-dispatcher"),
+        (False, "elsewhere", "{}/here/.venv/bin/global-dispatcher"),
+    ],
+    ids=["found by its name", "below this folder", "elsewhere"],
+)
+def test_the_demo_prints_commands_that_work_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_path: bool, folder: str, want: str
+) -> None:
+    programs = tmp_path / "here" / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (programs / "global-dispatcher").write_text("#!/bin/sh\n")
+    (programs / "global-dispatcher").chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", str(programs) if on_path else str(tmp_path))
+    monkeypatch.chdir(tmp_path / folder)
+    assert own_command() == want.format(tmp_path)
 
 
 def picture(**fields: Any) -> Picture:

@@ -165,5 +165,7 @@ async def test_pods_are_submitted_with_the_kubeconfigs_client_certificate(guarde
 def test_a_port_in_use_is_told_before_anything_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CommandError, match=f"cannot listen on 127.0.0.1:{port}.*--port"):
+        with pytest.raises(
+            CommandError, match=f"cannot listen on 127.0.0.1:{port}: .* another dispatcher .*http.port .*--port"
+        ):
             check_port("127.0.0.1", port)

@@ -193,6 +193,15 @@ async def test_while_the_server_refuses_nobody_begins_to_lead_and_it_is_told_why
         assert a.elector.problem == ""
 
 
+async def test_a_namespace_that_is_not_there_is_told_with_the_key_that_names_it() -> None:
+    async with stage() as it:
+        a = it.candidate("a")
+        it.server.fault = refused(404)
+        await it.passes(3)
+        want = "make the namespace, or set leader_election.namespace to one that is there, not kube-node-lease"
+        assert a.elector.problem.endswith(want)
+
+
 async def test_a_short_trouble_of_the_server_ends_no_term() -> None:
     async with stage() as it:
         a = it.candidate("a")

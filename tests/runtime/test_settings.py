@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.tenant import Share, Tenant
+from dispatcher.plugins.registry import REGISTRY
 from dispatcher.runtime.settings import ConfigError, agent_settings, check_config, load_config, plugin_registry
 from dispatcher.runtime.settings.document import MAX_BYTES, parse_document
 from dispatcher.runtime.settings.sections import ClusterSection, ConfigFile
 from dispatcher.runtime.settings.tenants import parse_share
+from dispatcher.scheduling.framework.plugin_args import check_args
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+MISSING = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +44,25 @@ def test_without_a_file_the_defaults_hold() -> None:
 
 def test_the_shipped_file_says_the_defaults() -> None:
     written, default = load_config(CONFIGS / "dispatcher.yaml"), load_config(None)
-    names = "clusters tenants ray http journal quota leader_election scheduling timing log"
+    names = "clusters profiles tenants ray http journal quota leader_election scheduling timing log"
     for section in names.split():
         assert getattr(written, section) == getattr(default, section), section
+
+
+def test_a_copy_of_the_shipped_file_works_in_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "dispatcher.yaml").write_text((CONFIGS / "dispatcher.yaml").read_text())
+    assert check_config(tmp_path / "dispatcher.yaml") == []
+
+
+def test_the_default_profile_is_the_built_in_one(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"profile: {CONFIGS / 'profiles' / 'default.yaml'}")
+    written = load_config(tmp_path / "c.yaml").profile
+    spelt_out = [(use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in written.plugins]
+    built_in = [
+        (use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in DEFAULT_PROFILE.plugins
+    ]
+    assert spelt_out == built_in
+    assert written.scheduler_name == DEFAULT_PROFILE.scheduler_name
 
 
 def test_the_shipped_file_shows_every_key() -> None:
@@ -73,7 +92,11 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "value", "want"),
     [
-        ("GLOBAL_DISPATCHER_HTTP__PORT", "x", "environment: GLOBAL_DISPATCHER_HTTP__PORT: input should be a valid int"),
+        (
+            "GLOBAL_DISPATCHER_HTTP__PORT",
+            "x",
+            "environment: GLOBAL_DISPATCHER_HTTP__PORT: must be a whole number, not 'x'",
+        ),
         (
             "GLOBAL_DISPATCHER_HTTP__PROT",
             "1",
@@ -97,15 +120,15 @@ def test_a_bad_variable_is_named(
         ("htpp: {}", "dispatcher.yaml:1: htpp: unknown key; did you mean http?"),
         (
             "http:\n  port: 70000",
-            "dispatcher.yaml:2: http.port: input should be less than or equal to 65535, not 70000",
+            "dispatcher.yaml:2: http.port: must be at most 65535, not 70000",
         ),
         (
             "http: [1]",
-            "dispatcher.yaml:1: http: input should be a valid dictionary or instance of HttpSection, not [1]",
+            "dispatcher.yaml:1: http: must be a map of keys (host, port), not [1]",
         ),
         ("- a", "dispatcher.yaml:1: must be a map of keys, not ['a']"),
-        ("timing: {tick_s: .nan}", "dispatcher.yaml:1: timing.tick_s: input should be a finite number, not nan"),
-        ("timing: {tick_s: 0}", "dispatcher.yaml:1: timing.tick_s: input should be greater than 0, not 0"),
+        ("timing: {tick_s: .nan}", "dispatcher.yaml:1: timing.tick_s: must be a finite number, not nan"),
+        ("timing: {tick_s: 0}", "dispatcher.yaml:1: timing.tick_s: must be greater than 0, not 0"),
         (
             "timing:\n  poll_wait_s: 20",
             "dispatcher.yaml:2: timing.poll_wait_s: must not be greater than cluster_silent_s (10)",
@@ -116,8 +139,22 @@ def test_a_bad_variable_is_named(
         ),
         (
             "timing: {delegate_lease_s: 30}",
-            "dispatcher.yaml:1: timing.delegate_lease_s: input should be greater than or equal to 60, not 30",
+            "dispatcher.yaml:1: timing.delegate_lease_s: must be at least 60, not 30",
         ),
+        ("clusters: {name: b}", "dispatcher.yaml:1: clusters: must be a list of clusters, not {'name': 'b'}"),
+        ("clusters:", "dispatcher.yaml:1: clusters: must be a list of clusters, not empty"),
+        (
+            "clusters:\n- west",
+            "dispatcher.yaml:2: clusters[0]: must be a map of keys (name, context, kubeconfig, agent), not 'west'",
+        ),
+        ("plugin_files: a.py", "dispatcher.yaml:1: plugin_files: must be a list of plugin files, not 'a.py'"),
+        (
+            "timing: soon",
+            "dispatcher.yaml:1: timing: must be a map of keys (cluster_silent_s, cluster_lost_s, "
+            "poll_wait_s, first_sync_s, ...), not 'soon'",
+        ),
+        ("http: {host: ''}", "dispatcher.yaml:1: http.host: must be text that is not empty, not ''"),
+        ("leader_election: {enabled: 7}", "dispatcher.yaml:1: leader_election.enabled: must be true or false, not 7"),
         ("clusters:\n- {context: x}", "dispatcher.yaml:2: clusters[0].name: is missing"),
         ("clusters:\n- name: a\n- name: a", "dispatcher.yaml:3: clusters[1].name: cluster a is listed twice"),
         (
@@ -131,7 +168,7 @@ def test_a_bad_variable_is_named(
         ),
         (
             "clusters:\n- name: a\n  agent:\n    executor:\n      accept:\n      - allow: [hostPorts]",
-            "dispatcher.yaml:6: clusters[0].agent.executor.accept[0].allow[0]: input should be 'hostPort', "
+            "dispatcher.yaml:6: clusters[0].agent.executor.accept[0].allow[0]: must be 'hostPort', "
             "'capabilities', 'seccomp', 'appArmor', 'procMount', 'seLinux', 'sysctls', 'probeHost' or 'controlPlane', "
             "not 'hostPorts'",
         ),
@@ -141,12 +178,15 @@ def test_a_bad_variable_is_named(
         ),
         (
             "scheduling: {shards: -1}",
-            "dispatcher.yaml:1: scheduling.shards: input should be greater than or equal to 0, not -1",
+            "dispatcher.yaml:1: scheduling.shards: must be at least 0, not -1",
         ),
-        ("profile: gone.yaml", "gone.yaml: cannot be read: No such file or directory"),
+        ("profile: gone.yaml", f"dispatcher.yaml:1: profile: {MISSING.format('gone.yaml')}"),
+        ("http: {}\nprofiles: [gone.yaml]", f"dispatcher.yaml:2: profiles[0]: {MISSING.format('gone.yaml')}"),
+        ("tenants: gone.yaml", f"dispatcher.yaml:1: tenants: {MISSING.format('gone.yaml')}"),
+        ("plugin_files: [gone.py]", f"dispatcher.yaml:1: plugin_files[0]: {MISSING.format('gone.py')}"),
         (
             "log: {level: loud}",
-            "dispatcher.yaml:1: log.level: input should be 'debug', 'info', 'warning' or 'error', not 'loud'",
+            "dispatcher.yaml:1: log.level: must be 'debug', 'info', 'warning' or 'error', not 'loud'",
         ),
     ],
     ids=[
@@ -159,6 +199,13 @@ def test_a_bad_variable_is_named(
         "two that do not go together",
         "renewals too far apart",
         "lease too short",
+        "a map for a list",
+        "nothing for a list",
+        "text for a map",
+        "text for a list",
+        "text for a section",
+        "empty text",
+        "no yes or no",
         "missing",
         "cluster twice",
         "cluster name",
@@ -166,7 +213,10 @@ def test_a_bad_variable_is_named(
         "word of an agent's policy",
         "agent key set elsewhere",
         "shards",
-        "missing file",
+        "missing profile",
+        "missing one of the profiles",
+        "missing tenants",
+        "missing plugin",
         "choice",
     ],
 )
@@ -326,7 +376,7 @@ A = "tenants:\n- {name: a, namespaces: [web, 'west/ml-*']}\n"
             "3: tenants[1].nominal.memory: quantity '1e999999'",
         ),
         (A + "- {name: b, namespaces: [x], nominal: {cpu: [1]}}", "3: tenants[1].nominal.cpu: must be a share such as"),
-        (A + "- {name: b, namespaces: []}", "3: tenants[1].namespaces: tuple should have at least 1 item"),
+        (A + "- {name: b, namespaces: []}", "3: tenants[1].namespaces: must be a list with an entry at least, not []"),
     ],
     ids=[
         "name twice",

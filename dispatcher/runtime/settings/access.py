@@ -15,13 +15,15 @@ import yaml
 
 from dispatcher.runtime.settings.document import Document
 from dispatcher.runtime.settings.problems import Path, Problem
-from dispatcher.runtime.settings.sections import ClusterSection
+from dispatcher.runtime.settings.sections import IN_CLUSTER, ClusterSection, LeaderElectionSection
 
 MAX_BYTES = 2**24
 MAX_SHOWN = 10
+_NAME_IT = "name a kubeconfig file"
 _LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PORTS = {"https": 443, "http": 80}
 _POD = "the service account of the pod that this runs in"
+TOKEN = FilePath("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 class AccessError(ValueError):
@@ -70,6 +72,25 @@ def access_problems(clusters: Sequence[ClusterSection], document: Document) -> l
     return problems
 
 
+def lease_problems(
+    section: LeaderElectionSection, clusters: Sequence[ClusterSection], document: Document
+) -> list[Problem]:
+    """What keeps the Lease from being reached; without a kubeconfig of its own it is in the first of `clusters`."""
+    if not section.enabled:
+        return []
+    try:
+        if section.kubeconfig == IN_CLUSTER:
+            _pod_server(IN_CLUSTER)
+        elif section.kubeconfig:
+            _server_in(_read(section.kubeconfig), section.kubeconfig, section.context)
+        elif section.context and clusters:
+            _server_of(clusters[0].model_copy(update={"context": section.context}))
+    except AccessError as error:
+        if section.kubeconfig or error.key == "context":  # else it is told at the cluster
+            return [document.problem(("leader_election", error.key), str(error))]
+    return []
+
+
 def _server_of(cluster: ClusterSection) -> Server:
     file = cluster.kubeconfig or usual_kubeconfig()
     if file:
@@ -79,7 +100,15 @@ def _server_of(cluster: ClusterSection) -> Server:
     if cluster.context:
         text = f"{cluster.context!r} is in no kubeconfig: there is no {_usual_path()}; give `kubeconfig`, too"
         raise AccessError("context", text)
-    return Server((_POD,), _POD)
+    return _pod_server(f"is empty, and there is no {_usual_path()}")
+
+
+def _pod_server(asked: str) -> Server:
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and TOKEN.is_file():
+        return Server((_POD,), _POD)
+    raise AccessError(
+        "kubeconfig", f"{asked}: that means the service account of a pod, and there is none here; {_NAME_IT}"
+    )
 
 
 def _read(file: str) -> Mapping[str, Any]:
@@ -87,7 +116,7 @@ def _read(file: str) -> Mapping[str, Any]:
         with open(file, "rb") as stream:
             data = yaml.load(stream.read(MAX_BYTES), Loader=_LOADER)  # noqa: S506 - a safe loader
     except OSError as error:
-        text = f"{file} cannot be read: {error.strerror or error}; name a kubeconfig file"
+        text = f"{file} cannot be read: {error.strerror or error}; {_NAME_IT}"
         raise AccessError("kubeconfig", text) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise AccessError("kubeconfig", f"{file} is no YAML: {str(error).splitlines()[0]}") from None

@@ -1,9 +1,12 @@
 """What each agent is told: its section of dispatcher.yaml as the agent's own settings."""
 
+from collections.abc import Callable, Mapping
+from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import ValidationError
 
+from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.settings import AgentSettings
 from dispatcher.runtime.settings.access import usual_kubeconfig
 from dispatcher.runtime.settings.document import Document
@@ -12,6 +15,38 @@ from dispatcher.runtime.settings.sections import ClusterSection
 from dispatcher.runtime.settings.validation import findings
 
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context"}  # set by keys of the cluster itself
+
+
+_FILES = (("key_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
+
+
+def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:
+    """The `agent` section of a cluster, the files that it names by whole paths."""
+    placed = dict(agent)
+    for *sections, key in _FILES:
+        inner = placed
+        for section in sections:
+            inner[section] = inner = dict(found) if isinstance(found := inner.get(section), Mapping) else {}
+        if isinstance(name := inner.get(key), str) and name:
+            inner[key] = whole(name)
+    return {key: value for key, value in placed.items() if value or key in agent}
+
+
+def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
+    """Which files of the agent of the cluster at index `at` cannot be used; paths are whole already."""
+    path, problems = ("clusters", at, "agent"), []
+    file, kubelet = cluster.agent.get("key_file"), cluster.agent.get("kubelet")
+    keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
+    if file or keys.exists():  # the default file is made where there is none
+        try:
+            read_keys(keys, cluster.name)
+        except KeyFileError as error:
+            problems.append(document.problem((*path, "key_file"), str(error)))
+    ca_file = kubelet.get("ca_file") if isinstance(kubelet, Mapping) else None
+    if isinstance(ca_file, str) and ca_file and not FilePath(ca_file).is_file():
+        text = f"there is no file {ca_file}: name the CA of the kubelets' certificates, or remove the key"
+        problems.append(document.problem((*path, "kubelet", "ca_file"), text))
+    return problems
 
 
 def agent_settings(cluster: ClusterSection) -> AgentSettings:

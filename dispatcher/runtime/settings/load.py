@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
-from dispatcher.runtime.settings.access import access_problems
-from dispatcher.runtime.settings.agents import agent_problems
+from dispatcher.runtime.settings.access import access_problems, lease_problems
+from dispatcher.runtime.settings.agents import agent_file_problems, agent_problems, with_whole_paths
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
 from dispatcher.runtime.settings.problems import UNKNOWN_PLUGIN, ConfigError, Problem
@@ -17,6 +17,7 @@ from dispatcher.runtime.settings.profile_files import Named, ProfilesRead, read_
 from dispatcher.runtime.settings.sections import (
     ENV_NESTING,
     ENV_PREFIX,
+    IN_CLUSTER,
     ClusterSection,
     ConfigFile,
     HttpSection,
@@ -29,13 +30,12 @@ from dispatcher.runtime.settings.sections import (
     TimingSection,
 )
 from dispatcher.runtime.settings.tenants import read_tenants
-from dispatcher.runtime.settings.validation import validated
+from dispatcher.runtime.settings.validation import keys_at, validated
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.plugin_args import did_you_mean
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
 T = TypeVar("T")
-IN_CLUSTER = "in-cluster"
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,15 @@ def load_config(
     problems = [*problems, *(one for one in shape if one not in problems)]
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
-    if reach and not config.ray.address:
-        problems += access_problems(clusters, document)
-    plugin_files = [_beside(document, name) for name in config.plugin_files]
+    election = _lease_placed(config.leader_election, document)
+    if reach:
+        problems += _reach_problems(
+            config, clusters, election, document, any(one.key.startswith("clusters") for one in problems)
+        )
     unusable: list[Problem] = []
+    plugin_files = _plugin_files(document, config, unusable)
     known = with_plugin_files(plugin_files, registry, unusable)
-    named = _profile_files(document, config, problems)
+    named = _there(_profile_files(document, config, problems), document, problems)
     of_profiles: list[Problem] = []
     read = read_profile_files(named, document, known, of_profiles)
     problems += unusable + [one for one in of_profiles if not (unusable and one.text.startswith(UNKNOWN_PLUGIN))]
@@ -104,9 +107,9 @@ def load_config(
         tenants=tenants,
         ray=config.ray,
         http=config.http,
-        journal=config.journal,
-        quota=config.quota,
-        leader_election=_lease_placed(config.leader_election, document),
+        journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
+        quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
+        leader_election=election,
         scheduling=config.scheduling,
         timing=timing,
         log=config.log,
@@ -156,7 +159,22 @@ def _referred(
     raw = document.data.get(key) if isinstance(document.data, dict) else None
     if not name and problems and isinstance(raw, str):
         name = raw
-    return _collected(problems, lambda: read(_beside(document, name)), default) if name else default
+    found = _there([((key,), name, _beside(document, name))] if name else [], document, problems)
+    return _collected(problems, lambda: read(found[0][2]), default) if found else default
+
+
+def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[FilePath]:
+    named: list[Named] = [
+        (("plugin_files", at), name, _beside(document, name)) for at, name in enumerate(config.plugin_files)
+    ]
+    return [path for _, _, path in _there(named, document, problems)]
+
+
+def _there(named: list[Named], document: Document, problems: list[Problem]) -> list[Named]:
+    """Those of the named files that exist; `problems` gets the others."""
+    text = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
+    problems += [document.problem(key, text.format(path)) for key, _, path in named if not path.exists()]
+    return [one for one in named if one[2].exists()]
 
 
 def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:
@@ -181,16 +199,36 @@ def _beside(document: Document, name: str) -> FilePath:
     return FilePath(document.file).parent / FilePath(name).expanduser()
 
 
+def _whole(document: Document, name: str) -> str:
+    return str(_beside(document, name).absolute()) if name else ""
+
+
 def _placed(cluster: ClusterSection, document: Document) -> ClusterSection:
-    if not cluster.kubeconfig:
-        return cluster
-    return cluster.model_copy(update={"kubeconfig": str(_beside(document, cluster.kubeconfig))})
+    agent = with_whole_paths(cluster.agent, lambda name: _whole(document, name))
+    return cluster.model_copy(update={"kubeconfig": _whole(document, cluster.kubeconfig), "agent": agent})
 
 
 def _lease_placed(section: LeaderElectionSection, document: Document) -> LeaderElectionSection:
     if section.kubeconfig in ("", IN_CLUSTER):
         return section
-    return section.model_copy(update={"kubeconfig": str(_beside(document, section.kubeconfig))})
+    return section.model_copy(update={"kubeconfig": _whole(document, section.kubeconfig)})
+
+
+def _reach_problems(
+    config: ConfigFile,
+    clusters: tuple[ClusterSection, ...],
+    election: LeaderElectionSection,
+    document: Document,
+    known_bad: bool,
+) -> list[Problem]:
+    """What keeps clusters and Lease from being reached. Agents of a Ray that is joined have files of their own."""
+    if not clusters:
+        text = "none is listed: name at least one, such as {name: west, context: west-admin}"
+        return [] if known_bad else [document.problem(("clusters",), text)]
+    if config.ray.address:
+        return lease_problems(election, (), document) if election.kubeconfig != IN_CLUSTER else []
+    files = [one for at, cluster in enumerate(clusters) for one in agent_file_problems(cluster, at, document)]
+    return [*access_problems(clusters, document), *files, *lease_problems(election, clusters, document)]
 
 
 def _election_problems(section: LeaderElectionSection, document: Document) -> list[Problem]:
@@ -220,11 +258,23 @@ def _environment_problems() -> list[Problem]:
     """Variables of sections that do not exist; pydantic reads those that do."""
     prefix, known = ENV_PREFIX.upper(), [name.upper() for name in ConfigFile.model_fields]
     sections = {name: name.upper()[len(prefix) :].partition(ENV_NESTING) for name in os.environ}
-    return [
+    unknown = [
         Problem("environment", 0, name, f"unknown section{did_you_mean(section, known)}")
         for name, (section, nested, _) in sorted(sections.items())
         if nested and name.upper().startswith(prefix) and section not in known
     ]
+    meant = {f"{prefix}{section}_{key}": f"{prefix}{section}{ENV_NESTING}{key}" for section, key in _nested_keys()}
+    return unknown + [
+        Problem("environment", 0, name, f"sets nothing; did you mean {meant[name.upper()]}?")
+        for name, value in sorted(os.environ.items())
+        if name.upper() in meant and "://" not in value  # a Service's port looks so in a pod
+    ]
+
+
+def _nested_keys() -> list[tuple[str, str]]:
+    """(section, key) of every key in a section, as variables spell them."""
+    sections = {name: keys_at(ConfigFile, (name,)) for name in ConfigFile.model_fields if name != "clusters"}
+    return [(section.upper(), key.upper()) for section, keys in sections.items() for key in keys]
 
 
 def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]:
@@ -241,4 +291,7 @@ def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]
     if timing.peers_s * 4 > timing.delegate_lease_s:  # a renewal is as old as two of them, and one may be lost
         text = f"must be at most a quarter of delegate_lease_s ({timing.delegate_lease_s:g})"
         problems.append(document.problem(("timing", "peers_s"), text))
+    if timing.cluster_lost_s < timing.cluster_silent_s:
+        text = f"must not be less than cluster_silent_s ({timing.cluster_silent_s:g})"
+        problems.append(document.problem(("timing", "cluster_lost_s"), text))
     return problems

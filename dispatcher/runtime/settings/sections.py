@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 ENV_PREFIX = "GLOBAL_DISPATCHER_"
 ENV_NESTING = "__"
+IN_CLUSTER = "in-cluster"  # a kubeconfig of this name means the pod's service account
 CLUSTER_NAME = r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"  # leaves room for the names of proxy nodes
 TENANT_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 PATTERNS = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from dispatcher.model.resources import QuantityError, parse_quantity, unit_scale
+from dispatcher.model.resources import BASE_RESOURCES, QuantityError, is_scalar, parse_quantity, unit_scale
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.problems import ConfigError, Path, Problem
@@ -117,6 +117,10 @@ def _covers(one: str, other: str) -> bool:
 def _nominal(raw: dict[str, Any], path: Path, document: Document, problems: list[Problem]) -> dict[str, Share]:
     nominal = {}
     for resource, value in raw.items():
+        if resource not in BASE_RESOURCES and not is_scalar(resource):
+            text = f"is no resource of nodes{did_you_mean(resource, BASE_RESOURCES)}"
+            problems.append(document.problem((*path, resource), text))
+            continue
         try:
             nominal[resource] = parse_share(resource, value)
         except ValueError as error:

@@ -15,6 +15,32 @@ from dispatcher.runtime.settings.sections import ENV_NESTING, ENV_PREFIX, PATTER
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 M = TypeVar("M", bound=BaseModel)
+_SHOWN_KEYS = 4
+_NUMBER, _WHOLE, _CHOICE, _MAP, _LIST = "a number", "a whole number", "true or false", "a map of keys", "a list"
+# pydantic's types of errors -> what a value must be; in braces what pydantic says of the limit.
+_MUST_BE = {
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "a finite number",
+    "bool_type": _CHOICE,
+    "bool_parsing": _CHOICE,
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "literal_error": "{expected}",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "dict_type": _MAP,
+    "model_type": _MAP,
+    "model_attributes_type": _MAP,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "too_short": "a list with an entry at least",
+}
 
 
 def validated(model: type[M], document: Document, problems: list[Problem]) -> M:
@@ -84,8 +110,23 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
         return "is missing"
     if error["type"] == "string_pattern_mismatch":
         return f"{PATTERNS.get(error['ctx']['pattern'], 'is malformed')}, not {shown(error['input'])}"
-    message = str(error["msg"])
-    return f"{message[:1].lower()}{message[1:]}, not {shown(error['input'])}"
+    wanted = _MUST_BE.get(error["type"])
+    if wanted is None:
+        message = str(error["msg"])
+        return f"{message[:1].lower()}{message[1:]}, not {shown(error['input'])}"
+    limits = {key: f"{limit:g}" if isinstance(limit, float) else limit for key, limit in error.get("ctx", {}).items()}
+    wanted = wanted.format(**limits) + _of_what(model, path, wanted)
+    return f"must be {wanted}, not {'empty' if error['input'] is None else shown(error['input'])}"
+
+
+def _of_what(model: type[BaseModel], path: Path, wanted: str) -> str:
+    """' of clusters' for a list, ' (name, context, ...)' for a map of keys, as far as that is known."""
+    key = str(path[-1]) if path else ""
+    if wanted == _LIST:
+        return f" of {key.replace('_', ' ')}" if key.endswith("s") else ""
+    keys = keys_at(model, path) if wanted == _MAP else []
+    more = ", ..." if len(keys) > _SHOWN_KEYS else ""
+    return f" ({', '.join(keys[:_SHOWN_KEYS])}{more})" if keys else ""
 
 
 def keys_at(model: type[BaseModel], path: Path) -> list[str]:
