@@ -189,7 +189,7 @@ class _Runner(Teller):
                 await self.fleet.second()
         self._heal()
         await self._settle()
-        told = self._told()
+        told = self.told()
         return Ran(self.plan, told.violations, self.effects, self._end(), self._made(told))
 
     def _end(self) -> dict[str, str]:
