@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.simulation.planted import stories
+from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
@@ -70,3 +72,43 @@ def mirror_to_the_wrong_pod(patches: Patches) -> None:
         return real(home, source, cluster, other, epoch, now)
 
     patches.set(orders, "mirror", mirror)
+
+
+@plant("where a pod went is read off its annotation alone", hint=Hint(stories.stripped_and_deleted))
+def annotation_says_where(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import protocol, tracking
+
+    def target_of(home: str, source: Any) -> str:
+        return source.claim.cluster if source.claim is not None and source.claim.cluster != home else ""
+
+    for module in (protocol, tracking):
+        patches.set(module, "target_of", target_of)
+
+
+@plant("delegates go with what a restore took", hint=Hint(stories.sources_restored_away))
+def restored_sources_are_deleted(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import tracking
+
+    patches.set(tracking, "_source_gone", lambda *args, **more: True)
+
+
+@plant("one 404 is enough to collect delegates", hint=Hint(stories.one_source_restored_away))
+def one_404_is_enough(patches: Patches) -> None:
+    from dispatcher.scheduling import core
+
+    real = core.SchedulerCore._learn_absence
+
+    def learn(self: Any, tracked: Any, flight: Any, now: float) -> None:
+        real(self, tracked, flight, now)
+        if tracked.orphaned_at is not None:
+            tracked.gone.add(tracked.home)
+            tracked.orphaned_at = None
+
+    patches.set(core.SchedulerCore, "_learn_absence", learn)
+
+
+@plant("any number of orphans is collected", hint=Hint(stories.sources_restored_away_for_long))
+def no_cap_of_orphans(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation.orphans import Orphans
+
+    patches.set(Orphans, "may_go", lambda self, home, now: True)
