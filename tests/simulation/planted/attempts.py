@@ -63,7 +63,7 @@ def no_attempt_fence(patches: Patches) -> None:
     patches.set(Fence, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
-@plant("an answer that is not known counts as a no", "wire")
+@plant("an answer that is not known counts as a no", "wire", hint=Hint(stories.reply_lost))
 def unknown_means_no(patches: Patches) -> None:
     from agents.executor.http import Response
 

@@ -7,14 +7,14 @@ from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("our finalizer is never taken off", "people")
+@plant("our finalizer is never taken off", "people", hint=Hint(stories.deleted))
 def finalizer_left(patches: Patches) -> None:
     from agents.executor import finish
 
     patches.set(finish, "without_ours", lambda pod: tuple(pod.finalizers))
 
 
-@plant("a source is let go while its delegate still stops", "people")
+@plant("a source is let go while its delegate still stops", "people", hint=Hint(stories.deleted))
 def finalizer_dropped_early(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
@@ -28,14 +28,14 @@ def finalizer_dropped_early(patches: Patches) -> None:
     patches.set(protocol, "_end", end)
 
 
-@plant("delegates of deleted sources stay", "people")
+@plant("delegates of deleted sources stay", "people", hint=Hint(stories.deleted))
 def delegates_stay(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
     patches.set(protocol, "_collect", lambda seen, delegates: protocol.NOTHING)
 
 
-@plant("a source whose delegate was drained stays", "people")
+@plant("a source whose delegate was drained stays", "people", hint=Hint(stories.drained))
 def drained_source_stays(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 

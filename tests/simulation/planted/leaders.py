@@ -10,7 +10,7 @@ from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("each term of a dispatcher has the epoch of the first", "dispatchers")
+@plant("each term of a dispatcher has the epoch of the first", hint=Hint(stories.restarted_in_the_past))
 def epochs_begin_anew(patches: Patches) -> None:
     from dispatcher.runtime.leadership import Leadership
 

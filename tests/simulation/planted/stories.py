@@ -18,6 +18,53 @@ def west_is_best(at: Scene) -> None:
     at.load("north", 2000)
 
 
+def deleted(at: Scene) -> Iterator[Wait]:
+    """A pod that runs elsewhere is deleted."""
+    at.submit("a", "west")
+    yield at.shows("Running", "a")
+    at.delete("a")
+    yield 20.0
+
+
+def drained(at: Scene) -> Iterator[Wait]:
+    """A copy is deleted where it runs."""
+    at.submit("a", "west")
+    yield at.shows("Running", "a")
+    at.drain("west")
+    yield 20.0
+
+
+def reply_lost(at: Scene) -> Iterator[Wait]:
+    """The API server binds a delegate, and its reply is lost."""
+    west_is_best(at)
+    at.strike("west", "bind", lambda: "lose")
+    at.submit("a", "west,east")
+    yield 30.0
+
+
+def half_open(at: Scene) -> Iterator[Wait]:
+    """Watches that are open bring nothing any more, not even an end; then the status of a pod changes."""
+    at.act("watch-dead", "west")
+    at.submit("a", "west")
+    yield 60.0
+
+
+def more_important(at: Scene) -> Iterator[Wait]:
+    """A pod fills the only node that takes another one of higher priority."""
+    at.submit("a", "north", 700)
+    yield at.shows("Running", "a")
+    at.submit("b", "north", 700, priority=10)
+    yield 20.0
+
+
+def long_silence(at: Scene) -> Iterator[Wait]:
+    """No dispatcher for longer than any node is given without a sign of life."""
+    at.submit("a", "west")
+    yield at.shows("Running", "a")
+    at.crash(130.0)
+    yield 130.0
+
+
 def unseen_delegate(at: Scene) -> Iterator[Wait]:
     """The watch of the target stands still from the moment that the delegate is bound."""
     at.strike("west", "bind", partial(at.freeze, "west", seconds=18.0), moment="before")

@@ -56,7 +56,7 @@ def lists_only_add(patches: Patches) -> None:
     patches.set(ClusterCache, "end", end)
 
 
-@plant("a silent watch is neither compared with its server nor opened anew", "half-open")
+@plant("a silent watch is neither compared with its server nor opened anew", "half-open", hint=Hint(stories.half_open))
 def silence_is_believed(patches: Patches) -> None:
     from agents.runtime.truths import Truths
     from tests.simulation.world.net import Stream
@@ -78,7 +78,7 @@ def no_heartbeat(patches: Patches) -> None:
     patches.set(proxy.ProxyNodes, "_status_due", lambda self, peer, node, beat, now: beat.ready != peer.ready)
 
 
-@plant("proxy nodes are kept up only while the dispatcher speaks", "silence")
+@plant("proxy nodes are kept up only while the dispatcher speaks", "silence", hint=Hint(stories.long_silence))
 def short_memory_of_peers(patches: Patches) -> None:
     import time
 
@@ -106,7 +106,9 @@ def gaps_ignored(patches: Patches) -> None:
     patches.set(Poller, "_continues", lambda self, changes: True)
 
 
-@plant("a pod is evicted for one of no higher priority, without a mark", "people")
+@plant(
+    "a pod is evicted for one of no higher priority, without a mark", hint=Hint(stories.more_important, stories.SMALL)
+)
 def deletes_to_make_room(patches: Patches) -> None:
     from agents.executor import evict
 
