@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.simulation.planted import stories
+from tests.simulation.planted import blind, stories
 from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("lists may come from any cache (resourceVersion=0)", hint=Hint(stories.stale_frontend, stories.SMALL))
+@plant("lists may come from any cache (resourceVersion=0)", hint=Hint(blind.stale_frontend, stories.SMALL))
 def list_from_any_cache(patches: Patches) -> None:
     from agents.executor.http import Request
     from agents.kube.client import KubeClient
@@ -22,7 +22,7 @@ def list_from_any_cache(patches: Patches) -> None:
     patches.set(KubeClient, "send", send)
 
 
-@plant("410 does not lead to a new list, nor another count", hint=Hint(stories.expired))
+@plant("410 does not lead to a new list, nor another count", hint=Hint(blind.expired))
 def expired_is_resumed(patches: Patches) -> None:
     from agents.kube import listwatch
     from agents.runtime.truths import Truths
@@ -36,7 +36,7 @@ def expired_is_resumed(patches: Patches) -> None:
     patches.set(Truths, "_look", _looked_away)
 
 
-@plant("deletions that a watch shows are not taken over", hint=Hint(stories.deleted_before_another, stories.SMALL))
+@plant("deletions that a watch shows are not taken over", hint=Hint(blind.deleted_before_another, stories.SMALL))
 def deletions_unseen(patches: Patches) -> None:
     from agents.observer.cache import ClusterCache
     from agents.runtime.truths import Truths
@@ -45,7 +45,7 @@ def deletions_unseen(patches: Patches) -> None:
     patches.set(Truths, "_look", _looked_away)
 
 
-@plant("what a new list leaves out stays known", hint=Hint(stories.gone_between_lists, stories.SMALL))
+@plant("what a new list leaves out stays known", hint=Hint(blind.gone_between_lists, stories.SMALL))
 def lists_only_add(patches: Patches) -> None:
     from agents.observer.cache import ClusterCache
 
@@ -56,7 +56,7 @@ def lists_only_add(patches: Patches) -> None:
     patches.set(ClusterCache, "end", end)
 
 
-@plant("a silent watch is neither compared with its server nor opened anew", "half-open", hint=Hint(stories.half_open))
+@plant("a silent watch is neither compared with its server nor opened anew", "half-open", hint=Hint(blind.half_open))
 def silence_is_believed(patches: Patches) -> None:
     from agents.runtime.truths import Truths
     from tests.simulation.world.net import Stream
@@ -78,7 +78,7 @@ def no_heartbeat(patches: Patches) -> None:
     patches.set(proxy.ProxyNodes, "_status_due", lambda self, peer, node, beat, now: beat.ready != peer.ready)
 
 
-@plant("proxy nodes are kept up only while the dispatcher speaks", "silence", hint=Hint(stories.long_silence))
+@plant("proxy nodes are kept up only while the dispatcher speaks", "silence", hint=Hint(blind.long_silence))
 def short_memory_of_peers(patches: Patches) -> None:
     import time
 
@@ -90,7 +90,7 @@ def short_memory_of_peers(patches: Patches) -> None:
     patches.set(PeerTable, "known", property(known))
 
 
-@plant("a report of another life is taken for the next one", hint=Hint(stories.agents_begin_anew))
+@plant("a report of another life is taken for the next one", hint=Hint(blind.agents_begin_anew))
 def gaps_ignored(patches: Patches) -> None:
     from agents.observer.follow import Follow
     from dispatcher.runtime.poller import Poller
@@ -122,7 +122,7 @@ async def _looked_away(self: Any, watch: Any) -> float:
     return 1.0
 
 
-@plant("that a server went back in time is not noticed", hint=Hint(stories.restored_and_used))
+@plant("that a server went back in time is not noticed", hint=Hint(blind.restored_and_used))
 def restores_unnoticed(patches: Patches) -> None:
     from agents.runtime.truths import Truths
 
