@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.simulation.effects import kind_of
 from tests.simulation.faults import Story
 from tests.simulation.judges.court import Violation
 from tests.simulation.planted import crash, in_place
@@ -94,7 +95,7 @@ class _Runner(Teller):
                 await self.fleet.second()
         self._heal()
         await self._settle()
-        told = self._told()
+        told = self.told()
         return Ran(self.plan, told.violations, self.effects, self._end(), self._made())
 
     def _end(self) -> dict[str, str]:
@@ -117,7 +118,7 @@ class _Runner(Teller):
 
     def _tap(self, cluster: str) -> Callable[[str, Asked, str], str]:
         def tap(moment: str, request: Asked, actor: str) -> str:
-            kind = _kind(request)
+            kind = kind_of(request)
             if not kind:
                 return ""
             if moment == "before":
@@ -173,24 +174,6 @@ class _Runner(Teller):
         dispatcher = self.fleet.dispatchers["dispatcher"]
         dispatcher.kill()
         self.later(2.0, dispatcher.start)
-
-
-def _kind(request: Asked) -> str:
-    """What a write is to the protocol; '' for signs of life and for what people alone read."""
-    path, body = request.path, request.body
-    if "/pods" not in path or "/events" in path:
-        return ""
-    if path.endswith("/binding"):
-        return "bind-proxy" if b'"global-dispatcher-' in body else "bind"
-    if path.endswith("/status"):
-        return "report" if b"PodScheduled" in body else "mirror"
-    if request.method == "POST":
-        return "create"
-    if request.method == "DELETE":
-        return "delete"
-    if b'"finalizers":[]' in body or b'"finalizers":null' in body:
-        return "let-go"
-    return "claim"
 
 
 def run(plan: Plan, planted: str = "") -> Ran:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.acts import ACTS, Act, Stage, plain_pod
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import copies, protocol, room
+from tests.simulation.judges import copies, progress, protocol, room
 from tests.simulation.judges.court import Judge, Violation, violations
 from tests.simulation.judges.facts import Facts
 from tests.simulation.world.apiserver import EVENTS, LEASES, NAMESPACES, NODES
@@ -41,6 +41,9 @@ JUDGES: tuple[type[Judge], ...] = (
     protocol.CalmIsCalm,
     protocol.LostIsNotReady,
     protocol.NodesLeftAlone,
+    progress.OneLeads,
+    progress.GoesElsewhere,
+    progress.OthersGoOn,
 )
 # Nothing is written for QUIET_S before it is judged, and nothing in the calm after: ten minutes of it in a few stories.
 QUIET_S, SETTLE_S, CALM_S, LONG_CALM_S, LONG_CALM_EVERY = 45.0, 400.0, 15.0, 600.0, 40
@@ -148,9 +151,10 @@ class Teller:
             self._end_acts()
         self._heal()
         await self._settle()
-        return self._told()
+        return self.told()
 
-    def _told(self) -> Told:
+    def told(self) -> Told:
+        """What was found so far."""
         tape = self.tape
         return Told(self.story, [*violations(self.judges)], tape.digest, tape.lines, tape.counts, self.fleet.now)
 

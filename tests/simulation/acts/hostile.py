@@ -16,7 +16,7 @@ from tests.simulation.world.controllers import path_of
 from tests.simulation.world.fleet import Cluster
 from tests.simulation.world.objects import Object
 
-_KEY = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"the key of one who is hostile").digest())
+KEY = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"the key of one who is hostile").digest())
 
 
 def _annotate(stage: Stage, cluster: Cluster, pod: Object, changes: dict[str, str | None]) -> None:
@@ -31,7 +31,7 @@ def _forged(stage: Stage, victim: PodFact, target: str) -> str:
     uid = system.obj["metadata"]["uid"] if system else ""
     source = SourceRef(victim.cluster, uid, victim.namespace, victim.name, victim.uid, 1)
     node = stage.fleet.clusters[target].nodes[0]
-    return signatures.sign_claim(_KEY, SignedClaim(source, target, "", node, signatures.digest_of(b"{}")))
+    return signatures.sign_claim(KEY, SignedClaim(source, target, "", node, signatures.digest_of(b"{}")))
 
 
 @act("forge-delegate")

@@ -62,5 +62,7 @@ def _webhook_hangs(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Ra
         return 12.0 if request.method == "POST" and request.path.endswith("/team/pods") else 0.0
 
     cluster.wire.hang = hang
+    stage.fleet.hanging[fault.cluster] = ("team", stage.fleet.now)
     yield
     cluster.wire.hang = lambda _: 0.0
+    stage.fleet.hanging.pop(fault.cluster, None)

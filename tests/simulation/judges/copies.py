@@ -8,6 +8,7 @@ from tests.simulation.world.objects import ENDED, Object, condition
 from tests.simulation.world.store import Write
 
 ASKED_TWICE_S = 800.0  # a source that was not seen to go: asked for after 100 s, and again 600 s later
+ASKED_AGAIN_S, CAP = 600.0, 0.2  # after which, and of how many of a cluster's pods, what a restore took counts as gone
 GONE_BACK_S = 120.0  # within which a copy that a restore brought back may run beside its successor
 
 
@@ -78,7 +79,9 @@ class NobodyKilled(Judge):
             return condition(pod, "DisruptionTarget") is not None
         facts, copies = self.facts, self.facts.copies[fact.source]
         source = facts.source_of(fact)
-        if fact.doomed or fact.ended or (source is not None and (source.doomed or source.ended)):
+        if fact.doomed or fact.ended:
+            return True
+        if source is not None and (source.doomed or source.ended) and not self._held(source):
             return True
         if fact.is_source:
             # It may go with its copy: one that somebody else ended, or that is gone.
@@ -89,6 +92,16 @@ class NobodyKilled(Judge):
         if fact.uid not in facts.running:
             return True  # it never ran, or does not any more
         return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
+
+    def _held(self, source: PodFact) -> bool:
+        """Whether a source was taken by a restore, which is no cause to end its copy: not soon, and not of many."""
+        if source.doomed != "restore":
+            return False
+        remote = [one for one in self.facts.pods.values() if one.is_source and one.cluster == source.cluster]
+        remote = [one for one in remote if any(not copy.gone for copy in self.facts.copies[one.uid][1:])]
+        taken = sum(one.doomed == "restore" for one in remote)
+        at = self.facts.restored.get(source.cluster, float("inf"))
+        return self.fleet.loop.time() - at < ASKED_AGAIN_S or taken > max(1, CAP * len(remote))
 
 
 class HonestMirror(Judge):
@@ -116,7 +129,7 @@ class HonestMirror(Judge):
 
 
 class OnlyOurs(Judge):
-    """Pods that are neither submitted to the product nor made by it are not written to; others' keys neither."""
+    """Pods that are neither submitted to the product nor made by it are not written to; others' finalizers stay."""
 
     promise = "I7"
 
@@ -128,6 +141,9 @@ class OnlyOurs(Judge):
         stranded = fact.node.startswith(PROXY) and write.after["metadata"].get("deletionTimestamp")
         if not fact.source and condition(write.after, "DisruptionTarget") is None and not stranded:
             self.say(fact.title, f"{write.actor} writes ({write.verb}) to a pod of others")
+        before, after = (_finalizers(one) for one in (write.before or write.after, write.after))
+        if lost := before - after - {FINALIZER}:
+            self.say(fact.title, f"{write.actor} takes finalizers of others off: {', '.join(sorted(lost))}")
 
 
 class NothingLost(Judge):
@@ -224,3 +240,7 @@ class NoMarksLeft(Judge):
             meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
             if node and not node.startswith(PROXY) and FINALIZER in (meta.get("finalizers") or ()):
                 self.say(self.facts.pods[meta["uid"]].title, f"runs on {node} with our finalizer {PREFIX}")
+
+
+def _finalizers(pod: Object) -> set[str]:
+    return set(pod["metadata"].get("finalizers") or ())

@@ -1,5 +1,7 @@
 """Promises about who writes what, and when: attempts only grow, the deposed are silent, calm is calm."""
 
+from collections import Counter
+
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import EPOCH, PROXY, by_product
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
@@ -7,6 +9,7 @@ from tests.simulation.world.objects import Object, condition
 from tests.simulation.world.store import Write
 
 UNDER_WAY_S = 25.0  # a request that was sent before may still land
+OFFERS = 8  # writes of one pod that is offered again to who refused it: claim, what is told, and claim taken off
 
 
 class EpochsGrow(Judge):
@@ -57,11 +60,17 @@ class CalmIsCalm(Judge):
 
     promise = "I20"
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._offers: Counter[str] = Counter()
+
     def wrote(self, write: Write) -> None:
         if write.at < self.facts.calm_since or write.place.resource not in (PODS, NAMESPACES):
             return
         if write.place.resource == PODS and any(map(_was_refused, (write.before, write.after, self._source(write)))):
-            return
+            self._offers[write.place.path] += 1
+            if self._offers[write.place.path] <= OFFERS + (write.at - self.facts.calm_since) / 30.0:
+                return
         self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
 
     def _source(self, write: Write) -> Object | None:

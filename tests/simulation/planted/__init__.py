@@ -1,6 +1,6 @@
 """Faults planted into the product on purpose: a table, filled by the modules beside."""
 
-from tests.simulation.planted import attempts, ends, rooms, watching, writes
+from tests.simulation.planted import attempts, ends, forged, leaders, namesakes, rooms, watching, writes
 from tests.simulation.planted.table import (
     NOT_CAUGHT,
     PLANTED,
@@ -21,8 +21,11 @@ __all__ = [
     "attempts",
     "crash",
     "ends",
+    "forged",
     "hunt",
     "in_place",
+    "leaders",
+    "namesakes",
     "rooms",
     "search",
     "told_with",

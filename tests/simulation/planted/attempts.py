@@ -1,14 +1,15 @@
 """Absence, claims, attempts, and who is obeyed."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.simulation.planted import stories
+from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("what is not seen in a Ready cluster is gone", "dispatchers", "watches")
+@plant("what is not seen in a Ready cluster is gone", hint=Hint(stories.unseen_delegate))
 def absence_is_believed(patches: Patches) -> None:
     _unseen_is_absent(patches, lambda seen, target: target in seen.reachable)
 
@@ -35,7 +36,7 @@ def _unseen_is_absent(patches: Patches, when: Callable[[Any, str], bool]) -> Non
     patches.set(core, "situation", situation)
 
 
-@plant("a claim is not taken back when the target refuses", "refusals", "nodes")
+@plant("a claim is not taken back when the target refuses", hint=Hint(stories.refused_by_the_best))
 def never_unclaim(patches: Patches) -> None:
     from agents.executor import procedures
     from agents.executor.answer import outcome
@@ -48,74 +49,97 @@ def never_unclaim(patches: Patches) -> None:
     patches.item(procedures.PROCEDURES, Unclaim, nothing)
 
 
-@plant("a claim for another cluster is written over", "links", "rivals", "dispatchers")
+@plant("a claim for another cluster is written over", hint=Hint(stories.forgotten_claim))
 def claims_unchecked(patches: Patches) -> None:
     from agents.executor import claim
 
     patches.set(claim, "_taken", lambda *_: None)
 
 
-@plant("each term of a dispatcher has the epoch of the first", "dispatchers")
-def epochs_begin_anew(patches: Patches) -> None:
-    from dispatcher.runtime.leadership import Leadership
-
-    real = Leadership._begin
-    patches.set(Leadership, "_begin", lambda self, epoch: real(self, 1))
-
-
-@plant("whoever has led once goes on, and whoever speaks is obeyed", "rivals")
-def no_dispatcher_fence(patches: Patches) -> None:
-    from agents.executor.fence import Fence
-    from dispatcher.runtime.leader import Elector
-
-    patches.set(Fence, "superseded", lambda self, dispatcher, epoch: "")
-    patches.set(Elector, "valid", lambda self: self._renewed_at > 0)
-    patches.set(Elector, "_lost", lambda self: "")
-
-    async def hold(self: Any) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    patches.set(Elector, "hold", hold)
-
-
-@plant("a Lease that another holds is taken", "rivals")
-def lease_taken_from_its_holder(patches: Patches) -> None:
-    from dispatcher.runtime.leader import Elector
-
-    patches.set(Elector, "_anothers", lambda self, found: False)
-
-
-@plant("marks are believed whoever has signed them", "hostile")
-def signatures_unread(patches: Patches) -> None:
-    from dispatcher.model import signatures
-
-    patches.set(signatures, "is_claim_of", lambda keys, mark: True)
-    patches.set(signatures, "is_proof_of", lambda keys, uid, claim, proof: True)
-
-
-@plant("an old attempt is as good as a new one", "links")
+@plant("an old attempt is as good as a new one", hint=Hint(stories.late_copies))
 def no_attempt_fence(patches: Patches) -> None:
     from agents.executor.fence import Fence
 
     patches.set(Fence, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
-@plant("an answer that is not known counts as a no", "wire")
+@plant("an answer that is not known counts as a no", "wire", hint=Hint(stories.reply_lost))
 def unknown_means_no(patches: Patches) -> None:
     from agents.executor.http import Response
 
     patches.set(Response, "unknown", property(lambda self: False))
 
 
-@plant("a call that failed did nothing", "links", "agents")
+@plant("a call that failed did nothing", hint=Hint(stories.answer_lost))
 def unanswered_means_undone(patches: Patches) -> None:
-    from dispatcher.scheduling.delegation.outbox import Outbox
+    from agents.executor.answer import outcome
+    from dispatcher.model.messages import STALE
+    from dispatcher.scheduling import events
+    from dispatcher.scheduling.core import SchedulerCore
 
-    def unanswered(self: Any, intent_ids: Any, now: float) -> None:
-        for intent_id in intent_ids:
-            tracked = self._flights.get(intent_id)
-            if tracked is not None:
-                self.drop(tracked)
+    real = SchedulerCore.handle
 
-    patches.set(Outbox, "unanswered", unanswered)
+    def handle(self: Any, event: Any, now: float) -> Any:
+        if isinstance(event, events.Unanswered):
+            flights = [self.outbox._flights.get(one) for one in event.intent_ids]
+            undone = [outcome(one.flight.intent, STALE, "no answer") for one in flights if one and one.flight]
+            event = events.Answered(event.cluster, tuple(undone))
+        return real(self, event, now)
+
+    patches.set(SchedulerCore, "handle", handle)
+
+
+@plant("that a dispatcher has claimed proves that there is no delegate", hint=Hint(stories.claim_and_no_answer))
+def every_claim_is_untouched(patches: Patches) -> None:
+    import dispatcher.scheduling.core as module
+
+    core: Any = module
+    real = core.situation
+    patches.set(core, "situation", lambda *args, **more: replace(real(*args, **more), untouched=True))
+
+
+@plant("a claim for a lost cluster is never taken back", hint=Hint(stories.lost_before_it_was_asked))
+def no_claim_is_untouched(patches: Patches) -> None:
+    import dispatcher.scheduling.core as module
+
+    core: Any = module
+    real = core.situation
+    patches.set(core, "situation", lambda *args, **more: replace(real(*args, **more), untouched=False))
+    from dispatcher.scheduling.outcomes import Outcomes
+
+    create = Outcomes._create
+
+    def always(self: Any, tracked: Any, claimed: Any, outcome: Any, now: float) -> None:
+        claimed.fresh = False
+        create(self, tracked, claimed, outcome, now)
+
+    patches.set(Outcomes, "_create", always)
+
+
+@plant("orders are answered stale without a look", hint=Hint(stories.server_away_at_the_second_order))
+def stale_without_a_look(patches: Patches) -> None:
+    from agents.executor import procedures
+    from agents.executor.answer import outcome
+    from agents.runtime import executor_loop
+    from dispatcher.model.messages import STALE
+
+    def stale(intent: Any, why: str, local: Any) -> Any:
+        yield from ()
+        return outcome(intent, STALE, why)
+
+    patches.set(procedures, "overtaken", stale)
+    patches.set(executor_loop, "UNKNOWN", STALE)
+
+
+@plant("that an attempt was undone is forgotten", hint=Hint(stories.late_copies))
+def no_tombstones(patches: Patches) -> None:
+    from agents.executor.fence import Fence
+
+    patches.set(Fence, "close", lambda self, uid, dispatcher_epoch, epoch, why="": None)
+
+
+@plant("a cluster that refuses a pod is asked again at once", hint=Hint(stories.refused_by_the_best))
+def refusals_forgotten(patches: Patches) -> None:
+    from dispatcher.scheduling.refusals import Refusals
+
+    patches.set(Refusals, "note", lambda self, *args: None)

@@ -2,17 +2,19 @@
 
 from typing import Any
 
+from tests.simulation.planted import stories
+from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("our finalizer is never taken off", "people")
+@plant("our finalizer is never taken off", "people", hint=Hint(stories.deleted))
 def finalizer_left(patches: Patches) -> None:
     from agents.executor import finish
 
     patches.set(finish, "without_ours", lambda pod: tuple(pod.finalizers))
 
 
-@plant("a source is let go while its delegate still stops", "people")
+@plant("a source is let go while its delegate still stops", "people", hint=Hint(stories.deleted))
 def finalizer_dropped_early(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
@@ -26,14 +28,14 @@ def finalizer_dropped_early(patches: Patches) -> None:
     patches.set(protocol, "_end", end)
 
 
-@plant("delegates of deleted sources stay", "people")
+@plant("delegates of deleted sources stay", "people", hint=Hint(stories.deleted))
 def delegates_stay(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
     patches.set(protocol, "_collect", lambda seen, delegates: protocol.NOTHING)
 
 
-@plant("a source whose delegate was drained stays", "people")
+@plant("a source whose delegate was drained stays", "people", hint=Hint(stories.drained))
 def drained_source_stays(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import protocol
 
@@ -70,3 +72,43 @@ def mirror_to_the_wrong_pod(patches: Patches) -> None:
         return real(home, source, cluster, other, epoch, now)
 
     patches.set(orders, "mirror", mirror)
+
+
+@plant("where a pod went is read off its annotation alone", hint=Hint(stories.stripped_and_deleted))
+def annotation_says_where(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import protocol, tracking
+
+    def target_of(home: str, source: Any) -> str:
+        return source.claim.cluster if source.claim is not None and source.claim.cluster != home else ""
+
+    for module in (protocol, tracking):
+        patches.set(module, "target_of", target_of)
+
+
+@plant("delegates go with what a restore took", hint=Hint(stories.sources_restored_away))
+def restored_sources_are_deleted(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation import tracking
+
+    patches.set(tracking, "_source_gone", lambda *args, **more: True)
+
+
+@plant("one 404 is enough to collect delegates", hint=Hint(stories.one_source_restored_away))
+def one_404_is_enough(patches: Patches) -> None:
+    from dispatcher.scheduling.outcomes import Outcomes
+
+    real = Outcomes._learn_absence
+
+    def learn(self: Any, tracked: Any, flight: Any, now: float) -> None:
+        real(self, tracked, flight, now)
+        if tracked.orphaned_at is not None:
+            tracked.gone.add(tracked.home)
+            tracked.orphaned_at = None
+
+    patches.set(Outcomes, "_learn_absence", learn)
+
+
+@plant("any number of orphans is collected", hint=Hint(stories.sources_restored_away_for_long))
+def no_cap_of_orphans(patches: Patches) -> None:
+    from dispatcher.scheduling.delegation.orphans import Orphans
+
+    patches.set(Orphans, "may_go", lambda self, home, now: True)

@@ -2,17 +2,21 @@
 
 from typing import Any
 
+from tests.simulation.planted import stories
+from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("an agent does not remember what it has just bound", "watches", "links", "rivals")
+@plant(
+    "an agent does not remember what it has just bound", hint=Hint(stories.two_pods_and_a_blind_agent, stories.SMALL)
+)
 def no_bookings(patches: Patches) -> None:
     from agents.executor.ledger import Ledger
 
     patches.set(Ledger, "book", lambda self, booking: None)
 
 
-@plant("an agent binds whatever it is told to", "nodes", "watches", "dispatchers")
+@plant("an agent binds whatever it is told to", hint=Hint(stories.full_when_the_order_comes, stories.SMALL))
 def no_second_look(patches: Patches) -> None:
     from agents.executor import bind, delegate
 
@@ -26,7 +30,7 @@ def nothing_is_assumed(patches: Patches) -> None:
     from dispatcher.scheduling import core
     from dispatcher.scheduling.delegation import tracking
 
-    def place_of(tracked: Any) -> Any:
+    def place_of(tracked: Any, fenced: Any = frozenset()) -> Any:
         source = tracked.source
         placed = source is not None and source.node and not source.claim and not source.terminal
         return (source, tracked.home, source.node) if placed else None
@@ -42,3 +46,27 @@ def no_quota(patches: Patches) -> None:
     from dispatcher.scheduling.quota import QuotaLedger
 
     patches.set(QuotaLedger, "exceeded", lambda self, tenant, asked, totals: None)
+
+
+@plant("a delegate that a webhook made larger is bound all the same", hint=Hint(stories.enlarged, stories.SMALL))
+def enlarged_delegates_bound(patches: Patches) -> None:
+    from agents.executor import delegate
+
+    patches.set(delegate, "_unplaceable", lambda actual, intent, local, now: None)
+
+
+@plant("what silent clusters use of a quota is forgotten", hint=Hint(stories.quota_of_the_silent, stories.SCARCE))
+def quota_of_the_silent_forgotten(patches: Patches) -> None:
+    from dispatcher.scheduling.unheard import Unheard
+
+    patches.set(Unheard, "unknown", lambda self: "")
+    patches.set(Unheard, "beside", lambda self, tenant: {})
+
+
+@plant("whoever asks first has all slots of an API server", hint=Hint(stories.hanging_webhook))
+def slots_without_shares(patches: Patches) -> None:
+    from agents.executor.slots import Slots
+    from agents.runtime import executor_loop
+
+    patches.set(executor_loop, "lane_of", lambda intent: "")
+    patches.set(Slots, "_notice", lambda self, now: None)

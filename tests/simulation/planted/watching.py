@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from tests.simulation.planted import blind, stories
+from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
-@plant("lists may come from any frontend's cache (resourceVersion=0)", "stale", "agents")
+@plant("lists may come from any cache (resourceVersion=0)", hint=Hint(blind.stale_frontend, stories.SMALL))
 def list_from_any_cache(patches: Patches) -> None:
     from agents.executor.http import Request
     from agents.kube.client import KubeClient
@@ -20,9 +22,10 @@ def list_from_any_cache(patches: Patches) -> None:
     patches.set(KubeClient, "send", send)
 
 
-@plant("410 does not lead to a new list", "watches")
+@plant("410 does not lead to a new list, nor another count", hint=Hint(blind.expired))
 def expired_is_resumed(patches: Patches) -> None:
     from agents.kube import listwatch
+    from agents.runtime.truths import Truths
 
     real = listwatch.ListError.__init__
 
@@ -30,16 +33,19 @@ def expired_is_resumed(patches: Patches) -> None:
         real(self, text, expired=False, **more)
 
     patches.set(listwatch.ListError, "__init__", init)
+    patches.set(Truths, "_look", _looked_away)
 
 
-@plant("deletions that a watch shows are not taken over", "people")
+@plant("deletions that a watch shows are not taken over", hint=Hint(blind.deleted_before_another, stories.SMALL))
 def deletions_unseen(patches: Patches) -> None:
     from agents.observer.cache import ClusterCache
+    from agents.runtime.truths import Truths
 
     patches.set(ClusterCache, "forget", lambda self, kind, key: None)
+    patches.set(Truths, "_look", _looked_away)
 
 
-@plant("what a new list leaves out stays known", "watches", "people")
+@plant("what a new list leaves out stays known", hint=Hint(blind.gone_between_lists, stories.SMALL))
 def lists_only_add(patches: Patches) -> None:
     from agents.observer.cache import ClusterCache
 
@@ -50,7 +56,7 @@ def lists_only_add(patches: Patches) -> None:
     patches.set(ClusterCache, "end", end)
 
 
-@plant("a silent watch is neither compared with its server nor opened anew", "half-open")
+@plant("a silent watch is neither compared with its server nor opened anew", "half-open", hint=Hint(blind.half_open))
 def silence_is_believed(patches: Patches) -> None:
     from agents.runtime.truths import Truths
     from tests.simulation.world.net import Stream
@@ -72,7 +78,7 @@ def no_heartbeat(patches: Patches) -> None:
     patches.set(proxy.ProxyNodes, "_status_due", lambda self, peer, node, beat, now: beat.ready != peer.ready)
 
 
-@plant("proxy nodes are kept up only while the dispatcher speaks", "silence")
+@plant("proxy nodes are kept up only while the dispatcher speaks", "silence", hint=Hint(blind.long_silence))
 def short_memory_of_peers(patches: Patches) -> None:
     import time
 
@@ -84,16 +90,25 @@ def short_memory_of_peers(patches: Patches) -> None:
     patches.set(PeerTable, "known", property(known))
 
 
-@plant("a report that continues another is folded all the same", "links", "agents", "dispatchers")
+@plant("a report of another life is taken for the next one", hint=Hint(blind.agents_begin_anew))
 def gaps_ignored(patches: Patches) -> None:
+    from agents.observer.follow import Follow
     from dispatcher.runtime.poller import Poller
     from dispatcher.scheduling import clusters
 
+    real = Follow.since
+
+    def since(self: Any, who: Any, asked: str, since: int, *more: Any) -> Any:
+        return real(self, who, who.incarnation if asked else "", since, *more)
+
+    patches.set(Follow, "since", since)
     patches.set(clusters, "check_continues", lambda view, changes: None)
     patches.set(Poller, "_continues", lambda self, changes: True)
 
 
-@plant("a pod is evicted for one of no higher priority, without a mark", "people")
+@plant(
+    "a pod is evicted for one of no higher priority, without a mark", hint=Hint(stories.more_important, stories.SMALL)
+)
 def deletes_to_make_room(patches: Patches) -> None:
     from agents.executor import evict
 
@@ -105,3 +120,10 @@ def deletes_to_make_room(patches: Patches) -> None:
 
 async def _looked_away(self: Any, watch: Any) -> float:
     return 1.0
+
+
+@plant("that a server went back in time is not noticed", hint=Hint(blind.restored_and_used))
+def restores_unnoticed(patches: Patches) -> None:
+    from agents.runtime.truths import Truths
+
+    patches.set(Truths, "_look", _looked_away)

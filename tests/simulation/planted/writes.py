@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from tests.simulation.planted import stories
+from tests.simulation.planted.scripted import Hint
 from tests.simulation.planted.table import Patches, plant
 
 
@@ -15,7 +17,7 @@ def _without(body: bytes, *keys: str) -> bytes:
     return msgspec.json.encode(made)
 
 
-@plant("a pod is deleted by its name, whoever has it now", "people", "links", "replaced")
+@plant("a pod is deleted by its name, whoever has it now", hint=Hint(stories.replaced_while_deleted))
 def delete_without_uid(patches: Patches) -> None:
     from agents.executor import pods
 
@@ -28,7 +30,20 @@ def delete_without_uid(patches: Patches) -> None:
     patches.set(pods, "delete_request", delete_request)
 
 
-@plant("claims and finalizers are written over whatever is there", "links", "people", "dispatchers")
+@plant("a pod is bound by its name, whoever has it now", hint=Hint(stories.replaced_while_bound))
+def bind_without_uid(patches: Patches) -> None:
+    from agents.executor import binding
+
+    real = binding._request
+
+    def request(*args: Any) -> Any:
+        made = real(*args)
+        return msgspec.structs.replace(made, body=_without(made.body, "uid", "resourceVersion"))
+
+    patches.set(binding, "_request", request)
+
+
+@plant("claims and finalizers are written over whatever is there", hint=Hint(stories.marked_by_another))
 def patch_without_guard(patches: Patches) -> None:
     from agents.executor import claim, finish, pods
 
@@ -42,14 +57,14 @@ def patch_without_guard(patches: Patches) -> None:
         patches.set(module, "guarded_patch", guarded_patch)
 
 
-@plant("a bind is not held to the version that was seen unclaimed", "dispatchers", "watches", "rivals", "links")
+@plant("a bind is not held to the version that was seen unclaimed", hint=Hint(stories.unclaimed_in_a_late_view))
 def bind_whatever_is_claimed(patches: Patches) -> None:
     from agents.executor import bind, binding
 
-    patches.set(bind, "bind_unclaimed", lambda ref, node, marks, version: binding.bind_to(ref, node, marks))
+    patches.set(bind, "bind_unclaimed", lambda ref, node, marks, version, keys: binding.bind_to(ref, node, marks))
 
 
-@plant("a mirrored status names neither version nor end", "wire", "links", "people")
+@plant("a mirrored status names neither version nor end", hint=Hint(stories.late_status))
 def mirror_without_guard(patches: Patches) -> None:
     from agents.executor import mirror
 
@@ -64,7 +79,7 @@ def mirror_without_guard(patches: Patches) -> None:
     patches.set(mirror, "_closed", lambda look, ref: None)
 
 
-@plant("delegates get a name of their own each time, as by generateName", "wire", "links")
+@plant("delegates get a name of their own each time, as by generateName", hint=Hint(stories.target_dies_after_bind))
 def generated_names(patches: Patches) -> None:
     from itertools import count
 

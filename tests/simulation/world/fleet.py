@@ -118,6 +118,8 @@ class Fleet(Judgeable):
         self.sidecars: dict[tuple[str, str], int] = {}  # milli-CPU that a webhook adds to pods there
         self.meddled: set[str] = set()  # paths of pods whose annotations a user has changed
         self.lost: dict[str, float] = {}  # clusters that are out of reach for everybody, since when
+        self.hanging: dict[str, tuple[str, float]] = {}  # cluster -> namespace whose webhooks hang there, since when
+        self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
         for name in sizes.clusters:
             self.add_cluster(name)
         self.add_dispatcher("dispatcher")
@@ -159,6 +161,7 @@ class Fleet(Judgeable):
                 self.weathers.setdefault((dispatcher, name), LinkWeather()),
                 self.loop,
                 random.Random(f"{self.seed} link {dispatcher} {name}"),
+                self.ordered,
             )
             for name, cluster in sorted(self.clusters.items())
         ]

@@ -18,7 +18,17 @@ from agents.kube.client import KubeClient
 from agents.kube.session import AccessError, ApiSession
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersHeard, decode, encode
+from dispatcher.model.messages import (
+    Changes,
+    CreateDelegate,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PeersHeard,
+    decode,
+    encode,
+)
 from dispatcher.model.pod import Record
 from dispatcher.runtime.leader import Elector, LeaderTiming, Surroundings
 from dispatcher.runtime.leader_lease import LeaseFile, Place
@@ -132,7 +142,7 @@ class SimLink:
     weather: LinkWeather
     loop: VirtualLoop
     dice: Any
-    tap: Callable[[str, str, IntentBatch], str] = field(default=lambda *_: "")
+    ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
@@ -149,6 +159,9 @@ class SimLink:
         """Carry out intents."""
         raw = encode(batch)
         call = partial(_execute, raw)
+        for one in batch.intents:
+            if isinstance(one, CreateDelegate):
+                self.ordered.setdefault((self.cluster, one.pod.uid), self.loop.time())
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
         return answer
 

@@ -1,0 +1,63 @@
+"""Who leads, and from when on an attempt is new."""
+
+import asyncio
+import time
+from datetime import datetime
+from typing import Any
+
+from tests.simulation.planted import stories
+from tests.simulation.planted.scripted import Hint
+from tests.simulation.planted.table import Patches, plant
+
+
+@plant("each term of a dispatcher has the epoch of the first", hint=Hint(stories.restarted_in_the_past))
+def epochs_begin_anew(patches: Patches) -> None:
+    from dispatcher.runtime.leadership import Leadership
+
+    real = Leadership._begin
+    patches.set(Leadership, "_begin", lambda self, epoch: real(self, 1))
+
+
+@plant("whoever has led once goes on, and whoever speaks is obeyed", hint=Hint(stories.two_dispatchers))
+def no_dispatcher_fence(patches: Patches) -> None:
+    from agents.executor.fence import Fence
+    from dispatcher.runtime.leader import Elector
+    from dispatcher.runtime.service import Service
+
+    patches.set(Fence, "superseded", lambda self, dispatcher, epoch: "")
+    patches.set(Elector, "valid", lambda self: self._renewed_at > 0)
+    patches.set(Elector, "_lost", lambda self: "")
+
+    patches.set(Service, "depose", lambda self, by: None)
+
+    async def hold(self: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    patches.set(Elector, "hold", hold)
+
+
+@plant("a Lease that another holds is taken", hint=Hint(stories.two_dispatchers))
+def lease_taken_from_its_holder(patches: Patches) -> None:
+    from dispatcher.runtime.leader import Elector
+
+    patches.set(Elector, "_anothers", lambda self, found: False)
+
+
+@plant("the epoch of a term is read off the wall clock", hint=Hint(stories.restarted_in_the_past))
+def epochs_from_the_wall_clock(patches: Patches) -> None:
+    from dispatcher.runtime.leadership import Leadership
+
+    real = Leadership._begin
+    patches.set(Leadership, "_begin", lambda self, epoch: real(self, int(time.time() - 1.7e9)))
+
+
+@plant("whether a Lease has run out is read off the wall clock", hint=Hint(stories.a_rival_by_another_clock))
+def lease_by_the_wall_clock(patches: Patches) -> None:
+    from dispatcher.runtime.leader import Elector
+
+    def anothers(self: Any, found: Any) -> bool:
+        renewed = datetime.fromisoformat(found.times[1].replace("Z", "+00:00")).timestamp()
+        return found.holder not in ("", self.identity) and self._world.wall() < renewed + found.duration_s
+
+    patches.set(Elector, "_anothers", anothers)
