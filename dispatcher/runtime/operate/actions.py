@@ -15,13 +15,17 @@ from dispatcher.runtime.operate.words import Word
 
 
 class Errand(NamedTuple):
-    """The cluster in question, the clusters that can be asked, what was seen of them, and how long pods may take."""
+    """The cluster in question, the clusters that can be asked, what was seen of them, and how long pods may take.
+
+    `asked` fills with the pods that have been told to go.
+    """
 
     cluster: str
     members: Mapping[str, Member]
     sights: list[Sight]
     timeout_s: float
     tell: Tell
+    asked: list[PodAt]
 
 
 async def say_everywhere(errand: Errand, word: Word) -> None:
@@ -93,8 +97,10 @@ async def leave_lost(errand: Errand) -> None:
 
 async def _say(errand: Errand, sight: Sight, about: str, word: Word) -> None:
     try:
-        told = await words.say(errand.members[sight.name], about, word)
+        told, now = await words.say(errand.members[sight.name], about, word)
         sight.did.append(told if about == errand.cluster else f"{about} {told}")
+        if about == errand.cluster:
+            sight.proxy = str(now)
     except MemberError as error:
         sight.problem = f"node {names.proxy_node_name(about)}: {error}"
 
@@ -103,7 +109,14 @@ async def _clear(errand: Errand, pods: Iterable[PodAt], ask: Ask, done: str) -> 
     wanted = list(pods)
     if not wanted:
         return
-    state = await clear(errand.members, wanted, ask, errand.tell, errand.timeout_s)
+
+    async def counted(member: Member, pod: PodAt) -> str:
+        why = await ask(member, pod)
+        if not why:
+            errand.asked.append(pod)
+        return why
+
+    state = await clear(errand.members, wanted, counted, errand.tell, errand.timeout_s)
     for sight in errand.sights:
         asked = [pod for pod in wanted if pod.cluster == sight.name]
         if asked:
@@ -134,10 +147,13 @@ async def _verify(errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], 
         again = await survey(errand.members, errand.cluster, whole=whole)
     now = {sight.name: sight for sight in again}
     for sight in errand.sights:
-        left = left_of(now[sight.name].found)
+        seen = now[sight.name]
+        if not seen.problem:
+            sight.found, sight.proxy = seen.found, seen.proxy
+        left = left_of(seen.found)
         if left:
             told = f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat this"
             sight.problem = sight.problem or told
-        sight.problem = sight.problem or now[sight.name].problem
+        sight.problem = sight.problem or seen.problem
         if not sight.problem:
             sight.did.append("nothing is left")
