@@ -5,7 +5,7 @@ from dispatcher.model.pod import Toleration, Volume
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
 
-REASON_CORDONED = "node(s) were in a cluster whose proxy node is cordoned"
+REASON_CORDONED = "node(s) were in cluster b, which is cordoned (`global-dispatcher cluster uncordon b`)"
 
 
 @pytest.mark.parametrize(
