@@ -40,7 +40,7 @@ def cordon(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, o
 
 @cluster_app.command()
 def uncordon(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, output: Out = Output.TABLE) -> None:
-    """Let pods go there again."""
+    """Let pods go there again, and its own elsewhere if `leave` had stopped that."""
     _run("uncordon", name, config, yes, dry_run, output)
 
 

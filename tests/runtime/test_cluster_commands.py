@@ -1,9 +1,11 @@
 """`global-dispatcher cluster ...` before two embedded clusters."""
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +14,7 @@ from agents.embedded.fleet import EmbeddedFleet
 from agents.executor import state
 from dispatcher.model import names
 from dispatcher.runtime.errors import ExitCode
-from dispatcher.runtime.operate import words
+from dispatcher.runtime.operate import drain, words
 from dispatcher.runtime.operate.members import Member
 from dispatcher.runtime.operate.words import Standing
 from tests.runtime.cluster_world import MARKED, PODS, World, delegate, ending, names_of, pod
@@ -138,6 +140,36 @@ def test_leave_moves_pods_of_both_directions_and_says_what_to_remove(world: Worl
     assert names_of(world.east) == names_of(world.west) == []
     assert "`- name: west`" in told["next"][0]
     assert told["next"][1].startswith("helm uninstall")
+
+
+def test_uncordon_takes_back_what_leave_has_closed_in_the_cluster_itself_and_nothing_else(world: World) -> None:
+    assert world.run("leave", "west", "--yes", "--timeout", "30").exit_code == ExitCode.OK
+    assert (world.proxy("west"), world.proxy("east")) == ((True, ""), (True, ""))
+    code, told = world.json("uncordon", "west", "--yes")
+    assert (code, [row["did"] for row in told["clusters"]]) == (ExitCode.OK, ["uncordoned", "east uncordoned"])
+    assert (world.proxy("west"), world.proxy("east")) == ((False, ""), (False, ""))
+    world.run("cordon", "east", "--yes")  # said for itself, before and after
+    assert world.run("leave", "west", "--yes", "--timeout", "30").exit_code == ExitCode.OK
+    assert world.run("uncordon", "west", "--yes").exit_code == ExitCode.OK
+    assert (world.proxy("west"), world.proxy("east")) == ((False, ""), (True, ""))
+
+
+@pytest.mark.parametrize("action", ["drain", "leave"])
+def test_ctrl_c_says_what_stays(world: World, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    pod(world.east, "web-1", "global-dispatcher-west", **MARKED)
+    monkeypatch.setattr("dispatcher.runtime.operate.drain.POLL_S", 60.0)
+    looked = drain._look
+
+    async def interrupted(*said: Any) -> None:
+        await looked(*said)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(drain, "_look", interrupted)
+    result = world.run(action, "west", "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    told = "interrupted: the cordon and 1 evictions asked for stay; repeat the command, or `cluster uncordon west`"
+    assert told in result.stderr
+    assert world.proxy() == (True, "")
 
 
 def test_leave_names_what_is_left_and_does_not_say_that_the_cluster_may_go(world: World) -> None:

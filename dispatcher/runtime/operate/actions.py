@@ -35,6 +35,29 @@ async def say_everywhere(errand: Errand, word: Word) -> None:
             await _say(errand, sight, errand.cluster, word)
 
 
+async def look_at_closed(errand: Errand) -> None:
+    """Whether `leave` has closed the cluster for its own pods."""
+    member = errand.members.get(errand.cluster)
+    if member is None:
+        return
+    sight = Sight(member.name)
+    try:
+        sight.closed = await words.closed_by_leave(member)
+        sight.note = f"leave has cordoned {', '.join(sight.closed)} here, for its own pods: they may go there again"
+    except MemberError as error:
+        sight.problem = str(error)
+    if sight.closed or sight.problem:
+        errand.sights.append(sight)
+
+
+async def uncordon(errand: Errand) -> None:
+    """Let pods go there again, and those of its own elsewhere if `leave` had closed that."""
+    await say_everywhere(errand, words.UNCORDON)
+    for sight in errand.sights:
+        for other in sight.closed:
+            await _say(errand, sight, other, words.UNCORDON)
+
+
 async def drain(errand: Errand) -> None:
     """Cordon, then evict all pods that run there."""
     await say_everywhere(errand, words.CORDON)
@@ -48,7 +71,7 @@ async def leave(errand: Errand) -> None:
     for sight in errand.sights:
         if sight.name == errand.cluster and not sight.problem:
             for other in (one.name for one in errand.sights if one.name != errand.cluster):
-                await _say(errand, sight, other, words.CORDON)
+                await _close(errand, sight, other)
     await _clear(errand, bound(errand.sights), evict, "evicted")
     await _verify(errand, lambda found: found.left, whole=True)
 
@@ -93,6 +116,17 @@ async def leave_lost(errand: Errand) -> None:
     await _clear(errand, copies(mine), delete, "deleted")
     await _clear(errand, bound(mine), let_go, "let go")
     await _verify(errand, lambda found: found.left, whole=True)
+
+
+async def _close(errand: Errand, sight: Sight, other: str) -> None:
+    """Cordon another cluster for the pods of the one that leaves, unless that was said already for itself."""
+    try:
+        stands = await words.standing(errand.members[sight.name], other)
+    except MemberError as error:
+        sight.problem = str(error)
+        return
+    if not stands.cordoned:
+        await _say(errand, sight, other, words.CLOSE)
 
 
 async def _say(errand: Errand, sight: Sight, about: str, word: Word) -> None:

@@ -22,6 +22,7 @@ class Sight:
     proxy: str = ""  # how the proxy node of the cluster in question stands there
     found: Census = NOBODY
     did: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)  # clusters whose proxy nodes `leave` has cordoned there
     note: str = ""  # what else there is to know before the command is agreed to
     problem: str = ""
 

@@ -69,7 +69,7 @@ ACTIONS = {
     "confirm": Action(actions.confirm, _CONFIRM, itself=True, proxies=False),
     "forget-keys": Action(actions.forget_keys, _FORGET, look=actions.look_at_keys, proxies=False),
     "cordon": Action(lambda errand: actions.say_everywhere(errand, words.CORDON), _CORDON),
-    "uncordon": Action(lambda errand: actions.say_everywhere(errand, words.UNCORDON), "pods may go to {name} again"),
+    "uncordon": Action(actions.uncordon, "pods may go to {name} again", look=actions.look_at_closed),
     "drain": Action(actions.drain, _DRAIN, evicts=True, stays=_EVICTED),
     "fence": Action(lambda errand: actions.say_everywhere(errand, words.FENCE), _FENCE, instead="drain"),
     "unfence": Action(

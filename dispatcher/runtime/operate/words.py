@@ -53,9 +53,15 @@ def _unfenced(before: Standing, now: Standing) -> str:
     return f"unfenced, {still}" if before.fenced else f"was not fenced, {still}"
 
 
-CORDON = Word({"spec": {"unschedulable": True}}, _cordoned)
-UNCORDON = Word({"spec": {"unschedulable": None}}, _uncordoned)
-FENCE = Word({**CORDON.patch, "metadata": {"labels": {names.FENCED: "true"}}}, _fenced)
+def _annotated(value: str | None) -> Object:
+    return {"annotations": {names.CLOSED_BY_LEAVE: value}}
+
+
+# A cordon that is said by itself stays when a cluster that was leaving comes back.
+CORDON = Word({"spec": {"unschedulable": True}, "metadata": _annotated(None)}, _cordoned)
+CLOSE = Word({"spec": {"unschedulable": True}, "metadata": _annotated("true")}, _cordoned)
+UNCORDON = Word({"spec": {"unschedulable": None}, "metadata": _annotated(None)}, _uncordoned)
+FENCE = Word({"spec": {"unschedulable": True}, "metadata": {"labels": {names.FENCED: "true"}}}, _fenced)
 UNFENCE = Word({"metadata": {"labels": {names.FENCED: None}}}, _unfenced)
 
 
@@ -79,6 +85,13 @@ async def say(member: Member, cluster: str, word: Word) -> tuple[str, Standing]:
         return "has no proxy node of it", before
     now = _standing_of(await member.call("PATCH", node_path(names.proxy_node_name(cluster)), word.patch, MERGE_PATCH))
     return word.told(before, now), now
+
+
+async def closed_by_leave(member: Member) -> list[str]:
+    """The clusters whose proxy nodes in this cluster were cordoned because it leaves."""
+    nodes = [node["metadata"] for node in await member.items(NODES, labelSelector=names.PROXY_LABEL)]
+    closed = [meta for meta in nodes if (meta.get("annotations") or {}).get(names.CLOSED_BY_LEAVE) == "true"]
+    return [meta["labels"][names.PROXY_LABEL] for meta in closed]
 
 
 def node_path(node: str) -> str:
