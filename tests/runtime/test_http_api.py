@@ -113,4 +113,5 @@ async def test_the_page_shows_rows_and_escapes_them(client: Client) -> None:
     text = await (await client.get("/")).text()
     assert "web-1" in text
     assert "&lt;b&gt;silent&lt;/b&gt;" in text
+    assert "<td>west</td>" in text  # for whose pods east is cordoned
     assert "<b>" not in text
