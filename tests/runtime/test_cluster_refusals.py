@@ -1,5 +1,8 @@
 """What `global-dispatcher cluster ...` refuses before it writes anything, and what it says then."""
 
+import io
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,10 @@ import yaml
 
 from agents.embedded.fleet import EmbeddedFleet
 from agents.executor import state
-from dispatcher.runtime.errors import ExitCode
+from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.operate.command import operate
+from dispatcher.runtime.operate.table import Wish
+from dispatcher.runtime.output import Output
 from tests.runtime.cluster_world import NODES, World, pod
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -34,6 +40,12 @@ def test_what_is_for_dead_clusters_is_refused_for_one_that_answers(
     wanted = f"west answers and 1 of 1 nodes are Ready: {' '.join(action)} is for clusters that are dead; use {instead}"
     assert wanted in refused.stderr
     assert world.proxy() == (False, "")
+
+
+def test_force_fences_a_cluster_that_answers_and_says_that_it_does(world: World) -> None:
+    result = world.run("fence", "west", "--yes", "--force")
+    assert result.exit_code == ExitCode.OK
+    assert "all the same: west answers and 1 of 1 nodes are Ready" in result.stderr
 
 
 def test_a_dead_cluster_is_fenced_without_force(world: World, fleet: EmbeddedFleet) -> None:
@@ -141,3 +153,22 @@ def test_a_word_is_told_as_what_it_changed_and_how_the_proxy_node_stands_then(
     (row,) = told["clusters"]
     assert (code, row["did"], row["proxy"]) == (ExitCode.OK, did, stands)
     assert world.proxy() == (stands == "cordoned", "")
+
+
+class Typing(io.StringIO):
+    """A terminal at which somebody presses Ctrl-C."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, _size: int | None = -1, /) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "yes\n"
+
+
+def test_ctrl_c_at_the_question_does_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Typing())
+    wish = Wish("cordon", "west", world.config, yes=False, dry_run=False, output=Output.JSON)
+    with pytest.raises(CommandError, match=r"^nothing was done$"):
+        operate(wish)
+    assert world.proxy() == (False, "")

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from dispatcher.runtime.errors import CommandError, ExitCode
+from dispatcher.runtime.interrupts import interruptible
 from dispatcher.runtime.operate.actions import Errand
 from dispatcher.runtime.operate.checks import check_name, named, refusals, signs_of_life, without_controller
 from dispatcher.runtime.operate.identity import check_contexts
@@ -37,6 +38,8 @@ async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
         against = refusals(wish, known, sights, alive)
         will = _will(wish, sights)
         _show(wish, sights, will)
+        if alive and wish.force:
+            _say(f"all the same: {alive}")
         if wish.dry_run:
             return _end(wish, sights, will, [f"would be refused: {why}" for why in against], done=False)
         if against:
@@ -84,7 +87,12 @@ def _agree(wish: Wish) -> None:
         raise CommandError("nothing was done: --yes goes on, --dry-run only shows", ExitCode.USAGE)
     sys.stderr.write("Go on? [y/N] ")
     sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    try:
+        with interruptible():  # the event loop would only note Ctrl-C until a line is read
+            said = sys.stdin.readline()
+    except KeyboardInterrupt:
+        said = ""
+    if said.strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was done")
 
 
