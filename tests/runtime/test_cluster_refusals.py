@@ -1,9 +1,9 @@
 """What `global-dispatcher cluster ...` refuses before it writes anything, and what it says then."""
 
-import io
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -155,19 +155,13 @@ def test_a_word_is_told_as_what_it_changed_and_how_the_proxy_node_stands_then(
     assert world.proxy() == (stands == "cordoned", "")
 
 
-class Typing(io.StringIO):
-    """A terminal at which somebody presses Ctrl-C."""
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self, _size: int | None = -1, /) -> str:
-        signal.raise_signal(signal.SIGINT)
-        return "yes\n"
+def pressed() -> str:
+    signal.raise_signal(signal.SIGINT)
+    return "yes\n"
 
 
 def test_ctrl_c_at_the_question_does_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", Typing())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=pressed))
     wish = Wish("cordon", "west", world.config, yes=False, dry_run=False, output=Output.JSON)
     with pytest.raises(CommandError, match=r"^nothing was done$"):
         operate(wish)
