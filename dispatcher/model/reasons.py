@@ -141,7 +141,7 @@ class Why(NamedTuple):
     @property
     def detail(self) -> str:
         """The same with the argument (which taint, which domains) where the text leaves it out."""
-        told = not self.argument or "{}" in self.reason.value
+        told = not self.argument or "{" in self.reason.value
         return self.text if told else f"{self.text} ({self.argument})"
 
     @property
