@@ -74,7 +74,7 @@ ACTIONS = {
     "fence": Action(lambda errand: actions.say_everywhere(errand, words.FENCE), _FENCE, instead="drain"),
     "unfence": Action(
         lambda errand: actions.say_everywhere(errand, words.UNFENCE),
-        "what runs in {name} counts again; it stays cordoned until `cluster uncordon {name}`",
+        "what runs in {name} counts again; where it is cordoned it stays so until `cluster uncordon {name}`",
     ),
     "leave": Action(actions.leave, _LEAVE, whole=True, evicts=True, stays=_EVICTED),
     "leave --lost": Action(actions.leave_lost, _LOST, whole=True, instead="leave", stays=_LET_GO),
