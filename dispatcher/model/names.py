@@ -41,6 +41,7 @@ FORGET_KEYS = PREFIX + "forget-keys."  # and a cluster's name, "true": believe t
 PROXY_NODE_PREFIX = "global-dispatcher-"  # proxy node of cluster x is "global-dispatcher-x"
 PROXY_LABEL = PREFIX + "proxy-for"
 PROXY_TAINT = PREFIX + "proxy"  # key of the NoSchedule taint on every proxy node
+CLOSED_BY_LEAVE = PREFIX + "closed-by-leave"  # annotation, "true": cordoned because the cluster that has it leaves
 CLUSTER_READY = PREFIX + "cluster-ready"  # label: "true" or "false", the last word about that cluster
 
 # Well-known labels of Kubernetes.

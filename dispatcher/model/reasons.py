@@ -44,7 +44,7 @@ class Reason(enum.Enum):
     CLUSTER_NOT_READY = "node(s) were in a cluster that is not ready"
     VOLUMES_ELSEWHERE = "node(s) were in another cluster than the pod's volumes"
     CLUSTER_NOT_ALLOWED = "node(s) were in a cluster that the pod does not allow"
-    CLUSTER_CORDONED = "node(s) were in a cluster whose proxy node is cordoned"
+    CLUSTER_CORDONED = "node(s) were in cluster {0}, which is cordoned (`global-dispatcher cluster uncordon {0}`)"
     CLUSTER_REFUSED = "node(s) were in a cluster that refused the pod a while ago"
     NAMESPACE_ABSENT = "node(s) were in a cluster without the pod's namespace"
     NAMESPACE_CLOSED = "node(s) were in a cluster where the pod's namespace is closed to pods of other clusters"
@@ -145,7 +145,7 @@ class Why(NamedTuple):
     @property
     def detail(self) -> str:
         """The same with the argument (which taint, which domains) where the text leaves it out."""
-        told = not self.argument or "{}" in self.reason.value
+        told = not self.argument or "{" in self.reason.value
         return self.text if told else f"{self.text} ({self.argument})"
 
     @property

@@ -35,7 +35,7 @@ class ClusterAllowed(Filter):
         return fleet.closed.get(placed.home)
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
-        """([clusters] which are allowed, the reason at others, [clusters] which are closed to pods from its home).
+        """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
         """
@@ -49,12 +49,15 @@ class ClusterAllowed(Filter):
         if allowed is None:
             allowed = np.ones(len(fleet.clusters), dtype=np.bool_)
         reason = Reason.VOLUMES_ELSEWHERE if has_volumes(placed.pod) else Reason.CLUSTER_NOT_ALLOWED
-        return allowed, reason, np.fromiter((info.name in closed for info in fleet.clusters), dtype=np.bool_)
+        cordoned = (
+            fleet.reasons.code(Reason.CLUSTER_CORDONED, info.name) if info.name in closed else 0
+            for info in fleet.clusters
+        )
+        return allowed, reason, np.fromiter(cordoned, dtype=np.uint16)
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED."""
-        allowed, reason, closed = cast(tuple[Bools, Reason, Bools], state)
-        cordoned = np.where(closed, np.uint16(fleet.reasons.code(Reason.CLUSTER_CORDONED)), np.uint16(0))
+        allowed, reason, cordoned = cast(tuple[Bools, Reason, Codes], state)
         by_cluster = np.where(allowed, cordoned, np.uint16(fleet.reasons.code(reason)))
         codes: Codes = by_cluster[fleet.cluster[rows]].astype(np.uint16, copy=False)
         return codes

@@ -12,6 +12,8 @@ class ApiClient:
     """Asks one running dispatcher. Every failure is a CommandError that names the server and the fix."""
 
     def __init__(self, server: str, timeout_s: float = 10.0) -> None:
+        if not server.startswith(("http://", "https://")):
+            raise CommandError(f"--server {server}: write http://{server}", ExitCode.USAGE)
         self._server = server.rstrip("/")
         self._timeout_s = timeout_s
 

@@ -231,6 +231,8 @@ def _list(kind: str, nothing: str, server: str, output: Output, **query: str) ->
     from dispatcher.runtime import tables
     from dispatcher.runtime.output import print_rows
 
+    if any(query.values()):
+        nothing = f"no {kind} match"
     columns = {"clusters": tables.CLUSTERS, "nodes": tables.NODES, "pods": tables.PODS}[kind]
     print_rows(columns, _client(server).rows(kind, **query), output, nothing)
 

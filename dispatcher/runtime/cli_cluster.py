@@ -24,7 +24,10 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The dispatcher's c
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Go on without asking.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
-Force = Annotated[bool, typer.Option("--force", help="Evict pods without a controller, too: nothing replaces them.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if pods without a controller are lost by it.")]
+Sure = Annotated[
+    bool, typer.Option("--force", help="Even if the cluster answers, or pods without a controller are lost by it.")
+]
 Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that pods may take to go.")]
 Heed = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that agents may take to do it.")]
 
@@ -37,7 +40,7 @@ def cordon(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, o
 
 @cluster_app.command()
 def uncordon(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, output: Out = Output.TABLE) -> None:
-    """Let pods go there again."""
+    """Let pods go there again, and its own elsewhere if `leave` had stopped that."""
     _run("uncordon", name, config, yes, dry_run, output)
 
 
@@ -59,12 +62,19 @@ def drain(
 
 
 @cluster_app.command()
-def fence(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, output: Out = Output.TABLE) -> None:
+def fence(
+    name: Name,
+    config: Config,
+    yes: Yes = False,
+    dry_run: Dry = False,
+    force: Sure = False,
+    output: Out = Output.TABLE,
+) -> None:
     """Say that nothing runs there any more, so that its pods are replaced elsewhere.
 
     Only for a cluster that is really off: what runs on there behind a broken line then runs twice.
     """
-    _run("fence", name, config, yes, dry_run, output)
+    _run("fence", name, config, yes, dry_run, output, force=force)
 
 
 @cluster_app.command()
@@ -79,7 +89,7 @@ def leave(  # noqa: PLR0913, PLR0917 - an option is an argument
     config: Config,
     yes: Yes = False,
     dry_run: Dry = False,
-    force: Force = False,
+    force: Sure = False,
     lost: Annotated[
         bool, typer.Option("--lost", help="It never comes back: fence instead of drain, delete copies of its pods.")
     ] = False,
@@ -134,6 +144,7 @@ def _run(  # noqa: PLR0913 - one for each option
     force: bool = False,
     lost: bool = False,
 ) -> None:
-    from dispatcher.runtime.operate.command import Wish, operate
+    from dispatcher.runtime.operate.command import operate
+    from dispatcher.runtime.operate.table import Wish
 
     raise typer.Exit(operate(Wish(action, name, config, yes, dry_run, output, timeout_s, force, lost)))

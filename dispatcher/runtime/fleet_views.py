@@ -33,6 +33,10 @@ class FleetViews(Protocol):
         """The whole record of one pod, None if it is unknown."""
         ...
 
+    def source_of(self, namespace: str, name: str) -> Row | None:
+        """Of a copy: its cluster, and home, namespace and name of its source; None if it is none."""
+        ...
+
 
 class CoreViews:
     """The views of a core in this process."""
@@ -69,3 +73,7 @@ class CoreViews:
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
         """The whole record of one pod."""
         return views.explain(self._core, namespace, name, cluster)
+
+    def source_of(self, namespace: str, name: str) -> Row | None:
+        """The source of a copy."""
+        return views.source_of(self._core, namespace, name)

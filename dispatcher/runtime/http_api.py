@@ -8,6 +8,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from dispatcher.model import names
 from dispatcher.runtime.fleet_views import FleetViews
 from dispatcher.runtime.leadership import Standing
 from dispatcher.runtime.service import Service
@@ -170,13 +171,18 @@ async def _clusters(request: web.Request) -> web.Response:
 
 
 async def _nodes(request: web.Request) -> web.Response:
-    rows = request.app[SHOWN].views.nodes()
-    return _json({"nodes": _selected(rows, request, ("cluster",))})
+    views = request.app[SHOWN].views
+    rows = _selected(views.nodes(), request, ("cluster",))
+    why = "" if rows else _unknown_cluster(views, request, ("cluster",))
+    return _error(404, why) if why else _json({"nodes": rows})
 
 
 async def _pods(request: web.Request) -> web.Response:
-    rows = request.app[SHOWN].views.pods()
-    return _json({"pods": _selected(rows, request, ("namespace", "cluster", "source", "phase"))})
+    views = request.app[SHOWN].views
+    found = views.pods()
+    rows = _selected(found, request, ("namespace", "cluster", "source", "phase"))
+    why = "" if rows else _unknown_cluster(views, request, ("cluster", "source")) or _empty_namespace(found, request)
+    return _error(404, why) if why else _json({"pods": rows})
 
 
 async def _tenants(request: web.Request) -> web.Response:
@@ -184,11 +190,41 @@ async def _tenants(request: web.Request) -> web.Response:
 
 
 async def _explain(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
     namespace, name = request.match_info["namespace"], request.match_info["name"]
-    record = request.app[SHOWN].views.explain(namespace, name, request.query.get("cluster", ""))
+    record = views.explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
-        return _error(404, f"nothing is known of pod {namespace}/{name}: is it ours (see `global-dispatcher pods`)?")
+        return _error(404, _unknown_cluster(views, request, ("cluster",)) or _not_ours(views, namespace, name))
     return _json(record)
+
+
+def _not_ours(views: FleetViews, namespace: str, name: str) -> str:
+    source = views.source_of(namespace, name)
+    if source is not None:
+        of, home = f"{source['namespace']}/{source['name']}", source["home"]
+        return (
+            f"pod {namespace}/{name} of cluster {source['cluster']} is the copy of {of}, submitted in {home}: "
+            f"`global-dispatcher explain {of} --cluster {home}`"
+        )
+    return (
+        f"nothing is known of pod {namespace}/{name}: ours are pods with spec.schedulerName {names.SCHEDULER_NAME}, "
+        f'which the annotation {names.SCHEDULE}: "true" gives them when they are made (see `global-dispatcher pods`)'
+    )
+
+
+def _unknown_cluster(views: FleetViews, request: web.Request, keys: tuple[str, ...]) -> str:
+    """Why nothing was found, if it is the name of a cluster that does not exist; else ''."""
+    known = [row["name"] for row in views.clusters()]
+    for key in keys:
+        asked = request.query.get(key, "")
+        if asked and asked not in known:
+            return f"no cluster {asked}; known: {', '.join(known)}"
+    return ""
+
+
+def _empty_namespace(rows: list[Row], request: web.Request) -> str:
+    asked = request.query.get("namespace", "")
+    return f"no pods in namespace {asked}" if asked and all(row["namespace"] != asked for row in rows) else ""
 
 
 def _selected(rows: list[Row], request: web.Request, keys: tuple[str, ...]) -> list[Row]:

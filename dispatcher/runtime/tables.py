@@ -38,6 +38,10 @@ def _ready_style(row: Row) -> str:
     return "green" if row["ready"] else "bold red"
 
 
+def _cluster_status(row: Row) -> str:
+    return _ready(row) + (",Fenced" if row.get("fenced_in") else ",Cordoned" if row.get("cordoned_in") else "")
+
+
 def _node_status(row: Row) -> str:
     return _ready(row) + (",SchedulingDisabled" if row["unschedulable"] else "")
 
@@ -64,9 +68,10 @@ def heat(used: float | None) -> str:
 
 CLUSTERS = (
     _field("name"),
-    Column("STATUS", _ready, _ready_style),
+    Column("STATUS", _cluster_status, _ready_style),
     Column("NODES", lambda row: f"{row['ready_nodes']}/{row['nodes']}", right=True),
     Column("PODS", lambda row: str(row["pods"]), right=True),
+    Column("REMOTE", lambda row: str(row.get("remote", "-")), right=True),
     Column("SUBMITTED", lambda row: str(row["submitted"]), right=True),
     Column("REPORT", lambda row: age(row["report_age_s"]), right=True),
     Column("PROBLEM", lambda row: row["problem"] or "-"),

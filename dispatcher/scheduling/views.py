@@ -1,14 +1,18 @@
 """What people ask of the core: clusters, nodes, pods and why, as plain JSON-ready rows in a stable order."""
 
 import math
+from collections import Counter
 from typing import Any
 
+from dispatcher.model import names
 from dispatcher.model.leases import LEASE, stopped_after_s, told
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation import shared_keys, strangers
+from dispatcher.scheduling.delegation.fences import fenced_proxy
+from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.explain import Decision
@@ -20,20 +24,23 @@ Row = dict[str, Any]
 def clusters_view(core: SchedulerCore) -> list[Row]:
     """One row a cluster: readiness and why not, nodes, pods it runs, age of its last report in seconds.
 
+    `remote`: copies there of pods of other clusters. `cordoned_in`, `fenced_in`: the clusters for whose pods it is so.
     Clusters that are none of ours, but have pods of ours, come last.
     """
     keys = shared_keys.of(core.clusters)
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
-    ours = [_cluster_row(core, view, shared[name]) for name, view in sorted(core.clusters.items())]
-    return [*ours, *map(_stranger_row, strangers.of(core.tracked.values(), core.clusters))]
+    copies = Counter(name for tracked in core.tracked.values() for name in tracked.delegates)
+    ours = [_cluster_row(core, view, shared[name], copies[name]) for name, view in sorted(core.clusters.items())]
+    return [*ours, *(_stranger_row(core, one) for one in strangers.of(core.tracked.values(), core.clusters))]
 
 
-def _stranger_row(found: strangers.Stranger) -> Row:
-    numbers = {"nodes": 0, "ready_nodes": 0, "pods": found.went, "submitted": found.came, "report_age_s": None}
-    return {"name": found.cluster, "ready": False, "problem": found.text, **numbers}
+def _stranger_row(core: SchedulerCore, found: strangers.Stranger) -> Row:
+    numbers = {"nodes": 0, "ready_nodes": 0, "pods": found.went, "remote": 0, "submitted": found.came}
+    told = {"name": found.cluster, "ready": False, "problem": found.text}
+    return {**told, **_closed_in(core, found.cluster), **numbers, "report_age_s": None}
 
 
-def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str) -> Row:
+def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str, remote: int) -> Row:
     own = [node for node in view.nodes.values() if not node.proxy_for]
     heard = view.last_report_at > float("-inf")
     problem = view.problem if view.ready else view.problem or "not synced yet"
@@ -41,11 +48,22 @@ def _cluster_row(core: SchedulerCore, view: ClusterView, shared: str) -> Row:
         "name": view.name,
         "ready": view.ready,
         "problem": "; ".join(filter(None, (problem, shared))),
+        **_closed_in(core, view.name),
         "nodes": len(own),
         "ready_nodes": sum(node.ready for node in own),
         "pods": sum(bool(pod.node) and not pod.terminal and not _remote(pod, view.name) for pod in view.pods.values()),
+        "remote": remote,
         "submitted": sum(tracked.home == view.name and tracked.source is not None for tracked in core.tracked.values()),
         "report_age_s": round(core.fleet.now - view.last_report_at, 3) if heard else None,
+    }
+
+
+def _closed_in(core: SchedulerCore, cluster: str) -> Row:
+    """What operators have said of a cluster, by the cluster where its proxy node is."""
+    proxies = {home: view.nodes.get(names.proxy_node_name(cluster)) for home, view in sorted(core.clusters.items())}
+    return {
+        "cordoned_in": [home for home, node in proxies.items() if closed_proxy(node)],
+        "fenced_in": [home for home, node in proxies.items() if fenced_proxy(node)],
     }
 
 
@@ -161,6 +179,16 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "refusals": _refusals(core, tracked),
         "decision": last.record() if last else None,
     }
+
+
+def source_of(core: SchedulerCore, namespace: str, name: str) -> Row | None:
+    """The pod of which a pod is the copy, and where that is; None if it is nobody's."""
+    for tracked in core.tracked.values():
+        for cluster, delegate in tracked.delegates.items():
+            source = delegate.source
+            if source is not None and (delegate.namespace, delegate.name) == (namespace, name):
+                return {"cluster": cluster, "home": tracked.home, "namespace": source.namespace, "name": source.name}
+    return None
 
 
 def _refusals(core: SchedulerCore, tracked: Tracked) -> list[Row]:

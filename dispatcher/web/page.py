@@ -46,4 +46,6 @@ def _cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.2f}"
+    if isinstance(value, list):
+        return escape(", ".join(map(str, value)))
     return "" if value is None else escape(str(value))

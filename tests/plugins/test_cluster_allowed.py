@@ -2,10 +2,11 @@ import pytest
 
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE, STAY
 from dispatcher.model.pod import Toleration, Volume
+from dispatcher.model.reasons import Reason, Why
 from tests.builders import PodBuilder, fleet, pod
 from tests.plugins.asking import make, reasons, refused
 
-REASON_CORDONED = "node(s) were in a cluster whose proxy node is cordoned"
+REASON_CORDONED = "node(s) were in cluster b, which is cordoned (`global-dispatcher cluster uncordon b`)"
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,7 @@ def test_cluster_allowed_tells_classes_apart_by_what_is_cordoned_at_home() -> No
     assert plugin.standing_key(pod().placed("a"), state) is None
     state.set_closed("a", "b", closed=True)
     assert plugin.standing_key(pod().placed("a"), state) != plugin.standing_key(pod().placed("c"), state)
+
+
+def test_a_cordoned_cluster_is_named_once_in_the_details_of_a_refusal() -> None:
+    assert Why(Reason.CLUSTER_CORDONED, "b").detail == REASON_CORDONED

@@ -160,9 +160,12 @@ class FakeViews:
                 "name": "east",
                 "ready": True,
                 "problem": "",
+                "cordoned_in": ["west"],
+                "fenced_in": [],
                 "nodes": 1,
                 "ready_nodes": 1,
                 "pods": 2,
+                "remote": 0,
                 "submitted": 3,
                 "report_age_s": 0.4,
             },
@@ -170,9 +173,12 @@ class FakeViews:
                 "name": "west",
                 "ready": False,
                 "problem": "<b>silent</b>",
+                "cordoned_in": ["east"],
+                "fenced_in": ["east"],
                 "nodes": 1,
                 "ready_nodes": 0,
                 "pods": 1,
+                "remote": 1,
                 "submitted": 0,
                 "report_age_s": None,
             },
@@ -225,6 +231,10 @@ class FakeViews:
 
     def tenants(self) -> list[dict[str, Any]]:
         return []
+
+    def source_of(self, namespace: str, name: str) -> dict[str, Any] | None:
+        source = {"cluster": "west", "home": "east", "namespace": "default", "name": "web-1"}
+        return source if (namespace, name) == ("default", "web-1-copy") else None
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
         found = [row for row in self.pods() if (row["namespace"], row["name"]) == (namespace, name)]

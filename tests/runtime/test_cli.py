@@ -66,7 +66,8 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
 @pytest.mark.parametrize(
     ("words", "heading", "line"),
     [
-        (("clusters",), "NAME", "east   Ready        1/1      2           3     0.4s   -"),
+        (("clusters",), "NAME", "east   Ready,Cordoned      1/1      2        0           3     0.4s   -"),
+        (("clusters",), "NAME", "west   NotReady,Fenced     0/1      1        1           0        -   <b>silent</b>"),
         (("nodes",), "CLUSTER", "east      east-1   Ready    500m/4   500m/4   500m/4    34%    20%      -    3s"),
         (
             ("pods",),
@@ -99,9 +100,14 @@ def test_pods_are_selected_by_namespace_and_source() -> None:
 
 @pytest.mark.usefixtures("answering")
 def test_no_pods_is_said_on_stderr() -> None:
-    shown = run("pods", "-n", "nowhere")
-    assert (shown.exit_code, shown.stdout) == (0, "")
-    assert "no pods" in shown.stderr
+    shown = run("pods", "-n", "shop", "--cluster", "west")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "no pods match\n")
+
+
+def test_a_server_without_a_scheme_is_told_how_to_write_it() -> None:
+    shown = run("pods", "--server", "localhost:7480")
+    assert shown.exit_code == ExitCode.USAGE
+    assert shown.stderr == "error: --server localhost:7480: write http://localhost:7480\n"
 
 
 @pytest.mark.usefixtures("answering")

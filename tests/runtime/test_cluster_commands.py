@@ -1,148 +1,24 @@
-"""`global-dispatcher cluster ...` before two embedded clusters; a thread does what agents do with pods that end."""
+"""`global-dispatcher cluster ...` before two embedded clusters."""
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from agents.embedded.fleet import EmbeddedFleet
 from agents.executor import state
 from dispatcher.model import names
-from dispatcher.runtime.cli import app
 from dispatcher.runtime.errors import ExitCode
-from dispatcher.runtime.operate import words
+from dispatcher.runtime.operate import drain, words
 from dispatcher.runtime.operate.members import Member
-from tests.system.cluster_api import ClusterApi, Object
-
-PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
-MARKED: dict[str, Any] = {"finalizers": [names.FINALIZER]}
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedFleet]:
-    specs = [ClusterSpec(name, nodes=1) for name in ("east", "west")]
-    with EmbeddedFleet.start(specs, tmp_path_factory.mktemp("fleet")) as found:
-        yield found
-
-
-class World:
-    """East with a proxy node of west, west with one of east, and a dispatcher.yaml that lists both."""
-
-    def __init__(self, fleet: EmbeddedFleet, folder: Path) -> None:
-        self.config = folder / "dispatcher.yaml"
-        self.apis = {name: ClusterApi(fleet.kubeconfig, name) for name in ("east", "west")}
-        self.east, self.west = self.apis["east"], self.apis["west"]
-        self.list_clusters({name: str(fleet.kubeconfig) for name in self.apis})
-        self.wipe()
-        for name, api in self.apis.items():
-            other = "west" if name == "east" else "east"
-            api.delete(f"{NODES}/{names.proxy_node_name(other)}")
-            assert api.create(NODES, {"metadata": {"name": names.proxy_node_name(other)}}).is_success
-
-    def list_clusters(self, kubeconfigs: dict[str, str]) -> None:
-        listed = [{"name": name, "kubeconfig": file, "context": name} for name, file in kubeconfigs.items()]
-        self.config.write_text(yaml.safe_dump({"clusters": listed}))
-
-    def wipe(self) -> None:
-        for api in self.apis.values():
-            for one in api.pods():
-                end(api, one)
-
-    def run(self, *said: str) -> Result:
-        return CliRunner().invoke(app, ["cluster", *said, "--config", str(self.config)])
-
-    def json(self, *said: str) -> tuple[int, dict[str, Any]]:
-        result = self.run(*said, "-o", "json")
-        return result.exit_code, json.loads(result.stdout)
-
-    def proxy(self, cluster: str = "west") -> tuple[bool, str]:
-        """Whether the proxy node in the other cluster is cordoned, and its fence."""
-        api = self.east if cluster == "west" else self.west
-        node = api.get(f"{NODES}/{names.proxy_node_name(cluster)}")
-        return bool(node["spec"].get("unschedulable")), node["metadata"].get("labels", {}).get(names.FENCED, "")
-
-
-@pytest.fixture
-def world(fleet: EmbeddedFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr("dispatcher.runtime.operate.drain.POLL_S", 0.05)
-    monkeypatch.setattr("dispatcher.runtime.operate.drain.AGAIN_S", 0.2)
-    made = World(fleet, tmp_path)
-    yield made
-    made.wipe()
-    for api in made.apis.values():
-        api.close()
-
-
-def pod(api: ClusterApi, name: str, node: str = "", *, owned: bool = True, **metadata: Any) -> None:
-    """A pod, bound if `node` is given."""
-    body: Object = {"metadata": {"name": name, "labels": {"app": "web"}, **metadata}}
-    if owned:
-        owner = api.get(NODES)["items"][0]["metadata"]  # stays, and makes no pods
-        it = {"apiVersion": "v1", "kind": "Node", "name": owner["name"], "uid": owner["uid"], "controller": True}
-        body["metadata"]["ownerReferences"] = [it]
-    body["spec"] = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "busybox"}]}
-    if node:
-        body["spec"]["nodeName"] = node
-    answer = api.create(PODS, body)
-    assert answer.is_success, answer.text
-
-
-def delegate(api: ClusterApi, name: str, source_cluster: str) -> None:
-    body: Object = {
-        "metadata": {
-            "name": name,
-            "labels": {names.DELEGATE_LABEL: "true"},
-            "annotations": {names.SOURCE_CLUSTER: source_cluster},
-        },
-        "spec": {"schedulerName": names.DELEGATE_SCHEDULER, "containers": [{"name": "main", "image": "busybox"}]},
-    }
-    assert api.create(PODS, body).is_success
-
-
-def end(api: ClusterApi, one: Object) -> None:
-    """What executors do in the end: our finalizer goes, and then the pod."""
-    path = f"{PODS}/{one['metadata']['name']}"
-    with suppress(httpx.HTTPStatusError):
-        api.merge(path, {"metadata": {"finalizers": None}})
-    api.delete(path, gracePeriodSeconds="0")
-
-
-def _fenced(node: Object) -> bool:
-    return bool(node["metadata"].get("labels", {}).get(names.FENCED) == "true")
-
-
-@contextmanager
-def ending(*apis: ClusterApi) -> Iterator[None]:
-    """A dispatcher and agents: pods that are being deleted end, and those on fenced proxy nodes."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.05):
-            for api in apis:
-                closed = {node["metadata"]["name"] for node in api.get(NODES)["items"] if _fenced(node)}
-                for one in api.pods():
-                    fenced = one["spec"].get("nodeName", "") in closed and one["status"].get("phase") != "Succeeded"
-                    if fenced or one["metadata"].get("deletionTimestamp"):
-                        end(api, one)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-def names_of(api: ClusterApi) -> list[str]:
-    return sorted(one["metadata"]["name"] for one in api.pods())
+from dispatcher.runtime.operate.words import Standing
+from tests.runtime.cluster_world import MARKED, PODS, World, delegate, ending, names_of, pod
+from tests.system.cluster_api import ClusterApi
 
 
 def test_cordon_and_uncordon_mark_the_proxy_node_and_say_what_runs_there(world: World) -> None:
@@ -159,7 +35,7 @@ def test_cordon_and_uncordon_mark_the_proxy_node_and_say_what_runs_there(world: 
 
 def test_fence_says_what_it_costs_and_unfence_leaves_the_cordon(world: World) -> None:
     pod(world.east, "web-1", "global-dispatcher-west")
-    result = world.run("fence", "west", "--yes")
+    result = world.run("fence", "west", "--yes", "--force")
     assert result.exit_code == ExitCode.OK
     assert "its 1 pods are let go" in result.stderr
     assert world.proxy() == (True, "true")
@@ -167,13 +43,13 @@ def test_fence_says_what_it_costs_and_unfence_leaves_the_cordon(world: World) ->
     assert world.proxy() == (True, "")
 
 
-@pytest.mark.parametrize("action", ["cordon", "fence", "drain", "leave"])
-def test_nothing_is_written_without_a_yes_or_in_a_dry_run(world: World, action: str) -> None:
+@pytest.mark.parametrize("said", [["cordon"], ["fence", "--force"], ["drain"], ["leave"]])
+def test_nothing_is_written_without_a_yes_or_in_a_dry_run(world: World, said: list[str]) -> None:
     pod(world.east, "web-1", "global-dispatcher-west")
-    refused = world.run(action, "west")
+    refused = world.run(*said, "west")
     assert refused.exit_code == ExitCode.USAGE
     assert "--yes" in refused.stderr
-    assert world.run(action, "west", "--dry-run").exit_code == ExitCode.OK
+    assert world.run(*said, "west", "--dry-run").exit_code == ExitCode.OK
     assert world.proxy() == (False, "")
     assert not world.east.pods()[0]["metadata"].get("deletionTimestamp")
 
@@ -181,7 +57,7 @@ def test_nothing_is_written_without_a_yes_or_in_a_dry_run(world: World, action: 
 def test_a_cluster_that_nobody_knows_is_not_found(world: World) -> None:
     result = world.run("cordon", "wets", "--yes")
     assert result.exit_code == ExitCode.NOT_FOUND
-    assert "east, west" in result.stderr
+    assert "nor has a proxy node in east, west" in result.stderr
 
 
 def test_a_cluster_that_cannot_be_reached_is_named_and_the_others_are_done(world: World, fleet: EmbeddedFleet) -> None:
@@ -232,7 +108,7 @@ def test_drain_does_not_say_done_while_pods_have_come_that_it_has_not_seen(
 ) -> None:
     said = words.say
 
-    async def slow(member: Member, cluster: str, word: words.Word) -> str:
+    async def slow(member: Member, cluster: str, word: words.Word) -> tuple[str, Standing]:
         pod(world.east, "late", "global-dispatcher-west")  # the scheduler was faster than the cordon
         return await said(member, cluster, word)
 
@@ -264,6 +140,36 @@ def test_leave_moves_pods_of_both_directions_and_says_what_to_remove(world: Worl
     assert names_of(world.east) == names_of(world.west) == []
     assert "`- name: west`" in told["next"][0]
     assert told["next"][1].startswith("helm uninstall")
+
+
+def test_uncordon_takes_back_what_leave_has_closed_in_the_cluster_itself_and_nothing_else(world: World) -> None:
+    assert world.run("leave", "west", "--yes", "--timeout", "30").exit_code == ExitCode.OK
+    assert (world.proxy("west"), world.proxy("east")) == ((True, ""), (True, ""))
+    code, told = world.json("uncordon", "west", "--yes")
+    assert (code, [row["did"] for row in told["clusters"]]) == (ExitCode.OK, ["uncordoned", "east uncordoned"])
+    assert (world.proxy("west"), world.proxy("east")) == ((False, ""), (False, ""))
+    world.run("cordon", "east", "--yes")  # said for itself, before and after
+    assert world.run("leave", "west", "--yes", "--timeout", "30").exit_code == ExitCode.OK
+    assert world.run("uncordon", "west", "--yes").exit_code == ExitCode.OK
+    assert (world.proxy("west"), world.proxy("east")) == ((False, ""), (True, ""))
+
+
+@pytest.mark.parametrize("action", ["drain", "leave"])
+def test_ctrl_c_says_what_stays(world: World, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    pod(world.east, "web-1", "global-dispatcher-west", **MARKED)
+    monkeypatch.setattr("dispatcher.runtime.operate.drain.POLL_S", 60.0)
+    looked = drain._look
+
+    async def interrupted(*said: Any) -> None:
+        await looked(*said)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(drain, "_look", interrupted)
+    result = world.run(action, "west", "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    told = "interrupted: the cordon and 1 evictions asked for stay; repeat the command, or `cluster uncordon west`"
+    assert told in result.stderr
+    assert world.proxy() == (True, "")
 
 
 def test_leave_names_what_is_left_and_does_not_say_that_the_cluster_may_go(world: World) -> None:

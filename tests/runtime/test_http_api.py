@@ -54,6 +54,39 @@ async def test_what_is_not_there_is_404_with_a_reason(client: Client, path: str)
     assert (await answer.json())["error"]
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/pods?cluster=wset", "no cluster wset; known: east, west"),
+        ("/v1/pods?source=wset", "no cluster wset; known: east, west"),
+        ("/v1/nodes?cluster=wset", "no cluster wset; known: east, west"),
+        ("/v1/explain/default/web-1?cluster=wset", "no cluster wset; known: east, west"),
+        ("/v1/pods?namespace=nonono", "no pods in namespace nonono"),
+        (
+            "/v1/explain/default/web-1-copy",
+            "pod default/web-1-copy of cluster west is the copy of default/web-1, submitted in east: "
+            "`global-dispatcher explain default/web-1 --cluster east`",
+        ),
+        (
+            "/v1/explain/default/foreign",
+            "nothing is known of pod default/foreign: ours are pods with spec.schedulerName global-dispatcher, which "
+            'the annotation global-dispatcher.io/schedule: "true" gives them when they are made '
+            "(see `global-dispatcher pods`)",
+        ),
+    ],
+)
+async def test_a_name_that_is_unknown_is_404_and_what_would_be_known_is_told(
+    client: Client, path: str, told: str
+) -> None:
+    answer = await client.get(path)
+    assert (answer.status, await answer.json()) == (404, {"error": told})
+
+
+async def test_filters_by_known_names_that_match_nothing_are_an_empty_list(client: Client) -> None:
+    answer = await client.get("/v1/pods?namespace=shop&cluster=west")
+    assert (answer.status, await answer.json()) == (200, {"pods": []})
+
+
 async def test_nothing_can_be_written(client: Client) -> None:
     assert (await client.post("/v1/pods", json={})).status == 405
 
@@ -80,4 +113,5 @@ async def test_the_page_shows_rows_and_escapes_them(client: Client) -> None:
     text = await (await client.get("/")).text()
     assert "web-1" in text
     assert "&lt;b&gt;silent&lt;/b&gt;" in text
+    assert "<td>west</td>" in text  # for whose pods east is cordoned
     assert "<b>" not in text

@@ -10,7 +10,7 @@ from dispatcher.model.pod import Claim as PodClaim
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
-from dispatcher.scheduling.views import clusters_view
+from dispatcher.scheduling.views import clusters_view, source_of
 from tests.laws.cores import make_core
 
 NODE = Node("w1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 50})
@@ -114,3 +114,30 @@ def test_pods_of_clusters_that_are_not_ours_are_told_with_the_command_and_left_a
     assert list(rows) == ["east", "old", "older"]
     assert not rows["old"]["ready"]
     assert "cluster leave old --lost" in rows["old"]["problem"]
+
+
+def test_the_view_of_clusters_says_who_is_cordoned_and_fenced_for_whom_and_how_many_copies_are_left_there() -> None:
+    core = make_core(("east", "north", "west"))
+    tell(core, "west", [copy("a"), copy("b", "north")], [NODE], 1.0)
+    tell(core, "north", [remote("b")], [proxy("west", cordoned=True), proxy("east")], 1.0)
+    tell(core, "east", [remote("a")], [proxy("west", fenced=True, cordoned=True)], 1.0)
+    rows = {row["name"]: row for row in clusters_view(core)}
+    assert [
+        (rows[name]["cordoned_in"], rows[name]["fenced_in"], rows[name]["remote"]) for name in ("east", "west")
+    ] == [
+        ([], [], 0),
+        (["east", "north"], ["east"], 2),
+    ]
+
+
+def test_a_copy_names_its_source() -> None:
+    core = make_core(("east", "west"))
+    tell(core, "west", [copy("a")], [NODE], 1.0)
+    tell(core, "east", [remote("a")], [proxy("west")], 1.0)
+    assert source_of(core, "default", "a-d") == {
+        "cluster": "west",
+        "home": "east",
+        "namespace": "default",
+        "name": "a",
+    }
+    assert source_of(core, "default", "a") is None

@@ -15,13 +15,17 @@ from dispatcher.runtime.operate.words import Word
 
 
 class Errand(NamedTuple):
-    """The cluster in question, the clusters that can be asked, what was seen of them, and how long pods may take."""
+    """The cluster in question, the clusters that can be asked, what was seen of them, and how long pods may take.
+
+    `asked` fills with the pods that have been told to go.
+    """
 
     cluster: str
     members: Mapping[str, Member]
     sights: list[Sight]
     timeout_s: float
     tell: Tell
+    asked: list[PodAt]
 
 
 async def say_everywhere(errand: Errand, word: Word) -> None:
@@ -29,6 +33,29 @@ async def say_everywhere(errand: Errand, word: Word) -> None:
     for sight in errand.sights:
         if not sight.problem and sight.name != errand.cluster:
             await _say(errand, sight, errand.cluster, word)
+
+
+async def look_at_closed(errand: Errand) -> None:
+    """Whether `leave` has closed the cluster for its own pods."""
+    member = errand.members.get(errand.cluster)
+    if member is None:
+        return
+    sight = Sight(member.name)
+    try:
+        sight.closed = await words.closed_by_leave(member)
+        sight.note = f"leave has cordoned {', '.join(sight.closed)} here, for its own pods: they may go there again"
+    except MemberError as error:
+        sight.problem = str(error)
+    if sight.closed or sight.problem:
+        errand.sights.append(sight)
+
+
+async def uncordon(errand: Errand) -> None:
+    """Let pods go there again, and those of its own elsewhere if `leave` had closed that."""
+    await say_everywhere(errand, words.UNCORDON)
+    for sight in errand.sights:
+        for other in sight.closed:
+            await _say(errand, sight, other, words.UNCORDON)
 
 
 async def drain(errand: Errand) -> None:
@@ -44,7 +71,7 @@ async def leave(errand: Errand) -> None:
     for sight in errand.sights:
         if sight.name == errand.cluster and not sight.problem:
             for other in (one.name for one in errand.sights if one.name != errand.cluster):
-                await _say(errand, sight, other, words.CORDON)
+                await _close(errand, sight, other)
     await _clear(errand, bound(errand.sights), evict, "evicted")
     await _verify(errand, lambda found: found.left, whole=True)
 
@@ -91,10 +118,23 @@ async def leave_lost(errand: Errand) -> None:
     await _verify(errand, lambda found: found.left, whole=True)
 
 
+async def _close(errand: Errand, sight: Sight, other: str) -> None:
+    """Cordon another cluster for the pods of the one that leaves, unless that was said already for itself."""
+    try:
+        stands = await words.standing(errand.members[sight.name], other)
+    except MemberError as error:
+        sight.problem = str(error)
+        return
+    if not stands.cordoned:
+        await _say(errand, sight, other, words.CLOSE)
+
+
 async def _say(errand: Errand, sight: Sight, about: str, word: Word) -> None:
     try:
-        told = await words.say(errand.members[sight.name], about, word)
+        told, now = await words.say(errand.members[sight.name], about, word)
         sight.did.append(told if about == errand.cluster else f"{about} {told}")
+        if about == errand.cluster:
+            sight.proxy = str(now)
     except MemberError as error:
         sight.problem = f"node {names.proxy_node_name(about)}: {error}"
 
@@ -103,7 +143,14 @@ async def _clear(errand: Errand, pods: Iterable[PodAt], ask: Ask, done: str) -> 
     wanted = list(pods)
     if not wanted:
         return
-    state = await clear(errand.members, wanted, ask, errand.tell, errand.timeout_s)
+
+    async def counted(member: Member, pod: PodAt) -> str:
+        why = await ask(member, pod)
+        if not why:
+            errand.asked.append(pod)
+        return why
+
+    state = await clear(errand.members, wanted, counted, errand.tell, errand.timeout_s)
     for sight in errand.sights:
         asked = [pod for pod in wanted if pod.cluster == sight.name]
         if asked:
@@ -134,10 +181,13 @@ async def _verify(errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], 
         again = await survey(errand.members, errand.cluster, whole=whole)
     now = {sight.name: sight for sight in again}
     for sight in errand.sights:
-        left = left_of(now[sight.name].found)
+        seen = now[sight.name]
+        if not seen.problem:
+            sight.found, sight.proxy = seen.found, seen.proxy
+        left = left_of(seen.found)
         if left:
             told = f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat this"
             sight.problem = sight.problem or told
-        sight.problem = sight.problem or now[sight.name].problem
+        sight.problem = sight.problem or seen.problem
         if not sight.problem:
             sight.did.append("nothing is left")

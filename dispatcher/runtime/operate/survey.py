@@ -22,6 +22,7 @@ class Sight:
     proxy: str = ""  # how the proxy node of the cluster in question stands there
     found: Census = NOBODY
     did: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)  # clusters whose proxy nodes `leave` has cordoned there
     note: str = ""  # what else there is to know before the command is agreed to
     problem: str = ""
 
@@ -45,7 +46,6 @@ COLUMNS = (
     Column("PROXY NODE", lambda row: row["proxy"] or "-"),
     Column("PODS", lambda row: str(row["pods"]), right=True),
     Column("COPIES", lambda row: str(row["copies"]), right=True),
-    Column("NAMESPACES", lambda row: str(row["namespaces"]), right=True),
     Column("DONE", lambda row: row["did"] or "-"),
     Column("PROBLEM", lambda row: row["problem"] or "-", lambda row: "bold red"),
 )
@@ -62,7 +62,7 @@ async def _see(member: Member, cluster: str, *, whole: bool) -> Sight:
     try:
         query = {} if whole else {"fieldSelector": f"spec.nodeName={names.proxy_node_name(cluster)}"}
         sight.found = census(member.name, cluster, await member.items("/api/v1/pods", **query))
-        sight.proxy = "" if member.name == cluster else await standing(member, cluster)
+        sight.proxy = "" if member.name == cluster else str(await standing(member, cluster))
     except MemberError as error:
         sight.problem = str(error)
     return sight
