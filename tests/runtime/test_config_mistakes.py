@@ -79,8 +79,12 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             "5: clusters[0].agent.kubelet.ca_file: there is no file ca.crt: name the CA of the kubelets' certificates",
         ),
         (
-            AGENT + "executor: {accept: [{clusters: [wset], namespaces: []}]}",
+            AGENT + "executor: {accept: [{clusters: [west], namespaces: []}]}",
             "5: clusters[0].agent.executor.accept[0].namespaces: must be a list with an entry at least, not []",
+        ),
+        (
+            AGENT + "executor: {accept: [{clusters: ['*'], namespaces: [a]}, {clusters: [west, wset, 'w?st']}]}",
+            "5: clusters[0].agent.executor.accept[1].clusters[1]: 'wset' is no configured cluster; did you mean west?",
         ),
         (
             WEST + "timing:\n  cluster_lost_s: 3",
@@ -99,6 +103,7 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "no key file",
         "no CA file",
         "a row that accepts nobody",
+        "a row for a cluster that is none",
         "lost before silent",
         "an empty file",
         "no clusters",

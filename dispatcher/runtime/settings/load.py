@@ -9,7 +9,7 @@ from typing import TypeVar
 from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.runtime.settings.access import access_problems, lease_problems
-from dispatcher.runtime.settings.agents import agent_file_problems, agent_problems, with_whole_paths
+from dispatcher.runtime.settings.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
 from dispatcher.runtime.settings.document import Document, read_document
 from dispatcher.runtime.settings.entries import readable_clusters
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
@@ -255,7 +255,7 @@ def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
             problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
         seen.add(cluster.name)
         problems += agent_problems(cluster, at, document)
-    return problems
+    return problems + consent_problems(config.clusters, document)
 
 
 def _environment_problems() -> list[Problem]:
