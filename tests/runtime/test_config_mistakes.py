@@ -79,8 +79,12 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             "5: clusters[0].agent.kubelet.ca_file: there is no file ca.crt: name the CA of the kubelets' certificates",
         ),
         (
-            AGENT + "executor: {accept: [{clusters: [wset], namespaces: []}]}",
+            AGENT + "executor: {accept: [{clusters: [west], namespaces: []}]}",
             "5: clusters[0].agent.executor.accept[0].namespaces: must be a list with an entry at least, not []",
+        ),
+        (
+            AGENT + "executor: {accept: [{clusters: ['*'], namespaces: [a]}, {clusters: [west, wset, 'w?st']}]}",
+            "5: clusters[0].agent.executor.accept[1].clusters[1]: 'wset' is no configured cluster; did you mean west?",
         ),
         (
             WEST + "timing:\n  cluster_lost_s: 3",
@@ -99,6 +103,7 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "no key file",
         "no CA file",
         "a row that accepts nobody",
+        "a row for a cluster that is none",
         "lost before silent",
         "an empty file",
         "no clusters",
@@ -107,6 +112,27 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
 def test_it_is_told_with_line_key_and_fix(folder: Path, text: str, want: str) -> None:
     (found,) = problems_of(folder, text)
     assert found.startswith(want)
+
+
+def test_a_bad_entry_hides_nothing_else(folder: Path) -> None:
+    text = (
+        "clusters:\n- {nam: west, kubeconfig: kube}\n- {name: b, kubeconfig: gone, agent: {kubelet: {interval: 1}}}\n"
+        "http: {port: 70000}\ntiming: {poll_wait_s: 50}\nplugin_files: [[a.py]]\nprofile: p.yaml\n"
+        "leader_election: {retry_s: 9}\n"
+    )
+    (folder / "p.yaml").write_text("plugins: [{name: PrioritySort}, {name: MadeByA}, {name: LiveCPU, weight: -1}]")
+    found = problems_of(folder, text)
+    assert [": ".join(one.split(": ")[:2]) for one in found] == [
+        "2: clusters[0].name",
+        "2: clusters[0].nam",
+        "3: clusters[1].agent.kubelet.interval",
+        "3: clusters[1].kubeconfig",
+        "4: http.port",
+        "5: timing.poll_wait_s",
+        "6: plugin_files[0]",
+        "8: leader_election.retry_s",
+        "p.yaml:1: plugins[2].weight",
+    ]
 
 
 def test_run_refuses_an_empty_file_in_the_words_of_config_check(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """What each agent is told: its section of dispatcher.yaml as the agent's own settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -10,9 +11,10 @@ from agents.runtime.keyfile import KeyFileError, default_path, read_keys
 from agents.runtime.settings import AgentSettings
 from dispatcher.runtime.settings.access import usual_kubeconfig
 from dispatcher.runtime.settings.document import Document
-from dispatcher.runtime.settings.problems import Problem
+from dispatcher.runtime.settings.problems import Path, Problem
 from dispatcher.runtime.settings.sections import ClusterSection
 from dispatcher.runtime.settings.validation import findings
+from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context"}  # set by keys of the cluster itself
 
@@ -34,10 +36,11 @@ def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> d
 
 def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
     """Which files of the agent of the cluster at index `at` cannot be used; paths are whole already."""
-    path, problems = ("clusters", at, "agent"), []
-    file, kubelet = cluster.agent.get("key_file"), cluster.agent.get("kubelet")
+    path: Path = ("clusters", at, "agent")
+    problems: list[Problem] = []
+    file, kubelet = cluster.agent.get("key_file", ""), cluster.agent.get("kubelet")
     keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
-    if file or keys.exists():  # the default file is made where there is none
+    if keys != default_path(cluster.name) or keys.exists():  # the default file is made where there is none
         try:
             read_keys(keys, cluster.name)
         except KeyFileError as error:
@@ -47,6 +50,31 @@ def agent_file_problems(cluster: ClusterSection, at: int, document: Document) ->
         text = f"there is no file {ca_file}: name the CA of the kubelets' certificates, or remove the key"
         problems.append(document.problem((*path, "kubelet", "ca_file"), text))
     return problems
+
+
+def consent_problems(clusters: Sequence[ClusterSection], document: Document) -> list[Problem]:
+    """Rows of `accept` that name clusters of which none is configured."""
+    names = [cluster.name for cluster in clusters]
+    return [
+        document.problem(path, f"{shown(pattern)} is no configured cluster{did_you_mean(pattern, names)}")
+        for at, cluster in enumerate(clusters)
+        for path, pattern in _accepted(cluster, ("clusters", at, "agent", "executor", "accept"))
+        if not any(fnmatchcase(name, pattern) for name in names)
+    ]
+
+
+def _accepted(cluster: ClusterSection, path: Path) -> Iterator[tuple[Path, str]]:
+    """(path, pattern) of every cluster that the rows of a section accept, whatever its shape."""
+    executor = cluster.agent.get("executor")
+    for row_at, row in _items(executor, "accept"):
+        for at, pattern in _items(row, "clusters"):
+            if isinstance(pattern, str):
+                yield (*path, row_at, "clusters", at), pattern
+
+
+def _items(section: object, key: str) -> list[tuple[int, Any]]:
+    found = section.get(key) if isinstance(section, Mapping) else None
+    return list(enumerate(found)) if isinstance(found, list) else []
 
 
 def agent_settings(cluster: ClusterSection) -> AgentSettings:

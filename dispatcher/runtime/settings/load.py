@@ -9,8 +9,9 @@ from typing import TypeVar
 from dispatcher.model.tenant import Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginSpec
 from dispatcher.runtime.settings.access import access_problems, lease_problems
-from dispatcher.runtime.settings.agents import agent_file_problems, agent_problems, with_whole_paths
+from dispatcher.runtime.settings.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
 from dispatcher.runtime.settings.document import Document, read_document
+from dispatcher.runtime.settings.entries import readable_clusters
 from dispatcher.runtime.settings.plugin_files import with_plugin_files
 from dispatcher.runtime.settings.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.runtime.settings.profile_files import Named, ProfilesRead, read_profile_files
@@ -80,20 +81,22 @@ def load_config(
     shape: list[Problem] = []
     config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
     problems = [*problems, *(one for one in shape if one not in problems)]
+    misread = {one.key.partition("[")[0] for one in problems}
+    if "clusters" in misread and not config.clusters:
+        config = config.model_copy(update={"clusters": readable_clusters(document)})
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     election = _lease_placed(config.leader_election, document)
     if reach:
-        problems += _reach_problems(
-            config, clusters, election, document, any(one.key.startswith("clusters") for one in problems)
-        )
+        problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
     plugin_files = _plugin_files(document, config, unusable)
     known = with_plugin_files(plugin_files, registry, unusable)
     named = _there(_profile_files(document, config, problems), document, problems)
     of_profiles: list[Problem] = []
     read = read_profile_files(named, document, known, of_profiles)
-    problems += unusable + [one for one in of_profiles if not (unusable and one.text.startswith(UNKNOWN_PLUGIN))]
+    doubtful = unusable or "plugin_files" in misread
+    problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
     nobody: tuple[Tenant, ...] = ()
@@ -219,6 +222,7 @@ def _reach_problems(
     clusters: tuple[ClusterSection, ...],
     election: LeaderElectionSection,
     document: Document,
+    *,
     known_bad: bool,
 ) -> list[Problem]:
     """What keeps clusters and Lease from being reached. Agents of a Ray that is joined have files of their own."""
@@ -251,7 +255,7 @@ def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
             problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
         seen.add(cluster.name)
         problems += agent_problems(cluster, at, document)
-    return problems
+    return problems + consent_problems(config.clusters, document)
 
 
 def _environment_problems() -> list[Problem]:

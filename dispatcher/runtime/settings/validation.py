@@ -78,10 +78,13 @@ def _made(model: type[M], data: Mapping[str, Any]) -> M:
 def _without(data: Mapping[str, Any], errors: Sequence[Any]) -> dict[str, Any]:
     """A copy without the keys the errors are about; LookupError for one that cannot be left out."""
     copy = deepcopy(dict(data))
+    whole = {error["loc"][0] for error in errors if error["type"] == "missing" or isinstance(error["loc"][-1], int)}
+    for key in whole:  # without an item all later ones would have other lines
+        del copy[key]
     for error in errors:
         *parents, last = error["loc"]
-        if error["type"] == "missing" or isinstance(last, int):
-            raise LookupError(last)  # without an item all later ones would have other lines
+        if error["loc"][0] in whole:
+            continue
         inner: Any = copy
         for part in parents:
             inner = inner[part]
