@@ -206,9 +206,16 @@ class Teller:
             elif name == "dispatcher" and dispatcher.dispatcher is None:
                 dispatcher.start()
 
+    def _something_will_end(self) -> bool:
+        """Whether a pod that runs is going to end by itself: that is no calm."""
+        running = (one for cluster in self.fleet.clusters.values() for one in cluster.kubelets.running.values())
+        return any(one.ends_at < float("inf") for one in running)
+
     async def _settle(self) -> None:
         fleet, healed = self.fleet, self.fleet.now
-        while fleet.now - healed < SETTLE_S and fleet.now - max(self.tape.last, healed) < QUIET_S:
+        while fleet.now - healed < SETTLE_S and (
+            fleet.now - max(self.tape.last, healed) < QUIET_S or self._something_will_end()
+        ):
             await fleet.second()
         self.tape.note("calm", "fault")
         self.facts.calm_since = fleet.loop.time()

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from contextvars import Context
 
 from tests.simulation.acts import plain_pod
 from tests.simulation.world.apiserver import EMPTY, NAMESPACES, PODS, UNSHOWN, ApiServer
-from tests.simulation.world.loop import StuckError, live
+from tests.simulation.world.loop import PROCESS, WORLD, Process, StuckError, in_process, live, running_loop
 
 POD = f"{NAMESPACES}/default/pods"
 
@@ -36,6 +37,21 @@ def test_what_is_due_at_the_same_time_comes_in_the_order_in_which_it_was_set() -
 
     live(story, seed=1)
     assert came == [-1, 0, 1, 2, 3, 4]
+
+
+def test_who_waits_goes_on_as_itself_whoever_ends_the_waiting() -> None:
+    """Also where its own context is empty, as that of a world's first task is."""
+    other = Process("other")
+
+    async def story() -> Process:
+        loop = running_loop()
+        waiting = loop.create_future()
+        in_process(other, loop.call_later, 1.0, waiting.set_result, None)
+        loop.call_later(1.0, setattr, other, "alive", False)  # and dies at once
+        await waiting
+        return PROCESS.get()
+
+    assert Context().run(lambda: live(story, seed=1)) is WORLD
 
 
 def test_a_world_in_which_nothing_is_left_to_happen_says_so() -> None:

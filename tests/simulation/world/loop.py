@@ -85,13 +85,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Timer:  # type: ignore[override]
         """Now, after what is due already."""
-        timer = Timer(callback, args, context or copy_context())
+        timer = Timer(callback, args, copy_context() if context is None else context)
         self._due.append(timer)
         return timer
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Timer:  # type: ignore[override]
         """At a virtual second."""
-        timer = Timer(callback, args, context or copy_context())
+        timer = Timer(callback, args, copy_context() if context is None else context)
         self._number += 1
         heapq.heappush(self._later, (when, self._number, timer))
         return timer
