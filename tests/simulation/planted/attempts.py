@@ -63,11 +63,18 @@ def no_attempt_fence(patches: Patches) -> None:
     patches.set(Fence, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
-@plant("an answer that is not known counts as a no", "wire", hint=Hint(stories.reply_lost))
+@plant("an answer that is not known counts as a no, and nobody looks before saying so", hint=Hint(stories.reply_lost))
 def unknown_means_no(patches: Patches) -> None:
+    from agents.executor import delegate
     from agents.executor.http import Response
 
+    def refused(intent: Any, no: Any, local: Any) -> Any:
+        yield from ()
+        return no
+
     patches.set(Response, "unknown", property(lambda self: False))
+    # The second defence: no refusal before the API server has shown that there is no delegate.
+    patches.set(delegate, "_refused", refused)
 
 
 @plant("a call that failed did nothing", hint=Hint(stories.answer_lost))

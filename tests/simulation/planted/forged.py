@@ -115,14 +115,16 @@ def _bound_with_a_forged_claim(at: Scene) -> Iterator[Wait]:
     yield 5.0
 
 
-def _claimed_past_its_quota(at: Scene) -> Iterator[Wait]:
-    """A tenant has used its quota; the owner of the next pod claims a place for it himself."""
+def _claimed_for_no_cluster(at: Scene) -> Iterator[Wait]:
+    """The owner of a pod that waits for its quota claims it for a cluster that does not exist; then there is quota."""
     at.submit("a", "north", 600)
     yield at.shows("Running", "a")
-    at.submit("b", "", 600)
+    at.submit("b", "north", 600)
     yield 5.0
-    _marked(at, "b", "west")
-    yield 30.0
+    _marked(at, "b", "nowhere")
+    yield 5.0
+    at.delete("a")
+    yield 60.0
 
 
 def _copied_claim(at: Scene) -> Iterator[Wait]:
@@ -170,7 +172,7 @@ def home_believes_claims(patches: Patches) -> None:
     _believing(patches, pods, is_claim_of=lambda keys, mark: True)
 
 
-@plant("the home's observer does not verify claims", hint=Hint(_claimed_past_its_quota, SCARCE))
+@plant("the home's observer does not verify claims", hint=Hint(_claimed_for_no_cluster, SCARCE))
 def observer_believes_claims(patches: Patches) -> None:
     from agents.observer import authentic
 

@@ -33,7 +33,10 @@ class Hint:
 
 @dataclass
 class _Strike:
-    """What is done at the nth write of a kind; it says "lose" if the request (or, after it, the reply) is lost."""
+    """What is done at the nth write of a kind; it says "lose" if the request (or, after it, the reply) is lost.
+
+    After it, "reset": instead of the reply the connection ends, at once.
+    """
 
     kind: str
     moment: str
@@ -212,7 +215,7 @@ class Scene(Teller):
         in_process(WORLD, self.fleet.loop.call_later, seconds, call)
 
     def strike(self, cluster: str, kind: str, *do: Do, moment: str = "after", nth: int = 1) -> None:
-        """Do this at the nth write of a kind that the agent of a cluster asks for; the last "lose" loses it."""
+        """Do this at the nth write of a kind that the agent of a cluster asks for; the last of them may lose it."""
 
         def all_of_them(request: Asked, actor: str) -> object:
             return [one() for one in do][-1]
@@ -238,7 +241,8 @@ class Scene(Teller):
                     one.at = id(request) if one.left == 0 else 0
                 if one.moment == moment and one.at == id(request):
                     one.at = 0
-                    answer = "lose" if one.do(request, actor) == "lose" else answer
+                    said = one.do(request, actor)
+                    answer = said if said in ("lose", "reset") else answer
             return answer
 
         return tap

@@ -35,9 +35,14 @@ def drained(at: Scene) -> Iterator[Wait]:
 
 
 def reply_lost(at: Scene) -> Iterator[Wait]:
-    """The API server binds a delegate, and its reply is lost."""
+    """The API server binds a delegate, the connection ends before its reply, and the watch stands still.
+
+    It ends at once: after a second the order is sent again, and a second order looks at what there is. And the watch
+    must not show the delegate, as the claim would be restored to it.
+    """
     west_is_best(at)
-    at.strike("west", "bind", lambda: "lose")
+    at.strike("west", "bind", partial(at.freeze, "west", seconds=18.0), moment="before")
+    at.strike("west", "bind", lambda: "reset")
     at.submit("a", "west,east")
     yield 30.0
 
@@ -278,10 +283,10 @@ def late_status(at: Scene) -> Iterator[Wait]:
 
 
 def full_when_the_order_comes(at: Scene) -> Iterator[Wait]:
-    """The target fills up while the dispatcher sleeps, with the order in its hand."""
+    """The target fills up while the order is on a slow way to it."""
     yield SETTLED_S
-    sleep = partial(at.act, "dispatcher-pauses", "west", 9.0)
-    at.strike("north", "claim", sleep, partial(at.load, "west", 900))
+    slow = partial(at.links, "west", 15.0, late_s=14.0)
+    at.strike("north", "claim", slow, partial(at.load, "west", 900))
     at.submit("a", "west", 300)
     yield 25.0
 

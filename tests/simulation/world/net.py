@@ -11,7 +11,7 @@ from tests.simulation.world.loop import ORDERS, PROCESS, VirtualLoop
 from tests.simulation.world.objects import place_of
 from tests.simulation.world.store import Backup, Write
 
-REFUSED, TIMEOUT = "connection refused", "timeout"
+REFUSED, TIMEOUT, RESET = "connection refused", "timeout", "connection reset by peer"
 _BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n'
 _GONE = (
     b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}}\n'
@@ -49,7 +49,7 @@ class Weather:
     lagging: bool = False  # a frontend whose cache stands still answers reads that allow any version
 
 
-Tap = Callable[[str, Asked, str], str]  # (moment, request, actor) -> what to do: "", "lose", "crash" ...
+Tap = Callable[[str, Asked, str], str]  # (moment, request, actor) -> what to do: "", "lose", "reset"
 
 
 class Wire:
@@ -93,7 +93,9 @@ class Wire:
                 return
         reply = self._do(request, actor)
         action = self.tap("after", request, actor) if request.method != "GET" else ""
-        if action != "lose":
+        if action == "reset":
+            self._later(self._way(), _tell, told, (0, RESET.encode()))
+        elif action != "lose":
             self._reply(told, reply)
 
     def _do(self, request: Asked, actor: str) -> tuple[int, bytes]:
