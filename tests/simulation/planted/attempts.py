@@ -103,9 +103,15 @@ def no_attempt_fence(patches: Patches) -> None:
 
 @plant("an answer that is not known counts as a no", "wire")
 def unknown_means_no(patches: Patches) -> None:
+    from agents.executor import delegate
     from agents.executor.http import Response
 
+    def refused(intent: Any, no: Any, local: Any) -> Any:
+        yield from ()  # and nobody looks what is there
+        return no
+
     patches.set(Response, "unknown", property(lambda self: False))
+    patches.set(delegate, "_refused", refused)
 
 
 @plant("a call that failed did nothing", "links", "agents")
