@@ -9,8 +9,9 @@ from dispatcher.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import CLAIM, EPOCH, SOURCE_UID, Facts
-from tests.simulation.judges.protocol import CalmIsCalm
+from tests.simulation.judges.facts import CLAIM, EPOCH, PROXY, SOURCE_UID, Facts
+from tests.simulation.judges.progress import GoesElsewhere
+from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady
 from tests.simulation.judges.room import QuotaKept
 from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.world.fleet import Sizes
@@ -28,11 +29,15 @@ class Scene:
         self.now = 1_000.0
         loop = SimpleNamespace(time=lambda: self.now)
         self.there: list[tuple[str, Object]] = []
-        north = SimpleNamespace(api=SimpleNamespace(kept=self._kept))
+        alive = SimpleNamespace(dispatcher=object(), lives=1, process=SimpleNamespace(paused=False))
+        north = SimpleNamespace(api=SimpleNamespace(kept=self._kept), agent=SimpleNamespace(agent=object()))
         fleet: Any = SimpleNamespace(
             loop=loop, now=0.0, sizes=Sizes(tenants=TEAM), clusters={"north": north}, pods=lambda: self.there
         )
-        self.facts = Facts(fleet)
+        fleet.dispatchers = {"dispatcher": alive}
+        fleet.lease_wire = SimpleNamespace(weather=SimpleNamespace(down=False))
+        fleet.lost, fleet.ordered, fleet.ranks = {}, {}, {"dispatcher/1#1": 0}
+        self.fleet, self.facts = fleet, Facts(fleet)
         self.judge = judge(fleet, self.facts)
 
     def _kept(self, path: str) -> Any:
@@ -137,4 +142,41 @@ def test_a_pod_that_waits_without_a_word_is_found_unless_a_restore_took_it_back(
     if restored_s is not None:
         scene.facts.restored["north"] = restored_s
     scene.judge.at_end()
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("writer", "found"),
+    [("agent/north/1 dispatcher/1#1", 1), ("hostile", 0)],
+    ids=["claimed by the product", "a user wrote what looks like a claim"],
+)
+def test_a_pod_claimed_for_a_lost_cluster_is_to_go_elsewhere_if_the_product_claimed_it(writer: str, found: int) -> None:
+    scene = Scene(GoesElsewhere)
+    pod = plain_pod("a", "team", 300)
+    pod["metadata"]["uid"], pod["status"] = "uid-a", {}
+    claimed = {**pod, "metadata": {**pod["metadata"], "annotations": {CLAIM: "west"}}}
+    scene.write("north", "user", "create", None, pod)
+    scene.write("north", writer, "patch", pod, claimed)
+    told = {**claimed, "status": {"phase": "Pending"}}
+    scene.write("north", "agent/north/1 dispatcher/1#1", "patch status", claimed, told)
+    scene.there.append(("north", told))
+    scene.fleet.lost["west"] = 30.0
+    scene.judge.tick(100.0)
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("began", "found"), [(None, 1), (90.0, 0), (30.0, 1)], ids=["one leader", "a new one", "a new one, long ago"]
+)
+def test_a_pod_in_a_lost_cluster_is_not_to_stay_ready_counted_from_when_the_leader_began(
+    began: float | None, found: int
+) -> None:
+    scene = Scene(LostIsNotReady)
+    pod = scene.source("a")
+    pod["spec"]["nodeName"], pod["status"] = f"{PROXY}west", {"conditions": [{"type": "Ready", "status": "True"}]}
+    scene.fleet.lost["west"] = 20.0
+    for now in range(136):
+        if now == began:
+            scene.fleet.ranks["dispatcher/2#2"] = 1
+        scene.judge.tick(float(now))
     assert len(scene.judge.found) == found

@@ -21,6 +21,7 @@ class PodFact:
 
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
+    `claimed_by`: who last wrote onto it for which cluster it is claimed.
     `told`: when it was last written why it waits.
     """
 
@@ -34,6 +35,7 @@ class PodFact:
     node: str = ""
     bound: float = float("inf")
     decided: float = float("inf")
+    claimed_by: str = ""
     told: float = float("-inf")
     doomed: str = ""
     ended: str = ""
@@ -55,6 +57,11 @@ class PodFact:
 def by_product(actor: str) -> bool:
     """Whether an agent wrote."""
     return actor.startswith("agent/")
+
+
+def _claim(pod: Object) -> str:
+    claim: str = pod.get("metadata", {}).get("annotations", {}).get(CLAIM, "")
+    return claim
 
 
 class Facts(Judgeable):
@@ -106,7 +113,12 @@ class Facts(Judgeable):
             fact.node, fact.bound = node, write.at
             if not by_product(write.actor):
                 self.changed[write.cluster, node] = write.at
-        meta, told = after["metadata"], after["status"]
+        if _claim(after) not in ("", _claim(write.before or {})):
+            fact.claimed_by = write.actor
+        self._learn_state(write, fact, after)
+
+    def _learn_state(self, write: Write, fact: PodFact, after: Object) -> None:
+        node, meta, told = fact.node, after["metadata"], after["status"]
         if CLAIM in meta.get("annotations", ()):
             fact.decided = min(fact.decided, write.at)
         elif not node:

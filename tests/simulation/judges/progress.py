@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import CLAIM, PodFact
+from tests.simulation.judges.facts import CLAIM, PodFact, by_product
 from tests.simulation.world.loop import START
 from tests.simulation.world.store import Write
 
@@ -32,14 +32,17 @@ class OneLeads(Judge):
 
 
 class _Waiting(Judge):
-    """Looks at pods that were claimed for a cluster and are not bound."""
+    """Looks at pods that were claimed for a cluster and are not bound.
+
+    What a user wrote in the place of a claim is none: the product says so on the pod, and schedules it once it is gone.
+    """
 
     def _claimed_for(self, target: str) -> Iterator[PodFact]:
         for home, pod in self.fleet.pods():
             fact = self.facts.pods[pod["metadata"]["uid"]]
-            claimed = pod["metadata"].get("annotations", {}).get(CLAIM, "")
+            claimed = pod["metadata"].get("annotations", {}).get(CLAIM) == target and by_product(fact.claimed_by)
             going = pod["metadata"].get("deletionTimestamp") or pod["spec"].get("nodeName")
-            if fact.is_source and not going and claimed == target and home != target:
+            if fact.is_source and not going and claimed and home != target:
                 yield fact
 
     def _well(self) -> bool:

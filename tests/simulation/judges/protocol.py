@@ -90,16 +90,26 @@ def _was_refused(pod: Object | None) -> bool:
 
 
 class LostIsNotReady(Judge):
-    """A pod in a cluster that nobody reaches any more does not stay Ready."""
+    """A pod in a cluster that nobody reaches any more does not stay Ready.
+
+    Who begins to lead does not know what its predecessor missed, and counts anew.
+    """
 
     promise = "D1"
     patience_s = 100.0
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._term, self._led_since = -1, 0.0
+
     def tick(self, now: float) -> None:
+        newest = max(self.fleet.ranks.values(), default=-1)
+        if newest != self._term:
+            self._term, self._led_since = newest, now
         if int(now) % 5:
             return
         for cluster, since in self.fleet.lost.items():
-            if now - since < self.patience_s:
+            if now - max(since, self._led_since) < self.patience_s:
                 continue
             for name, pod in self.fleet.pods():
                 ready = condition(pod, "Ready")
