@@ -331,13 +331,12 @@ class SchedulerCore:
         flight = tracked.flight
         if flight is None:
             return
-        # Without its source a pod needs no place; only an order to another cluster must still be seen through.
-        pointless = tracked.source is None and flight.via == tracked.home
         shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
         late = flight.settling and now - flight.sent_at > self.timing.settle_s
         ends = tracked.source is not None and tracked.source.terminating
         unwanted = ends and flight.waits and flight.stage in ENDED_WITH_SOURCE
-        if pointless or shown or late or unwanted or self._fences.outdates(tracked.home, flight, self.clusters):
+        over = tracked.flight_is_pointless or shown or late or unwanted
+        if over or self._fences.outdates(tracked.home, flight, self.clusters):
             self.outbox.drop(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:

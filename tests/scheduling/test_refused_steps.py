@@ -15,6 +15,7 @@ from dispatcher.model.messages import (
     AnyIntent,
     Changes,
     ConfirmNoDelegate,
+    ConfirmNoSource,
     CreateDelegate,
     DeleteDelegate,
     Evict,
@@ -80,6 +81,8 @@ class Fleet:
 
     def answer(self, cluster: str, intent: AnyIntent) -> None:
         verdict = self.reply(intent)
+        if not verdict:  # it is still under way
+            return
         outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, manifest=b"{}", record="x.y")
         self.take(self.core.handle(Answered(cluster, (outcome,)), self.now))
 
@@ -170,6 +173,32 @@ def test_a_claim_that_may_not_be_restored_is_tried_ever_less_often() -> None:
     fleet.tell("west", delegate())
     fleet.ticks(300)
     assert 5 <= fleet.ordered[RestoreClaim] <= 12
+
+
+def test_whether_a_source_is_gone_is_asked_once_however_late_the_answer_comes() -> None:
+    fleet = Fleet(but(ConfirmNoSource, ""))
+    fleet.tell("east")
+    fleet.tell("west", delegate())
+    fleet.ticks(300)
+    assert fleet.ordered == {ConfirmNoSource: 1}
+
+
+def test_what_is_asked_of_a_source_is_dropped_once_the_source_is_seen() -> None:
+    fleet = Fleet(but(ConfirmNoSource, ""))
+    fleet.tell("east")
+    fleet.tell("west", delegate())
+    fleet.ticks(300)
+    fleet.tell("east", source(terminating=True))
+    assert fleet.ordered == {ConfirmNoSource: 1, DeleteDelegate: 1}
+
+
+def test_what_is_asked_of_a_source_is_dropped_once_its_delegate_is_gone() -> None:
+    fleet = Fleet(but(ConfirmNoSource, ""))
+    fleet.tell("east")
+    fleet.tell("west", delegate())
+    fleet.ticks(300)
+    fleet.tell("west", pods_gone=("d-web",))
+    assert fleet.core.tracked == {}
 
 
 @pytest.mark.parametrize(("home_is_heard", "evicted"), [(True, 1), (False, 0)])

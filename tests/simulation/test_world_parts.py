@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import random
 from contextvars import Context
 
 from tests.simulation.acts import plain_pod
-from tests.simulation.world.apiserver import EMPTY, NAMESPACES, PODS, UNSHOWN, ApiServer
+from tests.simulation.world.apiserver import EMPTY, NAMESPACES, NODES, PODS, UNSHOWN, ApiServer
+from tests.simulation.world.fleet import Judgeable
+from tests.simulation.world.kubelet import Kubelets
 from tests.simulation.world.loop import PROCESS, WORLD, Process, StuckError, in_process, live, running_loop
 
 POD = f"{NAMESPACES}/default/pods"
@@ -22,6 +25,10 @@ def create(api: ApiServer, *pods: str) -> None:
 
 def shown(api: ApiServer) -> list[str]:
     return [pod["metadata"]["name"] for pod in api.pods()]
+
+
+def phases(api: ApiServer) -> list[str]:
+    return [pod["status"]["phase"] for pod in api.pods()]
 
 
 def test_what_is_due_at_the_same_time_comes_in_the_order_in_which_it_was_set() -> None:
@@ -85,6 +92,35 @@ def test_a_restored_server_lists_what_was_there_then() -> None:
     assert shown(api) == ["a", "b"]
     api.restore(backup)
     assert shown(api) == ["a"]
+
+
+def test_a_restore_with_a_bump_leads_above_every_revision_that_was_served() -> None:
+    api = server()
+    create(api, "first")
+    backup = api.store.backup()
+    for _ in range(2):
+        create(api, "second")
+        served = api.store.revision
+        api.restore(backup, bump=1_000_000)
+        assert api.store.revision > served
+        assert api.store.compacted > served
+
+
+def test_a_kubelet_tells_again_what_a_restore_took_back_of_a_pod_that_runs() -> None:
+    api = server()
+    api.ask("kubelet", "POST", NODES, {"metadata": {"name": "east-1"}, "spec": {}})
+    api.ask("kubelet", "PATCH", f"{NODES}/east-1/status", {"status": {"allocatable": {"cpu": "1000m"}}})
+    create(api, "web")
+    backup = api.store.backup()
+    kubelets = Kubelets(api, random.Random(1), Judgeable(), lambda: 0.0)
+    bind = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "east-1"}}
+    for _ in range(2):  # bound again before any kubelet has looked: what runs is the same pod
+        assert api.ask("scheduler", "POST", f"{POD}/web/binding", bind)[0] == 201
+        assert phases(api) == ["Pending"]
+        kubelets.look()
+        assert phases(api) == ["Running"]
+        api.restore(backup)
+    assert len(kubelets.running) == 1
 
 
 def test_a_list_of_one_tells_how_many_there_are_more() -> None:

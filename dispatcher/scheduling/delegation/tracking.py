@@ -7,7 +7,7 @@ import msgspec
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core_timing import CoreTiming
-from dispatcher.scheduling.delegation.flights import Flight
+from dispatcher.scheduling.delegation.flights import Flight, Stage
 from dispatcher.scheduling.delegation.protocol import Situation, target_of
 from dispatcher.scheduling.queue import QueuedPod
 
@@ -61,6 +61,19 @@ class Tracked:
     def forgotten(self) -> bool:
         """Whether nothing is left to track."""
         return self.source is None and not self.delegates and self.flight is None
+
+    @property
+    def flight_is_pointless(self) -> bool:
+        """Whether nobody wants any more what is asked of the home cluster.
+
+        Without its source a pod needs no place. An order to another cluster must still be seen through, and so must
+        the question whether the source is gone, while there is a delegate for whose sake it is asked.
+        """
+        if self.flight is None or self.flight.via != self.home:
+            return False
+        if self.flight.stage is Stage.CONFIRM_SOURCE:
+            return self.source is not None or not self.delegates
+        return self.source is None
 
     @property
     def waits_for_time(self) -> bool:

@@ -6,7 +6,7 @@ end pods by themselves, and keep containers running while the API server is away
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.simulation.world.apiserver import PODS, ApiServer
@@ -29,6 +29,7 @@ class Container:
     why: str = ""
     ends_at: float = float("inf")
     ends_as: str = "Succeeded"
+    status: Object = field(default_factory=dict)  # as it was told
 
 
 class Watcher(Protocol):
@@ -97,6 +98,8 @@ class Kubelets:
             self._say(path, {"phase": self._ended[uid], "conditions": [{"type": "Ready", "status": "False"}]})
         elif container is None and active(pod) and uid not in self._ended:
             self._start(pod, path, node, now)
+        elif container is not None and active(pod) and pod["status"].get("phase") != container.status["phase"]:
+            self._say(path, container.status)  # a kubelet tells it again where the API server shows something else
 
     def _start(self, pod: Object, path: str, node: str, now: float) -> None:
         uid, cpu = pod["metadata"]["uid"], cpu_of(pod)
@@ -119,7 +122,8 @@ class Kubelets:
         self._addresses += 1
         address = f"10.{ord(self.api.cluster[0]) % 32}.0.{self._addresses}"
         ready = {"type": "Ready", "status": "True"}
-        self._say(path, {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]})
+        container.status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]}
+        self._say(path, container.status)
 
     def _say(self, path: str, status: Object) -> None:
         self.api.ask("kubelet", "PATCH", f"{path}/status", {"status": status}, kind=STRATEGIC)

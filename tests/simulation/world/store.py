@@ -140,8 +140,12 @@ class Store:
         return Backup(dict(self.kept), self.revision)
 
     def restore(self, backup: Backup, bump: int = 0) -> None:
-        """As etcdctl snapshot restore, with --bump-revision and --mark-compacted if `bump`."""
-        self.kept, self.revision = dict(backup.kept), backup.revision + bump
+        """As etcdctl snapshot restore, with --bump-revision and --mark-compacted if `bump`.
+
+        A bump is chosen to lead above every revision that was ever served, also that of an earlier bump: it has no
+        other purpose. `bump` is by how much more.
+        """
+        self.kept, self.revision = dict(backup.kept), self.revision + bump if bump else backup.revision
         self._lists.clear()
         self.history, self.compacted = [], self.revision
 
