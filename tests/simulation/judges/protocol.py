@@ -56,6 +56,7 @@ class CalmIsCalm(Judge):
 
     A pod that clusters refused is offered to them again, at distances that double up to a quarter of an hour: that is
     promised, too, and is no unrest. Where a webhook makes a copy too large it is made, and deleted, each time.
+    A copy whose source a restore took is deleted ten minutes later, when that was asked for twice (docs/protocol.md).
     """
 
     promise = "I20"
@@ -71,7 +72,17 @@ class CalmIsCalm(Judge):
             self._offers[write.place.path] += 1
             if self._offers[write.place.path] <= OFFERS + (write.at - self.facts.calm_since) / 30.0:
                 return
-        self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
+        if not self._ends_an_orphan(write):
+            self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
+
+    def _ends_an_orphan(self, write: Write) -> bool:
+        """Whether it is the end of a copy whose source a restore took, or that a restore brought back without it."""
+        fact = self.facts.pods.get((write.before or {}).get("metadata", {}).get("uid", ""))
+        source = self.facts.source_of(fact) if fact is not None and not fact.is_source else None
+        ends = write.after is None or "deletionTimestamp" in write.after["metadata"]
+        if fact is None or source is None or not (ends and source.gone):
+            return False
+        return source.doomed == "restore" or fact.uid in self.facts.revived
 
     def _source(self, write: Write) -> Object | None:
         """The pod that a copy is of, as it is now."""
