@@ -76,11 +76,13 @@ class CalmIsCalm(Judge):
             self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
 
     def _ends_an_orphan(self, write: Write) -> bool:
-        """Whether it is the end of a copy whose source a restore took."""
+        """Whether it is the end of a copy whose source a restore took, or that a restore brought back without it."""
         fact = self.facts.pods.get((write.before or {}).get("metadata", {}).get("uid", ""))
         source = self.facts.source_of(fact) if fact is not None and not fact.is_source else None
         ends = write.after is None or "deletionTimestamp" in write.after["metadata"]
-        return ends and source is not None and source.gone and source.doomed == "restore"
+        if fact is None or source is None or not (ends and source.gone):
+            return False
+        return source.doomed == "restore" or fact.uid in self.facts.revived
 
     def _source(self, write: Write) -> Object | None:
         """The pod that a copy is of, as it is now."""
