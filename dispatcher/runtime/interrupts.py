@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, before an event loop takes them over: an interruption that never leaves anything half started."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,6 +22,19 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ctrl_c_heard() -> Iterator[None]:
+    """Ctrl-C as Python starts with it, which an event loop takes over, also where a shell has turned SIGINT off."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -154,17 +154,25 @@ def test_uncordon_takes_back_what_leave_has_closed_in_the_cluster_itself_and_not
     assert (world.proxy("west"), world.proxy("east")) == ((False, ""), (True, ""))
 
 
-@pytest.mark.parametrize("action", ["drain", "leave"])
-def test_ctrl_c_says_what_stays(world: World, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+@pytest.mark.parametrize(("action", "before"), [("drain", signal.SIG_IGN), ("leave", signal.default_int_handler)])
+def test_ctrl_c_says_what_stays(world: World, monkeypatch: pytest.MonkeyPatch, action: str, before: Any) -> None:
+    was = signal.signal(signal.SIGINT, before)  # a shell that starts us in the background has turned it off
+    try:
+        interrupted(world, monkeypatch, action)
+    finally:
+        signal.signal(signal.SIGINT, was)
+
+
+def interrupted(world: World, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     pod(world.east, "web-1", "global-dispatcher-west", **MARKED)
     monkeypatch.setattr("dispatcher.runtime.operate.drain.POLL_S", 60.0)
     looked = drain._look
 
-    async def interrupted(*said: Any) -> None:
+    async def ctrl_c(*said: Any) -> None:
         await looked(*said)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(drain, "_look", interrupted)
+    monkeypatch.setattr(drain, "_look", ctrl_c)
     result = world.run(action, "west", "--yes")
     assert result.exit_code == ExitCode.FAILED
     told = "interrupted: the cordon and 1 evictions asked for stay; repeat the command, or `cluster uncordon west`"

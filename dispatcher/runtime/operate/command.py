@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from dispatcher.runtime.errors import CommandError, ExitCode
-from dispatcher.runtime.interrupts import interruptible
+from dispatcher.runtime.interrupts import ctrl_c_heard, interruptible
 from dispatcher.runtime.operate.actions import Errand
 from dispatcher.runtime.operate.checks import check_name, named, refusals, signs_of_life, without_controller
 from dispatcher.runtime.operate.identity import check_contexts
@@ -20,7 +20,8 @@ from dispatcher.runtime.settings import DispatcherConfig
 def operate(wish: Wish) -> int:
     """Carry out one command; the exit code. CommandError for what cannot begin."""
     config, _ = read_config(wish.config)
-    return int(asyncio.run(_operate(wish, config)))
+    with ctrl_c_heard():
+        return int(asyncio.run(_operate(wish, config)))
 
 
 async def _operate(wish: Wish, config: DispatcherConfig) -> ExitCode:
