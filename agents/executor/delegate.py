@@ -218,14 +218,10 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
         # What is bound is what the server made, also where that is not what was posted.
         local.ledger.book(booking(actual, "", intent.node, now))
     no = _unplaceable(actual, intent, local, now)
-    larger = made.growth(pod, actual, body, there.body) if no is not None else ""
-    # Of a refusal only where room alone is why: on other nodes of this cluster there may be enough for its size.
-    sized = bool(larger) and _lacks_room_alone(actual, intent, local, now)
-    if no is not None and larger:
+    if no is not None and (larger := made.growth(pod, actual, body, there.body)):
         no = Answer(REFUSED, f"{no.message}; {larger}", OF_CLUSTER)
     answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
-    told = answer.verdict != REFUSED or (sized and answer == no)
-    return _Result(answer, actual.requests if told and actual.requests != pod.requests else None)
+    return _Result(answer, actual.requests if actual.requests != pod.requests else None)
 
 
 def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
@@ -234,12 +230,6 @@ def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment)
         return Answer(REFUSED, unread, OF_CLUSTER)
     no = _not_there(actual, intent, local, now)
     return Answer(REFUSED, no, OF_NODE) if no else None
-
-
-def _lacks_room_alone(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> bool:
-    """Whether what the server made might be bound if it requested nothing."""
-    nothing = msgspec.structs.replace(actual, requests={})
-    return not actual.problems and not _not_there(nothing, intent, local, now)
 
 
 def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer]:

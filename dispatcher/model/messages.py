@@ -270,7 +270,7 @@ class Outcome(Record, frozen=True):
     policy, re-check or the API server said no; `message` says why, `scope` what that is about (OF_NODE, OF_CLUSTER,
     OF_POD; "" is not said). unknown: neither could be learnt; ask again.
     `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
-    where that is not what the order's manifest requests; else empty. With refused: it is too large for that node.
+    where that is not what the order's manifest requests; else empty.
     """
 
     id: str

@@ -10,15 +10,13 @@ ALL_OTHERS = ""  # in the place of a cluster: every one but the pod's own
 class Refusal:
     """Two of the same cluster are equal: what was said, and when, is for people and makes no other class of pods.
 
-    `cluster` may be ALL_OTHERS. Times are seconds on the core's clock. `needs`: (resource, amount) in internal units
-    that the pod takes there, where it was refused for that alone: nodes with so much room are open to it.
+    `cluster` may be ALL_OTHERS. Times are seconds on the core's clock.
     """
 
     cluster: str
     words: str = field(compare=False)
     at: float = field(compare=False)
     until: float = field(compare=False)
-    needs: tuple[tuple[str, int], ...] = ()
 
     def bars(self, cluster: str, home: str) -> bool:
         """Whether a pod of `home` may not go to `cluster` for it."""

@@ -70,14 +70,10 @@ def _groups(raw: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What one pod class asks for: (resource, amount) to have room for, and the pod.
-
-    `sized`: index of a cluster that made it larger, and what must be free on its nodes.
-    """
+    """What one pod class asks for: (resource, amount) to have room for, and the pod."""
 
     pod: Pod
     wanted: tuple[tuple[str, int], ...]
-    sized: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
 
 
 class NodeResourcesFit(RoomFilter, BoundedScore):
@@ -120,15 +116,13 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
     def class_key(self, placed: Placed) -> Hashable:
         """The requests that are not zero, and what the pod is expected to use."""
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
-        return asked, nonzero_request(placed.pod), _sized(placed)
+        return asked, nonzero_request(placed.pod)
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """What must have room: one pod, and what is requested and not ignored."""
         requests = placed.pod.requests.items()
         wanted = tuple((name, amount) for name, amount in requests if amount and name != PODS and self._counts(name))
-        index = {info.name: at for at, info in enumerate(fleet.clusters)} if placed.refused else {}
-        sized = tuple([(index[name], needs) for name, needs in _sized(placed) if name in index])
-        return _Asked(placed.pod, ((PODS, 1), *wanted), sized)
+        return _Asked(placed.pod, ((PODS, 1), *wanted))
 
     def _counts(self, resource: str) -> bool:
         if not self._ignored and not self._groups:
@@ -140,15 +134,6 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
 
     def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
-        codes = self._asked_for(state, fleet, rows)
-        for cluster, needs in cast(_Asked, state).sized:
-            there = fleet.cluster[rows] == cluster
-            for name, amount in needs:
-                code = np.uint16(fleet.reasons.code(Reason.INSUFFICIENT, name))
-                np.copyto(codes, code, where=there & (codes == 0) & _lacks(name, amount, fleet, rows))
-        return codes
-
-    def _asked_for(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
         wanted = cast(_Asked, state).wanted[:_MOST_TOLD]
         if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
             return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
@@ -162,8 +147,8 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
 
     def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
         """What must have room, unless it is more than is told apart."""
-        asked = cast(_Asked, state)
-        return asked.wanted if len(asked.wanted) <= _MOST_TOLD and not asked.sized else None
+        wanted = cast(_Asked, state).wanted
+        return wanted if len(wanted) <= _MOST_TOLD else None
 
     # --- strategies --------------------------------------------------------------------------------------------------
 
@@ -234,11 +219,6 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
             return np.where(full, 0.0, percent(allocatable - requested, allocatable))
         used = np.where(full, 100.0, percent(requested, allocatable))
         return used if self._strategy == MOST else self._values[used.astype(np.intp)]
-
-
-def _sized(placed: Placed) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
-    """(cluster, what the pod takes there) where it was refused because the server made it larger."""
-    return tuple([(one.cluster, one.needs) for one in placed.refused if one.needs]) if placed.refused else ()
 
 
 def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:

@@ -1,9 +1,7 @@
 """What clusters have refused, and until when each is passed over for it: 30 s, doubling to 15 min while it goes on.
 
 Kept per template (the pods of one controller), since what one replica is refused for holds for the others; of a pod
-without a controller for itself. A cluster whose webhooks made the pod too large for a node is passed over only where
-there is no room for that size: tried again by the size that was asked for, the same node might be chosen each time.
-Time ends a refusal, and so does a change of the pod's namespace in that cluster. A
+without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in that cluster. A
 refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing outlives the
 process: a restarted dispatcher asks each cluster once more.
 """
@@ -45,25 +43,19 @@ class Refusals:
         return bool(self._kept)
 
     def note(self, pod_id: PodId, pod: Pod, flight: Flight, outcome: Outcome, now: float) -> None:
-        """A cluster has answered REFUSED. What comes in while it is passed over already makes no longer pause.
-
-        It may be news all the same, of a cluster that was passed over for want of room alone.
-        """
+        """A cluster has answered REFUSED. What comes in while it is passed over already makes no longer pause."""
         scope = outcome.scope or _UNSAID.get(flight.stage, OF_NODE)
         if scope not in (OF_CLUSTER, OF_POD):
             return
         cluster = ALL_OTHERS if scope == OF_POD else flight.cluster
         template = _template(pod_id, pod)
         known = self._kept.setdefault(template, {}).get(cluster)
-        needs = _needs(outcome) if scope == OF_CLUSTER else ()
-        holds = known is not None and now < known.refusal.until
-        if known is not None and holds and known.refusal.needs in ((), needs):
+        if known is not None and now < known.refusal.until:
             return
-        rounds = known.rounds + (not holds) if known is not None else 1
+        rounds = known.rounds + 1 if known is not None else 1
         pause = min(self._first_s * 2.0 ** min(rounds - 1, 30), self._longest_s)
-        refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause, needs)
-        waiting = known.pods if known is not None else set()
-        self._kept[template][cluster] = _Kept(refusal, pod.namespace, rounds, waiting)
+        refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
+        self._kept[template][cluster] = _Kept(refusal, pod.namespace, rounds)
         heapq.heappush(self._ends, (refusal.until, template, cluster))
 
     def about(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
@@ -114,10 +106,6 @@ class Refusals:
         del self._kept[template][cluster]
         if not self._kept[template]:
             del self._kept[template]
-
-
-def _needs(outcome: Outcome) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(item for item in outcome.requests.items() if item[1] > 0))
 
 
 def _template(pod_id: PodId, pod: Pod) -> _Template:

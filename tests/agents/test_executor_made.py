@@ -10,7 +10,7 @@ import pytest
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, CreateDelegate, Outcome, PodRef
+from dispatcher.model.messages import BOUND, REFUSED, CreateDelegate, Outcome, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, node_object, order_for, pod_object, run
 
 Object = dict[str, Any]
@@ -159,17 +159,6 @@ def test_the_place_is_checked_for_the_pod_as_made(webhook: Webhook, said: str) -
     assert outcome.verdict == REFUSED
     assert said in outcome.message
     assert [pod["metadata"]["name"] for pod in world.api.pods()] == ["other"]
-
-
-def sidecar_and_selector(pod: Object) -> None:
-    sidecar(pod)
-    selects_others(pod)
-
-
-def test_one_that_grew_and_may_not_go_there_for_something_else_too_tells_no_size() -> None:
-    outcome = placed(World(node_object(cpu="500m"), cluster="b"), order(), sidecar_and_selector)
-    assert (outcome.verdict, outcome.scope, outcome.requests) == (REFUSED, OF_CLUSTER, {})
-    assert "the server made it larger" in outcome.message
 
 
 def reaches_into_the_node(pod: Object) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.framework import Placed
-from tests.builders import fleet, node, pod
+from tests.builders import fleet, pod
 from tests.plugins.asking import make, reasons
 
 TEXT = "node(s) were in a cluster that refused the pod a while ago"
@@ -32,24 +32,3 @@ def test_pods_refused_by_the_same_clusters_are_one_class_whatever_was_said_and_w
     assert plugin.class_key(first) == plugin.class_key(Placed(one, "a", (refusal("b", "webhook", at=9),)))
     assert plugin.class_key(first) != plugin.class_key(Placed(one, "a", (refusal("c"),)))
     assert plugin.class_key(Placed(one, "a")) == plugin.class_key(Placed(one, "b"))
-
-
-def test_where_it_was_refused_for_its_size_only_nodes_without_room_for_that_are_passed_over() -> None:
-    sized = Refusal("b", "the server made it larger", 0.0, 30.0, (("cpu", 600), ("memory", 2**30)))
-    small, narrow = node("small").cpu("500m"), node("narrow").memory("1000Mi")
-    found = reasons(
-        make("NodeResourcesFit"), Placed(pod().build(), "a", (sized,)), fleet(b=[small, narrow, "n"], c=[small])
-    )
-    assert found == {"b/small": "Insufficient cpu", "b/narrow": "Insufficient memory"}
-
-
-def test_a_resource_that_no_node_knows_leaves_no_node_of_that_cluster() -> None:
-    sized = Refusal("b", "the server made it larger", 0.0, 30.0, (("example.com/odd", 1),))
-    found = reasons(make("NodeResourcesFit"), Placed(pod().build(), "a", (sized,)), fleet(b=["n"], c=["n"]))
-    assert found == {"b/n": "Insufficient example.com/odd"}
-
-
-def test_pods_that_became_larger_by_different_sizes_are_of_different_classes() -> None:
-    plugin, one = make("NodeResourcesFit"), pod().build()
-    first, second = (Refusal("b", "larger", 0.0, 30.0, (("cpu", size),)) for size in (600, 800))
-    assert plugin.class_key(Placed(one, "a", (first,))) != plugin.class_key(Placed(one, "a", (second,)))

@@ -127,23 +127,6 @@ def test_what_was_refused_long_ago_is_forgotten() -> None:
     assert memory.about(a_pod(), 961) == []
 
 
-def made_larger(cpu: int) -> Outcome:
-    return Outcome("1", "uid-web", 1, REFUSED, "the server made it larger", requests={"cpu": cpu}, scope=OF_CLUSTER)
-
-
-def test_a_cluster_that_refused_a_pod_for_its_size_may_refuse_it_for_more_before_that_ends() -> None:
-    memory, pod_id = Memory(), ("home", "uid-web")
-    memory.kept.note(pod_id, a_pod(), flight(Stage.CREATE, "west"), made_larger(600), 0)
-    (sized,) = memory.kept.about(pod_id, a_pod(), 1)
-    assert (sized.needs, sized.until) == ((("cpu", 600),), 30)
-    memory.refuse(a_pod(), "west", 10)
-    (whole,) = memory.kept.known(pod_id, a_pod(), 11)
-    assert (whole.needs, whole.until) == ((), 40)
-    memory.kept.note(pod_id, a_pod(), flight(Stage.CREATE, "west"), made_larger(600), 12)
-    assert memory.kept.known(pod_id, a_pod(), 13)[0].needs == ()
-    assert memory.kept.ended(40) == [pod_id]
-
-
 def test_a_namespace_that_changes_in_a_cluster_ends_its_refusals_there_alone() -> None:
     memory = Memory()
     for cluster in ("west", "east"):
@@ -191,9 +174,9 @@ class Told:
         self.sent = []
         return cluster, intent
 
-    def answer(self, kind: type, verdict: str, message: str = "", scope: str = "", **more: Any) -> None:
+    def answer(self, kind: type, verdict: str, message: str = "", scope: str = "") -> None:
         cluster, intent = self.take(kind)
-        outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, b"{}", scope=scope, **more)
+        outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, b"{}", scope=scope)
         self.handle(Answered(cluster, (outcome,)))
 
     def refused_by(self, target: str, message: str, scope: str = OF_CLUSTER) -> None:
@@ -269,35 +252,6 @@ def test_a_refusal_ends_with_time_and_the_cluster_is_tried_again() -> None:
     assert not told.sent
     told.tick(1.0)
     assert told.take(Claim)[1].cluster == "west"  # type: ignore[attr-defined]
-
-
-def test_a_pod_that_a_cluster_makes_larger_goes_there_as_soon_as_a_node_has_room_for_its_size() -> None:
-    told = Told(annotations={"global-dispatcher.io/clusters": "west"})
-    told.answer(Claim, CLAIMED)
-    told.answer(CreateDelegate, REFUSED, "the server made it larger", OF_CLUSTER, requests={"cpu": 4500})
-    told.answer(Unclaim, DONE)
-    told.tick(6.0)
-    ((_, report),) = told.sent
-    assert "1 Insufficient cpu" in report.message  # type: ignore[attr-defined]
-    told.sent = []
-    told.report("west", nodes=(Node("west-2", ready=True, allocatable={"cpu": 4500, "memory": 2**33, "pods": 20}),))
-    told.tick(1.0)
-    claim = told.take(Claim)[1]
-    assert (claim.cluster, claim.node) == ("west", "west-2")  # type: ignore[attr-defined]
-
-
-def test_a_pod_that_became_too_large_for_the_best_node_goes_at_once_to_the_one_with_room() -> None:
-    told = Told(annotations={"global-dispatcher.io/clusters": "west"})
-    half_full = Node("west-2", ready=True, allocatable={"cpu": 10_000, "memory": 2**33, "pods": 20})
-    other = Pod("uid-other", "default", "other", node="west-2", requests={"cpu": 5000})
-    told.report("west", nodes=(half_full,), pods=(other,))
-    assert told.sent[-1][1].node == "west-1"  # type: ignore[attr-defined]
-    told.answer(Claim, CLAIMED)
-    told.answer(CreateDelegate, REFUSED, "the server made it larger", OF_CLUSTER, requests={"cpu": 4500})
-    told.answer(Unclaim, DONE)
-    told.tick()
-    claim = told.take(Claim)[1]
-    assert (claim.cluster, claim.node) == ("west", "west-2")  # type: ignore[attr-defined]
 
 
 def test_a_namespace_that_is_changed_there_ends_it_before_its_time() -> None:

@@ -97,8 +97,7 @@ class CalmIsCalm(Judge):
 
 def _was_refused(pod: Object | None) -> bool:
     told = condition(pod or {}, "PodScheduled") or {}
-    words = ("refused the pod", " refused it: ")  # a whole cluster, or its nodes without room for what it made of it
-    return told.get("status") == "False" and any(one in told.get("message", "") for one in words)
+    return told.get("status") == "False" and "refused the pod" in told.get("message", "")
 
 
 class LostIsNotReady(Judge):
