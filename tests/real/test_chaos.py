@@ -19,7 +19,7 @@ from tests.system.cluster_api import deployment, eventually
 from tests.system.harness import HOME, System
 
 REPLICAS = 300
-FEW = 8  # another part of a deck in each run, without restores: what they leave is collected in a quarter of an hour
+FEW = 5  # another part of a deck in each run, without restores: what they leave is collected in a quarter of an hour
 SETTLE_S, RESTORED_S = 60, 200  # delegates whose sources a restore took go after two answers that are 600 s apart
 DELETED = 3  # pods that their user deletes before each blow; several times as many while a backup grows old
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
