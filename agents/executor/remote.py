@@ -43,9 +43,10 @@ def duties(local: Local, now: Moment) -> Iterator[Duty]:
                 yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
             elif _wants_tolerations(pod, local):
                 later.append(pod)
-    strict = [pod for pod in later if _mode(pod, pod.failover, local) == lost.STRICT]
-    free = [pod for pod in later if _mode(pod, pod.failover, local) != lost.STRICT]
-    yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*strict, *free[:FREED_AT_ONCE]))
+    kept, freed = list[Pod](), list[Pod]()
+    for pod in later:
+        (kept if _mode(pod, pod.failover, local) == lost.STRICT else freed).append(pod)
+    yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*kept, *freed[:FREED_AT_ONCE]))
 
 
 def _duty(pod: Pod, procedure: Procedure[str]) -> Duty:
@@ -83,9 +84,9 @@ def _wants_tolerations(pod: Pod, local: Local) -> bool:
 
 
 def _mode(pod: Pod, failover: str, local: Local) -> str:
-    if local.peers.too_many_lost:
-        return lost.STRICT
-    return lost.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
+    mode = lost.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
+    # Asked of every remote pod at each look: all peers are looked through only for the few that are not strict.
+    return lost.STRICT if mode != lost.STRICT and local.peers.too_many_lost else mode
 
 
 def _failover(pod: Truth, local: Local) -> str:
