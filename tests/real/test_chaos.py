@@ -1,16 +1,18 @@
-"""Kills, freezes, restored etcds and new dispatchers, in an order that a seed gives: each replica runs once, and stays.
+"""Kills, freezes, partitions, restored etcds, new dispatchers, in an order that a seed gives: each replica runs once.
 
-GLOBAL_DISPATCHER_TEST_BLOWS says how many blows: 26 are one deck, some minutes.
+GLOBAL_DISPATCHER_TEST_BLOWS says how many blows: 29 are one deck, some minutes.
 """
 
+import contextlib
 import os
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pytest
 
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
+from tests.real import partition
 from tests.real.blows import CHAOS, Blows
 from tests.real.census import Census
 from tests.real.conftest import Say
@@ -28,17 +30,26 @@ SEED, BLOWS = "GLOBAL_DISPATCHER_TEST_SEED", "GLOBAL_DISPATCHER_TEST_BLOWS"
 
 
 @pytest.fixture(scope="module")
-def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RealFleet:
-    """Small planes: what is shown is not their size."""
-    return start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": 20})
+def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealFleet]:
+    """Small planes: what is shown is not their size. Agents reach them by ways that can be cut, where this may be."""
+    started = start(control_plane, helm, tmp_path_factory.mktemp("fleet"), lambda _: {"nodes": 20})
+    with contextlib.ExitStack() as stack:
+        if not partition.unavailable():
+            stack.callback(started.close_ways)
+            started.lay_ways(tmp_path_factory.mktemp("ways"))
+        yield started
 
 
-def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_restores_and_new_dispatchers(
+def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partitions_and_restores(
     system: System, fleet: RealFleet, say: Say
 ) -> None:
     seed = int(os.environ.get(SEED) or random.SystemRandom().randrange(2**32))
     ledger = Ledger(system, fleet, seed)
-    parts = CHAOS if os.environ.get(BLOWS) else {part: count for part, count in CHAOS.items() if "restored" not in part}
+    left_out = [] if os.environ.get(BLOWS) else ["restored etcd"]
+    if why := partition.unavailable():
+        say(why)
+        left_out.append("partition")
+    parts = {part: count for part, count in CHAOS.items() if part not in left_out}
     count = int(os.environ.get(BLOWS) or FEW)
 
     def grow_old() -> None:
