@@ -1,19 +1,19 @@
-"""How high the points of each row may get for any pod: what lets a decision look at few rows and still be exact.
+"""Upper bounds on the score of each row that hold for any pod: what lets a search look at few rows and still be exact.
 
 A table adds up the bounds of several score plugins (`framework.bounds`), in single precision, rounded up. With the
-answers that rest on nodes alone it gives the reach of every row for one pod: a few operations a row.
+answers that rest on nodes alone it gives the bound of every row for one pod: a few operations a row.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from dispatcher.scheduling.classes.judges import blocks
-from dispatcher.scheduling.classes.kernels import kernel
+from dispatcher.scheduling.equivalence.evaluators import blocks
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Readings, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.roles import Role
 
@@ -64,7 +64,7 @@ def _add(fall, most, weight, slope, end):  # type: ignore[no-untyped-def]
             end[row] = min(end[row], most[row] / fall[row])
 
 
-class Reaches:
+class RowBounds:
     """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the highest."""
 
     def __init__(self, reach: Readings, best: Readings, left_out: RowList) -> None:
@@ -91,11 +91,11 @@ class Reaches:
 _LOWEST = float(np.finfo(np.float32).min)
 
 
-class Ceilings:
+class UpperBounds:
     """The bounds of some score plugins together, kept up to date row by row.
 
     `loose`: rows that changed since: they may reach anything. `usual`: how far below the highest reach the bar was
-    last time (see `glance`), if that can be told.
+    last time (see `pruned_search`), if that can be told.
     """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
@@ -114,7 +114,7 @@ class Ceilings:
         """What it keeps."""
         return self._columns.nbytes + self._scratch[0].nbytes
 
-    def catch_up(self) -> bool:
+    def refresh(self) -> bool:
         """Follow the fleet; False if a plugin has no bound."""
         fleet = self._fleet
         changed = fleet.changes.since(self._changes_at) if self._changes_at != _NEVER else None
@@ -171,7 +171,7 @@ class Ceilings:
             self._columns[at : at + 2, rows] = _together(falls)
         return True
 
-    def reaches(self, static: Readings, milli: int, size: int) -> Reaches:
+    def row_bounds(self, static: Readings, milli: int, size: int) -> RowBounds:
         """For a pod that is expected to use `milli` CPU and `size` bytes, without `loose` rows. `static` [n]: points
         that rest on nodes alone, -inf where refused. What is answered holds until the next call.
         """
@@ -179,12 +179,12 @@ class Ceilings:
         base, cpu, most_cpu, memory, most_memory = self._columns[:, :n]
         if _reach.fast is None:
             reach = static + base - np.minimum(cpu * milli, most_cpu) - np.minimum(memory * size, most_memory)
-            return Reaches(reach, reach, self.loose)
+            return RowBounds(reach, reach, self.loose)
         if len(self._scratch[0]) < n:
             self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // _BLOCK + 1, dtype=np.float32)
         reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // _BLOCK)]
         _reach.fast(static, base, cpu, most_cpu, memory, most_memory, float(milli), float(size), reach, best)
-        return Reaches(reach, best, self.loose)
+        return RowBounds(reach, best, self.loose)
 
 
 def _together(falls: Sequence[tuple[Floats, Floats, float]]) -> tuple[Floats, Floats]:

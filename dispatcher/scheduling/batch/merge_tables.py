@@ -5,24 +5,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 # Why the merge stops.
-DONE, NO_PLACE, NO_BID, NO_CELL, OTHERS_OPEN, TOO_FEW = range(6)
+DONE, NO_PLACE, CANDIDATE_UNKNOWN, BUCKET_UNKNOWN, OTHERS_OPEN, TOO_FEW = range(6)
 AT, WANTED, VARIED = range(
     3
-)  # entries of `progress`: pods decided, pods to decide, whether open cells matter to others
+)  # entries of `progress`: pods decided, pods to decide, whether open buckets matter to others
 CAP, NEED = range(2)
 
 
-class Cells(NamedTuple):
-    """[cells]; the first two [cells, tallies]."""
+class Buckets(NamedTuple):
+    """[buckets]; the first two [buckets, tallies]."""
 
-    slot: Any  # int64: where in `Counts.counts` the count of the cell's domain is, -1 without a domain
-    step: Any  # int64: what one more pod in the cell adds to it
+    slot: Any  # int64: where in `Counts.counts` the count of the bucket's domain is, -1 without a domain
+    step: Any  # int64: what one more pod in the bucket adds to it
     members: Any  # int64: rows that no other filter refuses
-    root: Any  # int64: the best bid, -1 without
-    fresh: Any  # int64: bids of rows that have not taken a pod of the batch
-    complete: Any  # uint16: 1 if there is a bid of each row that this batch could come to
-    after: Any  # int64: the cell of a row that has taken one more pod, -1 unknown
-    shared: Any  # float64: points that rest on which cells are open alone
+    root: Any  # int64: the best candidate, -1 without
+    fresh: Any  # int64: candidates of rows that have not taken a pod of the batch
+    complete: Any  # uint16: 1 if there is a candidate of each row that this batch could come to
+    after: Any  # int64: the bucket of a row that has taken one more pod, -1 unknown
+    shared: Any  # float64: points that rest on which buckets are open alone
     codes: Any  # uint16: why it is refused
     open: Any  # uint16: 1 if it takes pods
     points: Any  # float64: what it adds to the points of its rows
@@ -45,14 +45,14 @@ class Rules(NamedTuple):
     most: Any  # int64
     code: Any  # uint16
     elsewhere: Any  # uint16
-    judge: Any  # int64
+    plugin: Any  # int64
     low: Any  # int64: the least count when the batch began
     rise: Any  # int64: how far it has risen since; -1: it does not matter
-    present: Any  # uint16 [cells, rules]: 1 if the cell's domain is one of the histogram's
+    present: Any  # uint16 [buckets, rules]: 1 if the bucket's domain is one of the histogram's
 
 
-class Judges(NamedTuple):
-    """[judges] that score or refuse by counts; [gains] the terms of their scores."""
+class Plugins(NamedTuple):
+    """[plugins] that score or refuse by counts; [gains] the terms of their scores."""
 
     first: Any  # int64: 1 as long as no Need refuses
     base: Any  # float64
@@ -60,19 +60,19 @@ class Judges(NamedTuple):
     scale: Any  # int64: a Scale
     sized: Any  # int64: 0, 1: factors are times `ln` of the number of domains, 2: of rows that have all domains
     weight: Any  # float64: the profile's
-    gain_judge: Any  # int64 [gains]
+    gain_plugin: Any  # int64 [gains]
     gain_tally: Any  # int64 [gains]
     gain_by_host: Any  # int64 [gains]
     factor: Any  # float64 [gains]
     offset: Any  # float64 [gains]
     elsewhere: Any  # float64 [gains]
     ln: Any  # float64 [most domains + 1]
-    raw: Any  # float64 [cells, judges]
-    normal: Any  # float64 [cells, judges]
+    raw: Any  # float64 [buckets, plugins]
+    normal: Any  # float64 [buckets, plugins]
 
 
-class Bids(NamedTuple):
-    """[bids] what rows offer for the next pod; a row has one."""
+class Candidates(NamedTuple):
+    """[candidates] what rows offer for the next pod; a row has one."""
 
     points: Any  # float64
     rank: Any  # int64
@@ -85,15 +85,15 @@ class Bids(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """[pods] what was decided; of the chosen bid and the next best one (-1 without)."""
+    """[pods] what was decided; of the chosen candidate and the next best one (-1 without)."""
 
-    bid: Any  # int64 [pods, 2]
-    cell: Any  # int64 [pods, 2]
+    candidate: Any  # int64 [pods, 2]
+    bucket: Any  # int64 [pods, 2]
     depth: Any  # int64 [pods, 2]: pods of this batch that its row had taken
     score: Any  # float64 [pods, 2]
-    raw: Any  # float64 [pods, 2, judges]
-    normal: Any  # float64 [pods, 2, judges]
-    codes: Any  # uint16 [pods, cells] why each cell was refused
+    raw: Any  # float64 [pods, 2, plugins]
+    normal: Any  # float64 [pods, 2, plugins]
+    codes: Any  # uint16 [pods, buckets] why each bucket was refused
     full: Any  # int64 [pods] why the row takes no more pods after this one, 0 if it may
 
 
@@ -104,11 +104,11 @@ def blank() -> tuple[Any, ...]:
     mark, deep = np.zeros(1, dtype=np.uint16), np.zeros((1, 1, 1))
     marks = np.zeros((1, 1), dtype=np.uint16)
     return (
-        Cells(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real),
+        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real),
         Counts(whole, mark, wide, whole),
         Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
-        Judges(whole, real, real, whole, whole, real, whole, whole, whole, real, real, real, real, broad, broad),
-        Bids(real, whole, whole, whole, whole, whole, real, whole),
+        Plugins(whole, real, real, whole, whole, real, whole, whole, whole, real, real, real, real, broad, broad),
+        Candidates(real, whole, whole, whole, whole, whole, real, whole),
         Trace(wide, wide, wide, broad, deep, deep, marks, whole),
         whole,
     )

@@ -1,6 +1,6 @@
-"""What the plugins that look at one row each make of every row for a pod class: refused and why, or its points so far.
+"""What the row-scoped plugins make of every row for an equivalence class: refused and why, or its score so far.
 
-Only two columns are kept. What a single plugin said of a row can be asked again when somebody wants to know.
+Two columns are cached, not one a plugin: what a single plugin answered is asked again when a record needs it.
 """
 
 from collections import Counter
@@ -10,16 +10,16 @@ from typing import Protocol
 
 import numpy as np
 
-from dispatcher.scheduling.classes.judges import GRID, Judge, blocks, finite
-from dispatcher.scheduling.classes.kernels import kernel
-from dispatcher.scheduling.classes.peaks import NOWHERE
-from dispatcher.scheduling.classes.shared_answers import DEAD, JointCodes, SharedColumn, count_codes
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, blocks, finite
+from dispatcher.scheduling.equivalence.static_answers import NO_NODE, StaticColumn, StaticFilters, count_codes
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, Codes, Floats, Placed, Rows
+from dispatcher.scheduling.framework.kernels import kernel
 
 _FEW = 32
-Answers = SharedColumn | Judge
+Answers = StaticColumn | PluginEvaluator
 
 
 @kernel("floats float out")
@@ -43,29 +43,29 @@ def _close(first, grid, total):  # type: ignore[no-untyped-def]
     return nonsense
 
 
-_NO_FILTERS = JointCodes(())
+_NO_FILTERS = StaticFilters(())
 
 
 @dataclass(frozen=True)
-class Pass:
-    """A question to everybody about all rows: `joint`, then `filters` in order; `judges` and `points` score.
+class FullScan:
+    """All rows, evaluated anew: `static_filters`, then `filters` in order; `evaluators` and `points` score.
 
     `first` and `total` [n] are where the answers belong (see RowTable).
     """
 
     placed: Placed
-    joint: JointCodes
+    static_filters: StaticFilters
     filters: Sequence[Answers]
-    judges: Sequence[Judge]
-    points: Sequence[SharedColumn]
+    evaluators: Sequence[PluginEvaluator]
+    points: Sequence[StaticColumn]
     first: Codes
     total: Floats
 
 
-class Passes(Protocol):
-    """Others who may answer in the place of this process, just as it would."""
+class ParallelScan(Protocol):
+    """Others who may scan rows in the place of this process, with the same answers (see `shards`)."""
 
-    def fill(self, asked: Pass) -> Sequence[slice]:
+    def fill(self, asked: FullScan) -> Sequence[slice]:
         """Write what they answer; the rows that nobody answered for."""
         ...
 
@@ -84,36 +84,44 @@ def close_totals(first: Codes, total: Floats) -> bool:
         return not _close.fast(first, GRID, total)
     total /= GRID
     finite_ones = bool(np.isfinite(total[first == 0]).all())
-    total[first != 0] = NOWHERE
+    total[first != 0] = INFEASIBLE
     return finite_ones
 
 
 class RowTable:
-    """`first` [n]: code of the first filter that refuses the row, DEAD without a node. `total` [n]: the weighted scores
-    added up, -inf where refused.
+    """`first` [n]: code of the first filter that refuses the row, NO_NODE without a node. `total` [n]: the sum of the
+    weighted scores, -inf where refused.
 
     `rejected`: (reason code, cluster index) -> rows; `feasible` + rejected rows = `evaluated`, all live rows.
     """
 
-    def __init__(self, fleet: FleetState, passes: Passes | None = None) -> None:
-        self._fleet, self._passes = fleet, passes
-        self._joint = _NO_FILTERS
+    def __init__(self, fleet: FleetState, parallel_scan: ParallelScan | None = None) -> None:
+        self._fleet, self._parallel_scan = fleet, parallel_scan
+        self._static_filters = _NO_FILTERS
         self._filters: Sequence[Answers] = ()
-        self._points: Sequence[SharedColumn] = ()
-        self._judges: Sequence[Judge] = ()
-        self._said: dict[
-            int | None, Floats
-        ] = {}  # score_at -> [n] of the last time all rows were asked, if they are few
+        self._points: Sequence[StaticColumn] = ()
+        self._evaluators: Sequence[PluginEvaluator] = ()
+        # score_at -> [n] raw scores of the last time when all rows were asked, if they are few
+        self._last_scores: dict[int | None, Floats] = {}
         self.first: Codes = np.zeros(0, dtype=np.uint16)
         self.total: Floats = np.zeros(0)
         self.rejected: Counter[tuple[int, int]] = Counter()
         self.feasible = self.evaluated = 0
 
-    def hear(
-        self, joint: JointCodes, filters: Sequence[Answers], points: Sequence[SharedColumn], judges: Sequence[Judge]
+    def select_active(
+        self,
+        static_filters: StaticFilters,
+        filters: Sequence[Answers],
+        points: Sequence[StaticColumn],
+        evaluators: Sequence[PluginEvaluator],
     ) -> None:
-        """Who has something to say: `joint`, then `filters` in profile order; and who scores without normalising."""
-        self._joint, self._filters, self._points, self._judges = joint, filters, points, judges
+        """The active ones: `static_filters`, then `filters` in profile order; and who scores without normalising."""
+        self._static_filters, self._filters, self._points, self._evaluators = (
+            static_filters,
+            filters,
+            points,
+            evaluators,
+        )
 
     def update(self, rows: RowList | None, placed: Placed, *, nodes_changed: bool) -> RowList | None:
         """Ask again about `rows` (None: all); returns those whose being feasible has changed, None: any may have.
@@ -121,12 +129,12 @@ class RowTable:
         `placed` is any pod of the class.
         """
         n = self._fleet.n
-        self._said = {}
+        self._last_scores = {}
         if rows is None or 2 * len(rows) > n:
             self.fill_all(placed)
             self._count_all()
             return None
-        self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
+        self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         before = self.first[rows]
         self._fill(rows)
         after = self.first[rows]
@@ -144,20 +152,20 @@ class RowTable:
     def fill_all(self, placed: Placed) -> None:
         """Ask about all rows, without counting."""
         n = self._fleet.n
-        self.first, self.total = grown(self.first, n, DEAD), grown(self.total, n, NOWHERE)
+        self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
         left: Sequence[slice] = (slice(0, n),)
-        if self._passes is not None:
-            heard = self._joint, self._filters, self._judges, self._points
-            left = self._passes.fill(Pass(placed, *heard, self.first[:n], self.total[:n]))
+        if self._parallel_scan is not None:
+            active = self._static_filters, self._filters, self._evaluators, self._points
+            left = self._parallel_scan.fill(FullScan(placed, *active, self.first[:n], self.total[:n]))
         for part in left:
             for block in blocks(part):
                 self._fill(block)
 
     def _fill(self, where: Rows) -> None:
-        first = self._joint.first[where]
+        first = self._static_filters.first[where]
         first = first.copy() if isinstance(where, slice) else first
         for one in self._filters:
-            codes = one.codes[where] if isinstance(one, SharedColumn) else one.codes(self._fleet, where)
+            codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(self._fleet, where)
             if codes.any():
                 np.copyto(first, codes, where=first == 0)
         self.first[where] = first
@@ -170,7 +178,7 @@ class RowTable:
             if _close.fast(self.first[where], GRID, total):
                 self._find_nonsense(where, fits)
             return total
-        total = np.full(len(fits), NOWHERE)
+        total = np.full(len(fits), INFEASIBLE)
         if 2 * count > len(fits):  # a window is cheaper than a copy, even if some rows are asked in vain
             points = self._sum(where) / GRID
             np.copyto(total, points, where=fits)
@@ -184,30 +192,30 @@ class RowTable:
     def _sum(self, rows: Rows) -> Floats:
         """[rows] the weighted scores, in units of 1 / GRID."""
         total = np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows))
-        for judge in self._judges:
-            raw = judge.scores(self._fleet, rows)
+        for evaluator in self._evaluators:
+            raw = evaluator.scores(self._fleet, rows)
             if len(raw) == self._fleet.n:
-                self._said[judge.role.score_at] = raw
-            add_score(raw, judge.role.weight, total)
+                self._last_scores[evaluator.role.score_at] = raw
+            add_score(raw, evaluator.role.weight, total)
         for column in self._points:
             total += column.points[rows]
         return total
 
-    def take_said(self) -> dict[int | None, Floats]:
+    def take_scores(self) -> dict[int | None, Floats]:
         """score_at -> [n] raw scores, if all rows were asked at the last update and are few; only once."""
-        said, self._said = self._said, {}
-        return said
+        last_scores, self._last_scores = self._last_scores, {}
+        return last_scores
 
     def _find_nonsense(self, where: Rows, fits: Bools) -> None:
-        for judge in self._judges:
-            finite(judge.role.plugin, judge.scores(self._fleet, where)[fits])
+        for evaluator in self._evaluators:
+            finite(evaluator.role.plugin, evaluator.scores(self._fleet, where)[fits])
 
     # --- counts ------------------------------------------------------------------------------------------------------
 
     def _shift(self, code: int, cluster: int, by: int) -> None:
         if code == 0:
             self.feasible += by
-        elif code != DEAD:
+        elif code != NO_NODE:
             self.rejected[code, cluster] += by
             if not self.rejected[code, cluster]:
                 del self.rejected[code, cluster]
@@ -215,12 +223,14 @@ class RowTable:
     def _count_all(self) -> None:
         n = self._fleet.n
         first = self.first[:n]
-        if np.count_nonzero(first) == self._joint.refused:  # no other filter refuses any row
-            self.rejected, self.evaluated = Counter(self._joint.rejected), self._joint.evaluated
-            self.feasible = n - self._joint.refused
+        if np.count_nonzero(first) == self._static_filters.refused:  # no other filter refuses any row
+            self.rejected, self.evaluated = Counter(self._static_filters.rejected), self._static_filters.evaluated
+            self.feasible = n - self._static_filters.refused
             return
-        rows = np.flatnonzero(first != self._joint.first[:n])  # what the joint filters refuse is counted already
-        self.rejected = Counter(self._joint.rejected)
+        rows = np.flatnonzero(
+            first != self._static_filters.first[:n]
+        )  # what the joint filters refuse is counted already
+        self.rejected = Counter(self._static_filters.rejected)
         self.rejected.update(count_codes(first[rows], self._fleet, rows))
         self.feasible = int(np.count_nonzero(first == 0))
         self.evaluated = self.feasible + self.rejected.total()

@@ -1,4 +1,4 @@
-"""Rows sorted into groups whose nodes are alike in every fault domain that matters to a pod class."""
+"""Rows sorted into groups whose nodes are alike in every fault domain that matters to an equivalence class."""
 
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a pod class keeps up to date equals what a class made from scratch would hold, and kernels equal NumPy."""
+"""What an equivalence class keeps up to date equals what one made from scratch would hold, and kernels equal NumPy."""
 
 from typing import Any
 
@@ -8,11 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.classes import kernels
-from dispatcher.scheduling.classes.pod_class import PodClass
-from dispatcher.scheduling.classes.shelf import ClassShelf
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, node, pod, put, reading
@@ -29,15 +28,15 @@ SAMPLES = (
 )
 
 
-def image(one: PodClass, n: int) -> dict[str, Any]:
+def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
     """All that decisions rest on."""
     found = one.decide(("a", "image"), Placed(pod("image").build(), "a"))
     return {
         "first": one.rows.first[:n].tolist(),
         "total": one.rows.total[:n].tolist(),
-        "rejected": dict(one.ground().rejected),
-        "counts": (one.ground().feasible, one.ground().evaluated),
-        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.account.scores.record()),
+        "rejected": dict(one.context().rejected),
+        "counts": (one.context().feasible, one.context().evaluated),
+        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.why.scores.record()),
     }
 
 
@@ -46,7 +45,7 @@ class Audited(Pair):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.kept = ClassShelf(self.scheduler.plan, self.fleet, 2**26)
+        self.kept = EquivalenceCache(self.scheduler.plan, self.fleet, 2**26)
 
     def apply(self, event: tuple[Any, ...]) -> None:
         super().apply(event)
@@ -54,10 +53,10 @@ class Audited(Pair):
         for sample in SAMPLES:
             placed = sample.placed("a")
             key = plan.standing_key(plan.class_key(placed), placed, self.fleet)
-            fresh = ClassShelf(plan, self.fleet, 2**26).get(key)
+            fresh = EquivalenceCache(plan, self.fleet, 2**26).get(key)
             kept = self.kept.get(key)
             for one in (kept, fresh):
-                one.catch_up(placed)
+                one.refresh(placed)
             assert image(kept, self.fleet.n) == image(fresh, self.fleet.n)
 
 
@@ -104,8 +103,8 @@ def test_kernels_score_many_odd_nodes_bit_for_bit_as_numpy_does() -> None:
         placed = one.placed("a")
         totals = []
         for _ in range(2):
-            kept = ClassShelf(plan, state, 2**26).get(plan.class_key(placed))
-            kept.catch_up(placed)
+            kept = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
+            kept.refresh(placed)
             totals.append(kept.rows.total[: state.n].tobytes())
             kernels.use_numpy()
         kernels.compile_all()

@@ -1,4 +1,4 @@
-"""One plugin's part in a pod class: its PreFilter answer, what that rests on, and questions put to the plugin."""
+"""One plugin, evaluated for one class: its PreFilter answer, what that answer depends on, and calls of the plugin."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _NOTHING = Observed()
 
 
 @dataclass(eq=False, slots=True)
-class Judge:
+class PluginEvaluator:
     """A Filter or Score plugin asked for one kind of pod."""
 
     role: Role
@@ -39,7 +39,7 @@ class Judge:
     known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
 
     @property
-    def silent(self) -> bool:
+    def skipped(self) -> bool:
         """It has nothing to say about this kind of pod."""
         return isinstance(self.state, Skip)
 
@@ -54,7 +54,7 @@ class Judge:
         depends = self.role.plugin.depends
         if depends is Depends.FLEET:
             return changed or touched
-        return depends is Depends.DOMAIN and (changed or (touched and not self.versions and not self.silent))
+        return depends is Depends.DOMAIN and (changed or (touched and not self.versions and not self.skipped))
 
     def note(self, fleet: FleetState) -> None:
         """All asked: remember what the answers rest on."""

@@ -1,4 +1,4 @@
-"""Pods that are decided at a glance go where their class would send them, with the very same record."""
+"""Pods that are decided by bound and prune go where their class would send them, with the very same record."""
 
 import json
 from collections.abc import Iterator
@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 
 from dispatcher.model.node import NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.classes import kernels
-from dispatcher.scheduling.classes.ceilings import Ceilings
-from dispatcher.scheduling.classes.glance import Glance
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
+from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
 from tests.builders import NodeBuilder, fleet, node, pod, put, reading
 
 NODES = 400
@@ -96,12 +95,12 @@ def event(state: FleetState, scheduler: Scheduler, seed: np.random.Generator, at
         scheduler.forget(("a", f"uid-p{int(seed.integers(0, at + 1))}"))
 
 
-def run(number: int, *, large: int, glances: bool, count: int = 16) -> list[Result]:
+def run(number: int, *, large: int, pruned: bool, count: int = 16) -> list[Result]:
     seed = np.random.default_rng(number)
     state = some_fleet(seed)
     scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state, large=large)
-    if not glances:
-        scheduler._classes.glance = lambda *_: None  # type: ignore[method-assign]
+    if not pruned:
+        scheduler._searches.search_for = lambda *_: None  # type: ignore[method-assign]
     results = []
     for at in range(count):
         event(state, scheduler, seed, at)
@@ -117,20 +116,20 @@ def told(results: list[Result]) -> list[str]:
 @pytest.mark.parametrize("large", [0, 10**9], ids=["few rows", "all rows"])
 @settings(max_examples=6, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
 @given(number=seeds)
-def test_a_glance_records_what_the_class_would_record(form: None, large: int, number: int) -> None:
-    assert told(run(number, large=large, glances=True)) == told(run(number, large=large, glances=False))
+def test_a_pruned_search_records_what_the_class_would_record(form: None, large: int, number: int) -> None:
+    assert told(run(number, large=large, pruned=True)) == told(run(number, large=large, pruned=False))
 
 
 def test_most_odd_pods_are_decided_by_looking_at_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    ask = Glance._ask_some
+    ask = PrunedSearch._ask_some
 
-    def noted(self: Glance, rows: Any, *, refuses: bool) -> Any:
+    def noted(self: PrunedSearch, rows: Any, *, refuses: bool) -> Any:
         asked.append(len(rows))
         return ask(self, rows, refuses=refuses)
 
-    monkeypatch.setattr(Glance, "_ask_some", noted)
-    results = run(7, large=0, glances=True, count=60)
+    monkeypatch.setattr(PrunedSearch, "_ask_some", noted)
+    results = run(7, large=0, pruned=True, count=60)
     placed = sum(isinstance(one, Decision) for one in results)
     assert placed > 40
     assert sum(asked) < placed * NODES / 4
@@ -138,16 +137,16 @@ def test_most_odd_pods_are_decided_by_looking_at_few_rows(monkeypatch: pytest.Mo
 
 @settings(max_examples=10, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
 @given(number=seeds, milli=st.integers(1, 70_000), mebi=st.integers(0, 140_000), later=st.floats(0, 20))
-def test_no_row_scores_higher_than_it_reaches(form: None, number: int, milli: int, mebi: int, later: float) -> None:
+def test_no_row_scores_higher_than_its_bound(form: None, number: int, milli: int, mebi: int, later: float) -> None:
     state = some_fleet(np.random.default_rng(number))
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     roles = [role for role in roles_of(plan) if isinstance(role.plugin, BoundedScore)]
-    table = Ceilings(roles, state)
-    assert table.catch_up()
+    table = UpperBounds(roles, state)
+    assert table.refresh()
     state.now += later
     placed = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
-    reaches = table.reaches(np.zeros(state.n, dtype=np.float32), *nonzero_request(placed.pod))
+    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *nonzero_request(placed.pod))
     total = np.zeros(state.n)
     for role in roles:
         total += role.weight * role.plugin.score(role.plugin.pre_filter(placed, state), state, slice(0, state.n))
-    assert (total <= reaches._reach).all()
+    assert (total <= bounds._reach).all()

@@ -1,4 +1,4 @@
-"""The answers of a pod class where they may rest on anything: all rows are asked anew whenever something moved.
+"""The answers of a class where they may rest on anything: all rows are evaluated anew whenever something moved.
 
 For plugins that say so (`depends` FLEET, or DOMAIN without parts), and for domains as small as a host.
 """
@@ -7,24 +7,24 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dispatcher.scheduling.classes.judges import Judge, weighted
-from dispatcher.scheduling.classes.peaks import NOWHERE, Peak, peak_of
-from dispatcher.scheduling.classes.rows import RowTable
-from dispatcher.scheduling.classes.shared_answers import SharedColumn, count_codes
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, RowScore, best_of
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, weighted
+from dispatcher.scheduling.equivalence.rows import RowTable
+from dispatcher.scheduling.equivalence.static_answers import StaticColumn, count_codes
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, Skip
 
 
-class WideTable:
+class FleetScopedTable:
     """Totals of all feasible rows."""
 
     def __init__(
-        self, fleet: FleetState, rows: RowTable, columns: Sequence[SharedColumn], judges: Sequence[Judge]
+        self, fleet: FleetState, rows: RowTable, columns: Sequence[StaticColumn], evaluators: Sequence[PluginEvaluator]
     ) -> None:
         self._fleet, self._table = fleet, rows
         self._columns = tuple(column for column in columns if column.role.score_at is not None)
-        self._judges = tuple(judges)
+        self._evaluators = tuple(evaluators)
         self._first: Codes = np.zeros(0, dtype=np.uint16)
         self._rows: RowList = np.zeros(0, dtype=np.intp)  # feasible, ascending
         self._totals: Floats = np.zeros(0)  # of these
@@ -44,9 +44,9 @@ class WideTable:
         fleet, table = self._fleet, self._table
         candidates = table.feasible_rows()
         codes = np.zeros(len(candidates), dtype=np.uint16)
-        for judge in self._judges:
-            if judge.role.filter_at is not None and len(candidates):
-                np.copyto(codes, judge.codes(fleet, self._where(candidates)), where=codes == 0)
+        for evaluator in self._evaluators:
+            if evaluator.role.filter_at is not None and len(candidates):
+                np.copyto(codes, evaluator.codes(fleet, self._where(candidates)), where=codes == 0)
         self._first = codes
         self._candidates = candidates
         self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
@@ -61,53 +61,53 @@ class WideTable:
         for column in self._columns:
             raw = column.raw[rows]
             if len(column.values) == 1:
-                normal = np.full(len(raw), column.judge.normalize(raw[:1])[0])
+                normal = np.full(len(raw), column.evaluator.normalize(raw[:1])[0])
             else:
-                normal = column.judge.normalize(raw)
-            self._keep(column.judge, raw, normal)
-        for judge in self._judges:
-            if judge.role.score_at is not None:
-                raw = self._raw_of(judge, placed, rows)
-                normalizes = judge.role.normalizes and not isinstance(judge.prepared, Skip)
-                self._keep(judge, raw, judge.normalize(raw) if normalizes else raw)
+                normal = column.evaluator.normalize(raw)
+            self._keep(column.evaluator, raw, normal)
+        for evaluator in self._evaluators:
+            if evaluator.role.score_at is not None:
+                raw = self._raw_of(evaluator, placed, rows)
+                normalizes = evaluator.role.normalizes and not isinstance(evaluator.prepared, Skip)
+                self._keep(evaluator, raw, evaluator.normalize(raw) if normalizes else raw)
 
-    def _raw_of(self, judge: Judge, placed: Placed, rows: Rows) -> Floats:
-        if judge.pre_scores:
-            return judge.prepared_scores(placed, self._fleet, self._rows, rows)
-        if judge.role.weighs:
-            judge.weigh(self._fleet, rows)
-        return judge.finite_scores(self._fleet, rows)
+    def _raw_of(self, evaluator: PluginEvaluator, placed: Placed, rows: Rows) -> Floats:
+        if evaluator.pre_scores:
+            return evaluator.prepared_scores(placed, self._fleet, self._rows, rows)
+        if evaluator.role.weighs:
+            evaluator.weigh(self._fleet, rows)
+        return evaluator.finite_scores(self._fleet, rows)
 
-    def _keep(self, judge: Judge, raw: Floats, normal: Floats) -> None:
-        role = judge.role
+    def _keep(self, evaluator: PluginEvaluator, raw: Floats, normal: Floats) -> None:
+        role = evaluator.role
         if role.score_at is not None:
             self._raw[role.score_at], self._normal[role.score_at] = raw, normal
             self._totals += weighted(normal, role.weight)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def best(self) -> tuple[Peak, Peak | None] | None:
+    def best(self) -> tuple[RowScore, RowScore | None] | None:
         """The best row and the runner-up; None if nothing is feasible."""
         self.ask()
-        first = self._peak()
+        first = self._best_row()
         if first is None:
             return None
         at = int(np.searchsorted(self._rows, first.row))
-        kept, self._totals[at] = self._totals[at], NOWHERE
-        second = self._peak()
+        kept, self._totals[at] = self._totals[at], INFEASIBLE
+        second = self._best_row()
         self._totals[at] = kept
         return first, second
 
-    def at(self, row: int) -> Peak | None:
+    def at(self, row: int) -> RowScore | None:
         """A row with its score, None if it is not feasible."""
         self.ask()
         at = int(np.searchsorted(self._rows, row))
         found = at < len(self._rows) and int(self._rows[at]) == row
-        return Peak(row, float(self._totals[at])) if found else None
+        return RowScore(row, float(self._totals[at])) if found else None
 
-    def _peak(self) -> Peak | None:
-        found = peak_of(None, self._totals, self._fleet.rank[self._rows])
-        return None if found is None else Peak(int(self._rows[found.row]), found.score)
+    def _best_row(self) -> RowScore | None:
+        found = best_of(None, self._totals, self._fleet.rank[self._rows])
+        return None if found is None else RowScore(int(self._rows[found.row]), found.score)
 
     def refused(self) -> dict[tuple[int, int], int]:
         """(reason code, cluster index) -> rows that only these filters refuse."""

@@ -1,4 +1,4 @@
-"""Which rows may not have room for a pod, without looking at all of them: those that have little free are known."""
+"""Which rows may not have room for a pod, without looking at all of them: an index of those that have little free."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class _Low:
     rows: RowList
 
 
-class FreeRoom:
+class LowCapacityIndex:
     """Rows with little room, by resource: found when somebody asks for more than before, then kept up to date."""
 
     def __init__(self, fleet: FleetState) -> None:
@@ -32,7 +32,7 @@ class FreeRoom:
         self._changes_at = self._loads_at = _NEVER
         self._noted = 0  # rows since the last were found
 
-    def catch_up(self) -> None:
+    def refresh(self) -> None:
         """Look again at rows that changed."""
         fleet = self._fleet
         changed = fleet.changes.since(self._changes_at) if self._changes_at != _NEVER else None

@@ -4,8 +4,8 @@ import itertools
 from collections import OrderedDict
 from typing import Any
 
-from dispatcher.scheduling.explain import Decision, Unschedulable
 from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
 
 class DecisionLog:
