@@ -39,7 +39,7 @@ system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters a
 	@$(BIN)/python -m pytest -m "system and not real" $(ARGS)
 
 programs: $(VENV)/dev.stamp
-	@$(BIN)/python -m agents.controlplane.binaries >/dev/null || test $$? -eq 3 # 3: no Go, so what needs them is skipped
+	@$(BIN)/python -m localfleet.controlplane.binaries >/dev/null || test $$? -eq 3 # 3: no Go, so what needs them is skipped
 
 real: programs ## Run the suites on real control planes (builds them from Go modules once, into a cache)
 	@$(BIN)/python -m pytest -m real $(ARGS)

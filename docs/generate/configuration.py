@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from agents.runtime.settings import AgentSettings
-from dispatcher.runtime.settings.sections import ConfigFile
+from dispatcher.config.sections import ConfigFile
 from docs.generate.markdown import code, page, table
 
 _BOUNDS = ((Ge, "ge", ">="), (Gt, "gt", ">"), (Le, "le", "<="), (Lt, "lt", "<"))

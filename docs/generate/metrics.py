@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from prometheus_client.core import Metric
 
-from dispatcher.runtime.metrics import Metrics
+from dispatcher.api.metrics import Metrics
 from dispatcher.scheduling.shards.crew import Shards
 from docs.generate.markdown import code, page, table
 

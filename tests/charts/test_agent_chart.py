@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.controlplane import opt_in
 from agents.runtime import join
 from agents.runtime.keyfile import load_keys
 from agents.runtime.settings import AcceptSettings, AgentSettings
 from dispatcher.model import names
+from localfleet.controlplane import opt_in
 from tests.charts.rendering import ADMISSION, Helm, Object, containers, of_kind, only, write_key, write_mounted
 
 # Each row: API group, resource, its names if limited, verbs. What is not here is not allowed.

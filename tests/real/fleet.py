@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.components import PlaneSpec
-from agents.controlplane.plane import ControlPlane
-from agents.embedded import kubeconfig
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.plane import ControlPlane
+from localfleet.embedded import kubeconfig
 from tests.charts.rendering import NAMESPACE, Helm, Object, of_kind
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.partition import Way

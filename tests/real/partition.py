@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agents.controlplane.plane import ControlPlane
-from agents.controlplane.process import Component
-from agents.embedded import kubeconfig
+from localfleet.controlplane.plane import ControlPlane
+from localfleet.controlplane.process import Component
+from localfleet.embedded import kubeconfig
 from tests.controlplane import realnode_relay
 from tests.controlplane.realnode_host import Cable, run
 

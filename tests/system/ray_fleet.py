@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from agents.controlplane.ports import Port, reserve
+from localfleet.controlplane.ports import Port, reserve
 from tests.system.cluster_api import PATIENCE, eventually
 
 TOKEN = "ab" * 32
