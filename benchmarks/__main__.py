@@ -43,7 +43,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from benchmarks.catalogue import chosen, minutes
-    from dispatcher.scheduling.classes.kernels import compile_all
+    from dispatcher.scheduling.framework.kernels import compile_all
     from dispatcher.service.warm import collect_less_often
 
     machine = this_machine()

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Readings, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent

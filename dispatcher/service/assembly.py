@@ -103,7 +103,9 @@ def _policies(
 ) -> tuple[Profiles, QueueSort]:
     built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
     schedulers = [
-        Scheduler(profile, plugins, fleet, passes=shards.passes(profile.scheduler_name) if shards else None)
+        Scheduler(
+            profile, plugins, fleet, parallel_scan=shards.parallel_scan(profile.scheduler_name) if shards else None
+        )
         for profile, plugins in built
     ]
     return Profiles(schedulers), shared_queue_sort(built)

@@ -10,7 +10,7 @@ from time import perf_counter
 
 import structlog
 
-from dispatcher.scheduling.classes.kernels import compile_all
+from dispatcher.scheduling.framework.kernels import compile_all
 
 LOG = structlog.get_logger("dispatcher.kernels")
 WORTH_IT = 1000  # nodes

@@ -49,9 +49,9 @@ class Side:
     def __init__(self, links: list[RayShard]) -> None:
         self.fleet = FleetState(now=1000.0)
         self.shards = Shards(self.fleet, links, policy=name_of(policy_of(DispatcherConfig())), least_rows=1)
-        passes = self.shards.passes(DEFAULT_PROFILE.scheduler_name) if links else None
+        parallel_scan = self.shards.parallel_scan(DEFAULT_PROFILE.scheduler_name) if links else None
         plugins = build(DEFAULT_PROFILE, PluginContext())
-        self.scheduler = Scheduler(DEFAULT_PROFILE, plugins, self.fleet, passes=passes)
+        self.scheduler = Scheduler(DEFAULT_PROFILE, plugins, self.fleet, parallel_scan=parallel_scan)
         self.told: list[Any] = []
         for at, name in enumerate(CLUSTERS):
             self.fleet.set_cluster(name, ready=True, synced=True)
