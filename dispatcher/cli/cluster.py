@@ -1,11 +1,13 @@
-"""`global-dispatcher cluster cordon | uncordon | drain | fence | ... NAME`: the options and their help."""
+"""`global-dispatcher cluster cordon | uncordon | drain | fence | ... NAME`: the table of commands and their options."""
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from dispatcher.cli.command_group import Commands
+from dispatcher.cli.options import Config, Out
 from dispatcher.cli.output import Output
 
 cluster_app = typer.Typer(
@@ -19,132 +21,93 @@ cluster_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The cluster, as the configuration names it.")]
-Config = Annotated[Path, typer.Option("--config", "-c", help="The dispatcher's configuration file.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Go on without asking.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
-Force = Annotated[bool, typer.Option("--force", help="Even if pods without a controller are lost by it.")]
-Sure = Annotated[
-    bool, typer.Option("--force", help="Even if the cluster answers, or pods without a controller are lost by it.")
-]
-Timeout = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that pods may take to go.")]
-Heed = Annotated[float, typer.Option("--timeout", min=1, help="Seconds that agents may take to do it.")]
+
+def _argument(name: str, help_text: str) -> Parameter:
+    return _parameter(name, Annotated[str, typer.Argument(metavar="NAME", help=help_text)], Parameter.empty)
 
 
-@cluster_app.command()
-def cordon(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, output: Out = Output.TABLE) -> None:
-    """Let no new pods of other clusters go there; what runs there stays."""
-    _run("cordon", name, config, yes, dry_run, output)
+def _switch(name: str, *words: str, help_text: str) -> Parameter:
+    return _parameter(name, Annotated[bool, typer.Option(*words, help=help_text)], False)
 
 
-@cluster_app.command()
-def uncordon(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, output: Out = Output.TABLE) -> None:
-    """Let pods go there again, and its own elsewhere if `leave` had stopped that."""
-    _run("uncordon", name, config, yes, dry_run, output)
+def _seconds(default: float, help_text: str) -> Parameter:
+    return _parameter("timeout_s", Annotated[float, typer.Option("--timeout", min=1, help=help_text)], default)
 
 
-@cluster_app.command()
-def drain(
-    name: Name,
-    config: Config,
-    yes: Yes = False,
-    dry_run: Dry = False,
-    force: Force = False,
-    timeout: Timeout = 600.0,
-    output: Out = Output.TABLE,
-) -> None:
-    """Cordon it and evict the pods of other clusters that run there.
-
-    The PodDisruptionBudgets of the clusters where the pods were submitted hold.
-    """
-    _run("drain", name, config, yes, dry_run, output, timeout_s=timeout, force=force)
+def _parameter(name: str, kind: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-@cluster_app.command()
-def fence(
-    name: Name,
-    config: Config,
-    yes: Yes = False,
-    dry_run: Dry = False,
-    force: Sure = False,
-    output: Out = Output.TABLE,
-) -> None:
-    """Say that nothing runs there any more, so that its pods are replaced elsewhere.
+# What every command takes before and after its own; the names are the fields of `operate.table.Wish`.
+_FIRST = (
+    _argument("cluster", "The cluster, as the configuration names it."),
+    _parameter("config", Config, Parameter.empty),
+    _switch("yes", "--yes", "-y", help_text="Go on without asking."),
+    _switch("dry_run", "--dry-run", help_text="Only show what would be done."),
+)
+_LAST = (_parameter("output", Out, Output.TABLE),)
 
-    Only for a cluster that is really off: what runs on there behind a broken line then runs twice.
-    """
-    _run("fence", name, config, yes, dry_run, output, force=force)
-
-
-@cluster_app.command()
-def unfence(name: Name, config: Config, yes: Yes = False, dry_run: Dry = False, output: Out = Output.TABLE) -> None:
-    """Take the word back; the cluster stays cordoned until `uncordon`."""
-    _run("unfence", name, config, yes, dry_run, output)
+_ORPHANS = _switch("force", "--force", help_text="Even if pods without a controller are lost by it.")
+_SURE = _switch(
+    "force", "--force", help_text="Even if the cluster answers, or pods without a controller are lost by it."
+)
+_LOST = _switch("lost", "--lost", help_text="It never comes back: fence instead of drain, delete copies of its pods.")
+_PODS_GO = _seconds(600.0, "Seconds that pods may take to go.")
+_AGENTS_HEED = _seconds(60.0, "Seconds that agents may take to do it.")
 
 
-@cluster_app.command()
-def leave(  # noqa: PLR0913, PLR0917 - an option is an argument
-    name: Name,
-    config: Config,
-    yes: Yes = False,
-    dry_run: Dry = False,
-    force: Sure = False,
-    lost: Annotated[
-        bool, typer.Option("--lost", help="It never comes back: fence instead of drain, delete copies of its pods.")
-    ] = False,
-    timeout: Timeout = 600.0,
-    output: Out = Output.TABLE,
-) -> None:
-    """Take it out of the fleet: move all pods home or elsewhere, see that nothing is left, say what to remove."""
-    _run("leave", name, config, yes, dry_run, output, timeout_s=timeout, force=force, lost=lost)
+class _Command(NamedTuple):
+    name: str
+    help: str
+    options: tuple[Parameter, ...] = ()
 
 
-@cluster_app.command()
-def confirm(
-    name: Name,
-    config: Config,
-    yes: Yes = False,
-    dry_run: Dry = False,
-    timeout: Heed = 60.0,
-    output: Out = Output.TABLE,
-) -> None:
-    """Say that what a restored cluster shows now is meant: what is missing there is gone.
+_COMMANDS = (
+    _Command("cordon", "Let no new pods of other clusters go there; what runs there stays."),
+    _Command("uncordon", "Let pods go there again, and its own elsewhere if `leave` had stopped that."),
+    _Command(
+        "drain",
+        "Cordon it and evict the pods of other clusters that run there.\n\n"
+        "The PodDisruptionBudgets of the clusters where the pods were submitted hold.",
+        (_ORPHANS, _PODS_GO),
+    ),
+    _Command(
+        "fence",
+        "Say that nothing runs there any more, so that its pods are replaced elsewhere.\n\n"
+        "Only for a cluster that is really off: what runs on there behind a broken line then runs twice.",
+        (_SURE,),
+    ),
+    _Command("unfence", "Take the word back; the cluster stays cordoned until `uncordon`."),
+    _Command(
+        "leave",
+        "Take it out of the fleet: move all pods home or elsewhere, see that nothing is left, say what to remove.",
+        (_SURE, _LOST, _PODS_GO),
+    ),
+    _Command(
+        "confirm",
+        "Say that what a restored cluster shows now is meant: what is missing there is gone.\n\n"
+        "While its API server is held to have gone back in time, nothing is concluded from what is missing there.",
+        (_AGENTS_HEED,),
+    ),
+    _Command(
+        "forget-keys",
+        "Make the other clusters forget its public keys, so that the next ones heard are believed.\n\n"
+        "For a key that was stolen or lost. First start its agent with the new key alone.",
+        (_AGENTS_HEED,),
+    ),
+)
 
-    While its API server is held to have gone back in time, nothing is concluded from what is missing there.
-    """
-    _run("confirm", name, config, yes, dry_run, output, timeout_s=timeout)
+
+def _callback(command: _Command) -> Callable[..., None]:
+    def run(**given: Any) -> None:
+        from dispatcher.cli.operate.command import operate
+        from dispatcher.cli.operate.table import Wish
+
+        raise typer.Exit(operate(Wish(command.name, **given)))
+
+    run.__signature__ = Signature([*_FIRST, *command.options, *_LAST])  # type: ignore[attr-defined]  # typer reads it
+    return run
 
 
-@cluster_app.command(name="forget-keys")
-def forget_keys(
-    name: Name,
-    config: Config,
-    yes: Yes = False,
-    dry_run: Dry = False,
-    timeout: Heed = 60.0,
-    output: Out = Output.TABLE,
-) -> None:
-    """Make the other clusters forget its public keys, so that the next ones heard are believed.
-
-    For a key that was stolen or lost. First start its agent with the new key alone.
-    """
-    _run("forget-keys", name, config, yes, dry_run, output, timeout_s=timeout)
-
-
-def _run(  # noqa: PLR0913 - one for each option
-    action: str,
-    name: str,
-    config: Path,
-    yes: bool,
-    dry_run: bool,
-    output: Output,
-    *,
-    timeout_s: float = 600.0,
-    force: bool = False,
-    lost: bool = False,
-) -> None:
-    from dispatcher.cli.operate.command import operate
-    from dispatcher.cli.operate.table import Wish
-
-    raise typer.Exit(operate(Wish(action, name, config, yes, dry_run, output, timeout_s, force, lost)))
+for _one in _COMMANDS:
+    cluster_app.command(_one.name, help=_one.help)(_callback(_one))

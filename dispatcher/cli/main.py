@@ -1,6 +1,7 @@
 """The command `global-dispatcher`; what is heavy is imported by the command that needs it (start under 150 ms)."""
 
 import enum
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ import typer
 
 from dispatcher.cli.cluster import cluster_app
 from dispatcher.cli.command_group import Commands
+from dispatcher.cli.options import Config, Out
 from dispatcher.cli.output import Output
 from dispatcher.service.errors import CommandError, ExitCode
 
@@ -48,7 +50,6 @@ plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_
 app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 
-Out = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 Server = Annotated[
     str, typer.Option("--server", envvar="GLOBAL_DISPATCHER_SERVER", help="Address of the running dispatcher.")
 ]
@@ -101,7 +102,7 @@ def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The dispatcher's configuration file.")],
+    config: Config,
     level: Annotated[LogLevel | None, typer.Option("--log-level", help="Instead of log.level.")] = None,
 ) -> None:
     """Schedule for the clusters of a configuration.
@@ -113,6 +114,22 @@ def run(
 
     collect_less_often()
     raise typer.Exit(run_dispatcher(config, level.value if level else None))
+
+
+@app.command()
+def join(
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
+    node_ip: Annotated[str, typer.Option("--node-ip", metavar="IP", help="Instead of ray.node_ip.")] = "",
+) -> None:
+    """Join a cluster's agent to a fleet, and stay.
+
+    Exit codes: 0 stopped by a signal, 1 lost (to be started again), 2 wrong configuration.
+    """
+    from agents.runtime.join.process import join as join_fleet
+
+    code = join_fleet(config, node_ip)
+    sys.stderr.flush()
+    os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
 
 
 @app.command()

@@ -54,10 +54,29 @@ def test_the_command_starts_without_anything_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_join_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of_ray(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+
+    def ended(code: int) -> None:
+        told.append(code)
+        raise SystemExit(code)
+
+    def join(*given: Any) -> int:
+        told.append(given)
+        return 2
+
+    monkeypatch.setattr("agents.runtime.join.process.join", join)
+    monkeypatch.setattr("os._exit", ended)
+    assert run("join", "--config", "agent.yaml", "--node-ip", "10.1.2.3").exit_code == 2
+    assert told == [(Path("agent.yaml"), "10.1.2.3"), 2]
+
+
 def test_help_names_every_command_and_the_exit_codes() -> None:
     shown = run("--help")
     assert shown.exit_code == 0
-    commands = ("demo", "run", "explain", "clusters", "nodes", "pods", "cluster", "config", "version")
+    commands = ("demo", "run", "join", "explain", "clusters", "nodes", "pods", "cluster", "config", "version")
     for word in (*commands, "3 the dispatcher"):
         assert word in shown.stdout
 
