@@ -64,7 +64,7 @@ def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partit
         settle(system, fleet, taken=ledger.taken)
 
     def restored(plane: str) -> None:
-        """Found out by those who watch, confirmed by an operator, and mended, before a kill makes them read all anew."""
+        """Found out by those who watch, confirmed by an operator, mended, before a kill makes them read all anew."""
         ledger.restored(plane)
         eventually(lambda: "went back" in problem_of(system, plane), NOTICED_S, lambda: system.log)
         command = ["cluster", "confirm", plane, "--config", str(admin), "--yes"]
