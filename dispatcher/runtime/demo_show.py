@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.runtime import demo_view
 from dispatcher.runtime.assembly import Dispatcher
 from dispatcher.runtime.demo_clusters import Running
@@ -184,7 +185,7 @@ class DemoShow:
 
 def _all_read(dispatcher: Dispatcher) -> bool:
     nodes = dispatcher.views.nodes()
-    return bool(nodes) and all(load["used"] is not None for node in nodes for load in node["load"].values())
+    return bool(nodes) and all(node["load"][name]["used"] is not None for node in nodes for name in BASE_SIGNALS)
 
 
 def _all_seen(dispatcher: Dispatcher) -> bool:

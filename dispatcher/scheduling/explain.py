@@ -5,7 +5,7 @@ The record of a decision (plain JSON values):
     decision {cluster, node, score}, runner_up {cluster, node, score} or null, margin (null without a runner-up),
     scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}},
     rejected [{reason, cluster, count}], feasible, evaluated,
-    readings {cpu|memory|network: {used, age_s} or "unknown"} of the chosen node,
+    readings {signal: {used, age_s} or "unknown"} of the chosen node,
     extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see model.refusal).
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
@@ -46,7 +46,6 @@ _OURS = frozenset(
         Reason.PRE_BIND,
     )
 )
-_SIGNALS = ("cpu", "memory", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +259,10 @@ class Decision(msgspec.Struct, gc=False, eq=False):
             "rejected": account.ground.rejected_record(),
             "feasible": account.ground.feasible,
             "evaluated": account.ground.evaluated,
-            "readings": dict(zip(_SIGNALS, (_reading(one, account.time) for one in facts.readings), strict=True)),
+            "readings": {
+                name: _reading(seen, account.time)
+                for name, seen in zip(account.fleet.signal_axis.names, facts.readings, strict=False)
+            },
             "extras": {**self.extras, **account.notes(), **self._later_extras(facts)},
         }
 
