@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from benchmarks.fleets import fleet_of, placed
 from benchmarks.report.rows import Row
+from dispatcher.config import DispatcherConfig
 from dispatcher.model.pod import SpreadConstraint
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
-from dispatcher.runtime.settings import DispatcherConfig
-from dispatcher.runtime.shards.policy import name_of, plans_of, policy_of
-from dispatcher.scheduling.classes.rows import Pass
 from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.equivalence.rows import FullScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.shards.crew import MOST_TOLD, Shards
 from dispatcher.scheduling.shards.orders import Parcel
 from dispatcher.scheduling.shards.shard import Shard
+from dispatcher.service.ray_runtime import RayOptions, RayRuntime
+from dispatcher.service.shards.policy import name_of, plans_of, policy_of
 
 NODES, SHARDS, ROUNDS = 5000, 2, 100
 WARM_UP = 70  # decisions of each side before, so that classes use memory again
@@ -57,11 +57,11 @@ class _Inside:
 class _Timed:
     """Passes whose time in this thread is kept."""
 
-    def __init__(self, fill: Callable[[Pass], Sequence[slice]]) -> None:
+    def __init__(self, fill: Callable[[FullScan], Sequence[slice]]) -> None:
         self._fill = fill
         self.spent: list[float] = []
 
-    def fill(self, asked: Pass) -> Sequence[slice]:
+    def fill(self, asked: FullScan) -> Sequence[slice]:
         started = thread_time()
         left = self._fill(asked)
         self.spent.append(thread_time() - started)
@@ -84,8 +84,8 @@ def _spread(number: int) -> Placed:
     return Placed(msgspec.structs.replace(one.pod, spread=(SpreadConstraint("zone"),)), one.home)
 
 
-def _scheduler(fleet: FleetState, passes: _Timed | None) -> Scheduler:
-    return Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet, passes=passes)
+def _scheduler(fleet: FleetState, parallel_scan: _Timed | None) -> Scheduler:
+    return Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), fleet, parallel_scan=parallel_scan)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def costs_of_shards(share: int) -> list[Row]:
     n, link = fleet.n, _Inside(policy)
     shards = Shards(fleet, [link], policy=name_of(policy), least_rows=1)
     pack, unpack = _telling(fleet, shards, link)
-    timed = _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)
+    timed = _Timed(shards.parallel_scan(DEFAULT_PROFILE.scheduler_name).fill)
     sides = (_scheduler(fleet, None), _scheduler(fleet, timed))
     glance, _ = (median(one.cpu) for one in _in_turn(fleet, sides, _glanced))
     alone, shared = (median(one.cpu) for one in _in_turn(fleet, sides, _again))
@@ -159,7 +159,10 @@ def _in_shards(clusters: int, share: int) -> list[Row]:
     fleet = fleet_of(clusters, NODES // share)
     with _ray_shards(fleet) as (shards, loading):
         told = sum(tally.bytes_sent for tally in shards.tallies)
-        sides = (_scheduler(fleet, None), _scheduler(fleet, _Timed(shards.passes(DEFAULT_PROFILE.scheduler_name).fill)))
+        sides = (
+            _scheduler(fleet, None),
+            _scheduler(fleet, _Timed(shards.parallel_scan(DEFAULT_PROFILE.scheduler_name).fill)),
+        )
         again, spread = _in_turn(fleet, sides, _again), _in_turn(fleet, sides, _spread)
         answered = sum(tally.answered for tally in shards.tallies)
         missed = sum(tally.missed for tally in shards.tallies)

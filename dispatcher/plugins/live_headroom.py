@@ -23,7 +23,10 @@ import numpy as np
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.classes.kernels import (
+from dispatcher.scheduling.fleet.occupants import nonzero_request
+from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Rows
+from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
     Number,
@@ -33,9 +36,6 @@ from dispatcher.scheduling.classes.kernels import (
     least,
     most,
 )
-from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Rows
-from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number, shown, texts
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent

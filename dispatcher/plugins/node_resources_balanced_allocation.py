@@ -13,9 +13,9 @@ import numpy as np
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
-from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, names_of_resources
 from dispatcher.scheduling.rules.whole import EXACT, plus
 

@@ -22,11 +22,11 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
-from dispatcher.scheduling.classes.kernels import kernel
 from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import (
     Arg,
     ArgTable,

@@ -8,7 +8,6 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.decision_log import DecisionLog
 from dispatcher.scheduling.delegation import orders
 from dispatcher.scheduling.delegation.backoff import Backoff
 from dispatcher.scheduling.delegation.errands import Errands, Insistence
@@ -16,6 +15,7 @@ from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.records.log import DecisionLog
 from dispatcher.scheduling.refusals import Refusals
 
 # A report is repeated until it was written: its pod is not offered again, and nobody told, for minutes otherwise.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dispatcher.model.messages import AnyIntent, Changes, Outcome, Peer
-from dispatcher.scheduling.explain import Decision
+from dispatcher.scheduling.records.decision import Decision
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
-from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.records.decision import Decision
 
 Row = dict[str, Any]
 

@@ -138,7 +138,7 @@ def test_a_cluster_has_one_name_until_that_is_given_up() -> None:
 
 
 class Executor:
-    """One executor on a model cluster; `down` loses every request, `dies_at` all from the nth write on."""
+    """One executor on a model cluster; `down` loses every request, `loses_replies` every answer."""
 
     def __init__(self, world: World, name: str = "a", rename_from: str = "") -> None:
         self.world, self.now, self.down = world, 100.0, False

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatcher.scheduling.classes import kernels
+from dispatcher.scheduling.framework import kernels
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
-from dispatcher.scheduling.classes.rows import Passes
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -18,13 +18,15 @@ def make_core(
     *,
     boot_epoch: int = 1,
     timing: CoreTiming | None = None,
-    passes: Callable[[FleetState], Passes] | None = None,
+    parallel_scan: Callable[[FleetState], ParallelScan] | None = None,
     ledger: QuotaLedger | None = None,
 ) -> SchedulerCore:
-    """As the runtime makes it, with no tenants but those of `ledger`. `passes`: who else may look at all rows."""
+    """As the runtime makes it, with no tenants but those of `ledger`. `parallel_scan`: who else may scan rows."""
     fleet = FleetState()
     plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger or QuotaLedger(())))
-    scheduler = Scheduler(DEFAULT_PROFILE, plugins, fleet, passes=passes(fleet) if passes else None)
+    scheduler = Scheduler(
+        DEFAULT_PROFILE, plugins, fleet, parallel_scan=parallel_scan(fleet) if parallel_scan else None
+    )
     profiles = Profiles([scheduler])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
     return SchedulerCore(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)

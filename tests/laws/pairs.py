@@ -5,10 +5,10 @@ from typing import Any
 
 from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
-from dispatcher.scheduling.classes.glances import LARGE
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
+from dispatcher.scheduling.pruning.pruned_search import LARGE
 from tests.builders import reading
 from tests.laws import oracle
 

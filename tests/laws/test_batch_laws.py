@@ -7,13 +7,13 @@ import pytest
 
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.classes.forecast import Forecast
+from dispatcher.scheduling.batch.lookahead import Lookahead
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, pod
-from tests.laws.test_glance_laws import some_fleet, told
+from tests.laws.test_pruning_laws import some_fleet, told
 
 KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
     "small": lambda one: one.cpu("700m").memory("900Mi"),
@@ -45,14 +45,14 @@ def test_a_batch_equals_its_pods_one_by_one(kind: str, batch: int) -> None:
 
 def test_a_batch_is_decided_in_one_go_only_where_nobody_books_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    run = Forecast.run
+    run = Lookahead.run
 
-    def counted(self: Forecast, items: object) -> object:
+    def counted(self: Lookahead, items: object) -> object:
         found = run(self, items)  # type: ignore[arg-type]
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(Forecast, "run", counted)
+    monkeypatch.setattr(Lookahead, "run", counted)
     decide("small", batch=300)
     assert sum(counts) == 300
     counts.clear()

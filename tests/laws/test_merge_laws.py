@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.classes import kernels
-from dispatcher.scheduling.classes.merge import merge_of
-from dispatcher.scheduling.classes.merge_kernel import MERGE
-from dispatcher.scheduling.classes.shelf import ClassShelf
-from dispatcher.scheduling.framework import Placed, Plugin, Profile
+from dispatcher.scheduling.batch.count_merge import count_merge_of
+from dispatcher.scheduling.batch.merge_kernel import MERGE
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import test_affinity_laws as affinity
@@ -149,10 +148,10 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     pair = begin(Alone, batched=True)
     placed = one.labels(app="u").placed("a")
     pair.pods(placed, 2)
-    plan, classes = pair.scheduler.plan, ClassShelf(pair.scheduler.plan, pair.fleet, 2**26)
+    plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
     pods = classes.get(plan.standing_key(plan.class_key(placed), placed, pair.fleet))
-    pods.catch_up(placed)
-    merged = merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
+    pods.refresh(placed)
+    merged = count_merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
     assert merged is not None
     assert len(merged.run([numbered(placed, at) for at in range(100, 107)])) == 7
     assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait

@@ -12,9 +12,9 @@ from dispatcher.model.labels import IN, NOT_IN
 from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.classes.glances import LARGE
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.pruning.pruned_search import LARGE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, node, pod
 from tests.laws import rules

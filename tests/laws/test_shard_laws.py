@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from dispatcher.model.node import Node
 from dispatcher.scheduling import events
-from dispatcher.scheduling.classes import kernels
-from dispatcher.scheduling.classes.rows import Passes
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
+from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed, Plugin, Profile
+from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.shards.crew import Shards
 from dispatcher.scheduling.shards.held import HELD
@@ -40,8 +39,8 @@ class Fleet:
         plugins = begin()
         self.shards = shards_of(self.fleet, profile, plugins, count, **options)
         self.links: list[LocalShard] = list(self.shards.links)  # type: ignore[arg-type]
-        passes = self.shards.passes(profile.scheduler_name) if count else None
-        self.scheduler = Scheduler(profile, plugins(), self.fleet, passes=passes)
+        parallel_scan = self.shards.parallel_scan(profile.scheduler_name) if count else None
+        self.scheduler = Scheduler(profile, plugins(), self.fleet, parallel_scan=parallel_scan)
         self.results: list[Any] = []
         self.placed: list[tuple[str, str]] = []
         for name in CLUSTERS:
@@ -113,13 +112,13 @@ class Traced(Simulation):
             CLUSTERS_OF_WORLD,
             boot_epoch=self.boots * 1_000_000,
             timing=CoreTiming(absence_grace_s=GRACE_S),
-            passes=None if trouble is None else lambda fleet: self._passes(fleet, seed, trouble),
+            parallel_scan=None if trouble is None else lambda fleet: self._parallel_scan(fleet, seed, trouble),
         )
 
-    def _passes(self, fleet: FleetState, seed: int, trouble: float) -> Passes:
+    def _parallel_scan(self, fleet: FleetState, seed: int, trouble: float) -> ParallelScan:
         ledger = real()
         self._shards.append(shards_of(fleet, DEFAULT_PROFILE, ledger, 2, seed=seed, trouble=trouble))
-        return self._shards[-1].passes(DEFAULT_PROFILE.scheduler_name)
+        return self._shards[-1].parallel_scan(DEFAULT_PROFILE.scheduler_name)
 
     def _feed(self, event: events.Event) -> None:
         effects = self.core.handle(event, self.now)
@@ -190,7 +189,7 @@ def test_shards_with_kernels_tell_what_numpy_tells(script: list[tuple[Any, ...]]
 
 
 def probe(at: int) -> Placed:
-    """A pod of a class that was never seen, and that cannot be decided at a glance."""
+    """A pod of a class that was never seen, and that no pruned search decides."""
     return pod(f"probe-{at}").cpu(f"{11 + at}m").spread("zone", 9).placed("a")
 
 

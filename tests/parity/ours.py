@@ -14,13 +14,13 @@ from agents.kube.nodes import node_seen
 from dispatcher.model.pod import Pod
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
-from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.records.decision import Decision
 from tests.parity.case import PLUGIN_SCORES, Case, Object, Verdict, key_of
 from tests.parity.objects import record_of
 from tests.parity.profile import ALIASES, DEFAULT, profiles
@@ -105,7 +105,7 @@ class OurSide:
     def _agrees(self, verdict: Verdict, decision: Decision) -> None:
         verdict.node = decision.node
         assert verdict.totals is not None, f"{verdict.pod}: placed on {decision.node}, refused by the tables"
-        assert decision.ground.feasible == len(verdict.totals)
+        assert decision.context.feasible == len(verdict.totals)
         best = max(verdict.totals.values())
         assert abs(decision.score - best) < 1e-6, f"{verdict.pod}: placed at {decision.score}, the best is {best}"
         assert abs(verdict.totals[decision.node] - best) < 1e-6

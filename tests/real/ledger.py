@@ -28,6 +28,9 @@ class Ledger:
         self._names: dict[str, str] = {}
         self._sources: set[str] = set()
         self._excused: set[str] = set()
+        self.taken: set[str] = (
+            set()
+        )  # UIDs of sources that a restore took: their delegates run on for a while, by design
         self._resurrected = 0
 
     def look(self) -> Census:
@@ -63,7 +66,8 @@ class Ledger:
             if pod.plane == plane and (pod.phase != "Running" or pod.ending)
         }
         if plane == HOME:
-            self._excused |= {pod.source for pod in census.delegates} - census.sources.keys()
+            self.taken |= {pod.source for pod in census.delegates} - census.sources.keys()
+            self._excused |= self.taken
             self._resurrected += len(census.sources.keys() - known)
         else:
             bound = {uid for uid, pod in census.sources.items() if pod.node == f"{PROXY_NODE_PREFIX}{plane}"}

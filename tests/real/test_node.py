@@ -19,14 +19,14 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.components import IDENTITIES
-from agents.controlplane.credentials import Authority
-from agents.controlplane.nodes import NodeSpec
-from agents.controlplane.plane import ControlPlane
 from agents.observer.loads import Sample
 from agents.observer.seen import NodeTarget
 from agents.telemetry.kubelet import Kubelets, SourceError
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import IDENTITIES
+from localfleet.controlplane.credentials import Authority
+from localfleet.controlplane.nodes import NodeSpec
+from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode

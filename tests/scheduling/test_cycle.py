@@ -8,7 +8,6 @@ import pytest
 
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
-from dispatcher.scheduling.decision_log import DecisionLog
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import (
     Codes,
@@ -24,6 +23,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
+from dispatcher.scheduling.records.log import DecisionLog
 from tests.builders import PodBuilder, fleet, node, pod, put, reading
 from tests.scheduling.tiny_plugins import Fit, Live, Quota, Ready, Selector, Spread, length, profile
 

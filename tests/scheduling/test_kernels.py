@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.scheduling.classes.kernels import kept
+from dispatcher.scheduling.framework.kernels import kept
 
 
 def add(one: int, other: int) -> int:

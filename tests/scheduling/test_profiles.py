@@ -34,7 +34,7 @@ def test_a_pod_is_decided_by_the_profile_that_it_names() -> None:
     assert not isinstance(decided(both, pod("big").cpu(3)), Decision)
     result = decided(both, pod("unjudged").cpu(3).set(scheduler_name=PACKING))
     assert isinstance(result, Decision)
-    assert result.ground.profile == PACKING
+    assert result.context.profile == PACKING
 
 
 def test_the_profiles_share_one_fleet_and_give_back_what_each_booked() -> None:

@@ -8,12 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.reasons import Reason, ReasonTable
-from dispatcher.scheduling.classes import kernels
-from dispatcher.scheduling.classes.judges import GRID
-from dispatcher.scheduling.classes.peaks import NOWHERE
-from dispatcher.scheduling.classes.shared_answers import DEAD
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
+from dispatcher.scheduling.equivalence.evaluators import GRID
+from dispatcher.scheduling.equivalence.static_answers import NO_NODE
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Floats
+from dispatcher.scheduling.framework import Codes, Floats, kernels
 from dispatcher.scheduling.shards.answers import codes_of, is_whole, join, later_refusals, numbers_of
 from dispatcher.scheduling.shards.books import Books
 from dispatcher.scheduling.shards.held import HeldRows, NotHeldError
@@ -32,7 +31,9 @@ def shard_table() -> ReasonTable:
     return table
 
 
-rows = st.lists(st.tuples(st.sampled_from((0, 0, 1, 2, 3, 4, DEAD)), st.integers(0, 2**34), st.booleans()), max_size=40)
+rows = st.lists(
+    st.tuples(st.sampled_from((0, 0, 1, 2, 3, 4, NO_NODE)), st.integers(0, 2**34), st.booleans()), max_size=40
+)
 
 
 @pytest.fixture(params=[True, False], ids=["kernels", "NumPy"])
@@ -53,7 +54,7 @@ def test_an_answer_joined_is_what_the_driver_would_have_written(
     table, driver = shard_table(), ReasonTable()
     first: Codes = np.asarray([code for code, _, _ in rows], dtype=np.uint16)
     units: Floats = np.asarray([number if great else number % 2**31 for _, number, _ in rows], dtype=np.float64)
-    total: Floats = np.where(first == 0, units / GRID, NOWHERE)
+    total: Floats = np.where(first == 0, units / GRID, INFEASIBLE)
     before: Codes = np.asarray([7 if refused else 0 for _, _, refused in rows], dtype=np.uint16)
     found = numbers_of(first, total, table)
     assert found is not None
@@ -63,11 +64,11 @@ def test_an_answer_joined_is_what_the_driver_would_have_written(
     for at, code in enumerate(first.tolist()):
         if before[at]:
             assert mine[at] == 7
-        elif code in (0, DEAD):
+        elif code in (0, NO_NODE):
             assert mine[at] == code
         else:
             assert driver.whys(int(mine[at])) == table.whys(code)
-    wanted = np.where(mine == 0, (units + sum(points)) / GRID, NOWHERE)
+    wanted = np.where(mine == 0, (units + sum(points)) / GRID, INFEASIBLE)
     assert theirs.tolist() == wanted.tolist()
 
 
@@ -99,9 +100,9 @@ def test_points_below_nothing_are_not_told() -> None:
 
 
 def test_filters_after_the_shards_refuse_what_is_left() -> None:
-    first, total = np.asarray([0, 3, 0], dtype=np.uint16), np.asarray([1.0, NOWHERE, 2.0])
+    first, total = np.asarray([0, 3, 0], dtype=np.uint16), np.asarray([1.0, INFEASIBLE, 2.0])
     later_refusals([np.asarray([0, 5, 5], dtype=np.uint16)], first, total)
-    assert (first.tolist(), total.tolist()) == ([0, 3, 5], [1.0, NOWHERE, NOWHERE])
+    assert (first.tolist(), total.tolist()) == ([0, 3, 5], [1.0, INFEASIBLE, INFEASIBLE])
 
 
 def a_fleet(count: int) -> FleetState:

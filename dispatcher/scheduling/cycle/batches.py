@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.classes.forecast import Forecast, can_forecast
-from dispatcher.scheduling.classes.merge import Merge, merge_of
-from dispatcher.scheduling.classes.pod_class import PodClass
-from dispatcher.scheduling.classes.shelf import ClassShelf
+from dispatcher.scheduling.batch.count_merge import CountMerge, count_merge_of
+from dispatcher.scheduling.batch.lookahead import Lookahead, can_look_ahead
 from dispatcher.scheduling.cycle.booking import Booking
-from dispatcher.scheduling.explain import Decision, Unschedulable
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Depends, Placed, Skip
 from dispatcher.scheduling.framework.points import ClassKey, PluginError, guarded
+from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
 Result = Decision | Unschedulable
 _Item = tuple[PodId, Placed]
@@ -29,18 +29,18 @@ class _DecideOne(Protocol):
         key: ClassKey,
         pod_id: PodId,
         placed: Placed,
-        pods: PodClass,
-        rows: Forecast | Merge,
+        eq_class: EquivalenceClass,
+        rows: Lookahead | CountMerge,
         later: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod out of a forecast, and book it, or note its row for `later`."""
+        """Decide one pod out of a lookahead, and book it, or note its row for `row_explainers`."""
         ...
 
 
 class Batches:
     """Looks ahead for one scheduler. `decide` decides a single pod, with all that plugins have to say about it."""
 
-    def __init__(self, books: Booking, classes: ClassShelf, decide: _DecideOne) -> None:
+    def __init__(self, books: Booking, classes: EquivalenceCache, decide: _DecideOne) -> None:
         self._books, self._plan, self._fleet = books, books.plan, books.fleet
         self._classes, self._decide = classes, decide
         self._booking = (*self._plan.gates, *self._plan.reserves)
@@ -52,38 +52,40 @@ class Batches:
         first, now = items[0][1], key
         try:
             now = self._plan.standing_key(key, first, self._fleet)
-            pods = self._classes.get(now)
-            pods.catch_up(first)
+            eq_class = self._classes.get(now)
+            eq_class.refresh(first)
         except PluginError:
             self._classes.drop(now)  # decided alone, the pod meets the error again and says so
             return []
-        hopeless = bool(self._plan.post_filters) and not pods.rows.feasible
-        if hopeless or pods.refusal is not None:
+        hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
+        if hopeless or eq_class.refusal is not None:
             return []
         items, whole, key = self._alike(items), key, now
-        deferred, forecast = self._forecast(pods, items)
-        if forecast is None:
+        deferred, lookahead = self._lookahead(eq_class, items)
+        if lookahead is None:
             return []
         if deferred:
-            found = self._at_once(items, forecast) if forecast.runs and self._plain(pods, items) else []
-            return found or self._deferred(key, items, pods, forecast)
+            found = self._at_once(items, lookahead) if lookahead.runs and self._plain(eq_class, items) else []
+            return found or self._deferred(key, items, eq_class, lookahead)
         results: list[Result] = []
         for pod_id, placed in items:
-            if forecast.void or (results and not self._is_of(whole, key, placed)):
+            if lookahead.void or (results and not self._is_of(whole, key, placed)):
                 break
-            result = self._decide(key, pod_id, placed, pods, forecast)
+            result = self._decide(key, pod_id, placed, eq_class, lookahead)
             if result is None:
                 break
             results.append(result)
         return results
 
-    def _forecast(self, pods: PodClass, items: Sequence[_Item]) -> tuple[bool, Forecast | Merge | None]:
+    def _lookahead(
+        self, eq_class: EquivalenceClass, items: Sequence[_Item]
+    ) -> tuple[bool, Lookahead | CountMerge | None]:
         """Whether the fleet may hear of the pods at the end, and what knows their places."""
-        merge = merge_of(pods, items)
-        deferred = self._may_defer(pods, items, counted=merge is not None)
-        if merge is not None or pods.groups is None or not can_forecast(pods, items):
+        merge = count_merge_of(eq_class, items)
+        deferred = self._may_defer(eq_class, items, counted=merge is not None)
+        if merge is not None or eq_class.groups is None or not can_look_ahead(eq_class, items):
             return deferred, merge
-        return deferred, Forecast(pods, pods.groups, items[0][1], len(items), deferred=deferred)
+        return deferred, Lookahead(eq_class, eq_class.groups, items[0][1], len(items), deferred=deferred)
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
@@ -106,20 +108,24 @@ class Batches:
             return [items[0]]
         return items
 
-    def _may_defer(self, pods: PodClass, items: Sequence[_Item], *, counted: bool) -> bool:
+    def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], *, counted: bool) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
 
         `counted`: what these pods add to counts is known to those who look at counts.
         """
-        if not counted and (pods.at_once or pods.far or any(judge.versions for judge in pods.judges)):
+        if not counted and (
+            eq_class.fleet_explainers
+            or eq_class.cross_row
+            or any(evaluator.versions for evaluator in eq_class.evaluators)
+        ):
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
-        if not all(self._books.quiet(one, pods.answer_of) for one in (*self._books.late, *looking)):
+        if not all(self._books.quiet(one, eq_class.answer_of) for one in (*self._books.late, *looking)):
             return False
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
 
-    def _plain(self, pods: PodClass, items: Sequence[_Item]) -> bool:
+    def _plain(self, eq_class: EquivalenceClass, items: Sequence[_Item]) -> bool:
         """Whether all of these pods may be decided and no plugin gates or books any: SKIP holds for a whole class."""
         if any(placed.pod.problems or placed.pod.gated for _, placed in items):
             return False
@@ -128,28 +134,28 @@ class Batches:
             told = [guarded(one, one.pre_filter, first, fleet) for one in self._plan.gates]
         except PluginError:
             return False  # decided alone, the pods meet the error again
-        silent = all(isinstance(one, Skip) for one in told)
+        skipped = all(isinstance(one, Skip) for one in told)
         judged = (one for one in self._plan.reserves if one not in self._plan.gates)
-        return silent and all(self._books.quiet(one, pods.answer_of) for one in judged)
+        return skipped and all(self._books.quiet(one, eq_class.answer_of) for one in judged)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def _at_once(self, items: Sequence[_Item], forecast: Forecast | Merge) -> list[Result]:
-        decisions = forecast.run(items)
+    def _at_once(self, items: Sequence[_Item], lookahead: Lookahead | CountMerge) -> list[Result]:
+        decisions = lookahead.run(items)
         if decisions:
             self._books.book_all(items[: len(decisions)], [one.row for one in decisions])
         return list(decisions)
 
     def _deferred(
-        self, key: ClassKey, items: Sequence[_Item], pods: PodClass, forecast: Forecast | Merge
+        self, key: ClassKey, items: Sequence[_Item], eq_class: EquivalenceClass, lookahead: Lookahead | CountMerge
     ) -> list[Result]:
-        """Decide out of a forecast; the fleet hears of all pods at the end."""
+        """Decide out of a lookahead; the fleet hears of all pods at the end."""
         results: list[Result] = []
         booked: list[int] = []
         for item in items:
-            if forecast.void:
+            if lookahead.void:
                 break
-            result = self._decide(key, *item, pods, forecast, booked)
+            result = self._decide(key, *item, eq_class, lookahead, booked)
             if result is None:
                 break
             results.append(result)

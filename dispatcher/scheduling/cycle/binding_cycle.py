@@ -13,13 +13,13 @@ from dispatcher.model.messages import BOUND, DONE
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core_state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Refuse
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import CycleState, Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
+from dispatcher.scheduling.records.decision import Decision
 
 _TELL_AFTER_S = 5.0  # a pod that is held up for so long is told why
 Launch = Callable[[QueuedPod, Decision, float], None]

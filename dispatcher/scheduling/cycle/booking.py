@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from dispatcher.scheduling.explain import Decision
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Refuse, Reserve, Skip
 from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, Restores, guarded
+from dispatcher.scheduling.records.decision import Decision
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
 _Item = tuple[PodId, Placed]

@@ -8,23 +8,25 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.classes.forecast import Forecast
-from dispatcher.scheduling.classes.glances import LARGE
-from dispatcher.scheduling.classes.merge import Merge
-from dispatcher.scheduling.classes.pod_class import PodClass
-from dispatcher.scheduling.classes.rows import Passes
-from dispatcher.scheduling.classes.shelf import ClassShelf
+from dispatcher.scheduling.batch.count_merge import CountMerge
+from dispatcher.scheduling.batch.lookahead import Lookahead
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
 from dispatcher.scheduling.cycle.second_pass import holds_alone, leans_on_pods
-from dispatcher.scheduling.explain import Decision, Ground, Notes, Unschedulable, is_ours, no_place, refusal_message
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.lifecycle import CycleState
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
+from dispatcher.scheduling.pruning.pruned_search import LARGE, PrunedSearches
+from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
+from dispatcher.scheduling.records.messages import is_ours, refusal_message
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
@@ -35,8 +37,8 @@ class Scheduler(Booking):
     """Decides pods under one profile, and books what it decides in the fleet and with the Reserve plugins.
 
     `class_bytes` bounds the memory of kept classes; the one unused for longest goes first. From `large` nodes on, pods
-    of classes that are not kept look at few of them. `faults` counts the errors of each plugin. `passes`: who else may
-    look at all rows for it (see `shards`).
+    of classes that are not kept look at few of them. `faults` counts the errors of each plugin. `parallel_scan`: who
+    else may scan all rows for it (see `shards`).
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Scheduler(Booking):
         *,
         nominations: Nominations | None = None,
         class_bytes: int = 512 * 2**20,
-        passes: Passes | None = None,
+        parallel_scan: ParallelScan | None = None,
         large: int = LARGE,
     ) -> None:
         self._faults = Faults()
@@ -55,7 +57,8 @@ class Scheduler(Booking):
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.faults = self._faults.counts
-        self._classes = ClassShelf(self.plan, fleet, class_bytes, passes, large)
+        self._classes = EquivalenceCache(self.plan, fleet, class_bytes, parallel_scan)
+        self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._guarded)
         self._told: Unschedulable | None = None
 
@@ -108,25 +111,25 @@ class Scheduler(Booking):
             return self._fault(pod_id, placed, error)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
             leans = len(self.nominations) > 0 and leans_on_pods(placed.pod)
-            result = None if leans or self.nominations.of(pod_id) else self._at_a_glance(key, pod_id, placed)
+            result = None if leans or self.nominations.of(pod_id) else self._pruned(key, pod_id, placed)
             if result is None:
-                pods = self._classes.get(key)
-                result = self._guarded(key, pod_id, placed, pods, pods)
+                eq_class = self._classes.get(key)
+                result = self._guarded(key, pod_id, placed, eq_class, eq_class)
         if result is None:
-            raise LookupError("a class that has caught up left a pod undecided")
+            raise LookupError("a class that has been refreshed left a pod undecided")
         return result
 
-    def _at_a_glance(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result | None:
+    def _pruned(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result | None:
         """Decide a pod without keeping its class; None if the class has to decide, or to say why there is no place."""
         if unfit(placed) is not None or self.nominations.of(pod_id) is not None:
             return None
         states: dict[str, object] = {}
         try:
-            glance = self._classes.glance(key, placed)
-            if glance is None or self._pre_filter(placed, states) is not None:
+            search = self._searches.search_for(key, placed)
+            if search is None or self._pre_filter(placed, states) is not None:
                 return None
-            self.fleet.cycle = CycleState(states, glance.answer_of)
-            decision = glance.decide(pod_id, placed)
+            self.fleet.cycle = CycleState(states, search.answer_of)
+            decision = search.decide(pod_id, placed)
         except PluginError:
             return None  # the class will meet the error again
         try:
@@ -139,16 +142,16 @@ class Scheduler(Booking):
         key: ClassKey,
         pod_id: PodId,
         placed: Placed,
-        pods: PodClass,
-        rows: PodClass | Forecast | Merge,
+        eq_class: EquivalenceClass,
+        rows: EquivalenceClass | Lookahead | CountMerge,
         later: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod out of `rows`; None: a forecast knows no place, so PostFilter has to look at the fleet."""
+        """Decide one pod out of `rows`; None: a lookahead knows no place, so PostFilter has to look at the fleet."""
         refused = unfit(placed)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
         try:
-            return self._attempt(pod_id, placed, pods, rows, later)
+            return self._attempt(pod_id, placed, eq_class, rows, later)
         except PluginError as error:
             # What the class holds may be half written: it is made anew for the next pod.
             self._classes.drop(key)
@@ -158,65 +161,69 @@ class Scheduler(Booking):
         self,
         pod_id: PodId,
         placed: Placed,
-        pods: PodClass,
-        rows: PodClass | Forecast | Merge,
+        eq_class: EquivalenceClass,
+        rows: EquivalenceClass | Lookahead | CountMerge,
         later: list[int] | None,
     ) -> Result | None:
         states: dict[str, object] = {}
         refused = self._pre_filter(placed, states)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
-        if rows is pods:
-            pods.catch_up(placed)
-            if pods.refusal is not None:
-                return self._refused_class(pod_id, placed, pods, pods.refusal)
-        self.fleet.cycle = CycleState(states, pods.answer_of)
-        decision = self._promised(pod_id, placed, pods) or rows.decide(pod_id, placed)
-        if decision is not None and rows is pods:
-            decision = holds_alone(decision, pod_id, placed, pods, self.nominations)
+        if rows is eq_class:
+            eq_class.refresh(placed)
+            if eq_class.refusal is not None:
+                return self._refused_class(pod_id, placed, eq_class, eq_class.refusal)
+        self.fleet.cycle = CycleState(states, eq_class.answer_of)
+        decision = self._promised(pod_id, placed, eq_class) or rows.decide(pod_id, placed)
+        if decision is not None and rows is eq_class:
+            decision = holds_alone(decision, pod_id, placed, eq_class, self.nominations)
             if decision is None:
-                return self._helped(self._no_place_alone(pod_id, placed, pods), pods)
+                return self._helped(self._no_place_alone(pod_id, placed, eq_class), eq_class)
         if decision is None:
-            if self.plan.post_filters and rows is not pods:
+            if self.plan.post_filters and rows is not eq_class:
                 return None
-            return self._helped(self._no_place(pod_id, placed, rows.ground()), pods)
-        result = self._finish(decision, () if isinstance(rows, Merge) else pods.at_once, states, later)
+            return self._helped(self._no_place(pod_id, placed, rows.context()), eq_class)
+        result = self._finish(
+            decision, () if isinstance(rows, CountMerge) else eq_class.fleet_explainers, states, later
+        )
         if result is decision:
             rows.booked(decision.row)
         return result
 
-    def _no_place_alone(self, pod_id: PodId, placed: Placed, pods: PodClass) -> Unschedulable:
+    def _no_place_alone(self, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass) -> Unschedulable:
         """Why there is no place without those that are promised theirs."""
         with self.nominations.without_all():
-            pods.catch_up(placed)
-            refused = self._no_place(pod_id, placed, pods.ground())
-        pods.catch_up(placed)
+            eq_class.refresh(placed)
+            refused = self._no_place(pod_id, placed, eq_class.context())
+        eq_class.refresh(placed)
         return refused
 
-    def _finish(self, decision: Decision, at_once: Notes, states: dict[str, object], later: list[int] | None) -> Result:
+    def _finish(
+        self, decision: Decision, fleet_explainers: Explainers, states: dict[str, object], later: list[int] | None
+    ) -> Result:
         """Note why, and book it."""
-        self._explain(decision, at_once, states)
+        self._explain(decision, fleet_explainers, states)
         refusal = self.book(decision, later)
         if refusal is not None:
             return self._refused(decision.pod_id, decision.placed, refusal.why)
         self.nominations.drop(decision.pod_id)
         return decision
 
-    def _promised(self, pod_id: PodId, placed: Placed, pods: PodClass) -> Decision | None:
+    def _promised(self, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass) -> Decision | None:
         """A nominated pod goes where it was nominated, if it fits there now."""
         nominee = self.nominations.of(pod_id)
         row = self.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
-        return None if row is None else pods.decide_on(row, pod_id, placed)
+        return None if row is None else eq_class.decide_on(row, pod_id, placed)
 
-    def _helped(self, refused: Unschedulable, pods: PodClass) -> Unschedulable:
+    def _helped(self, refused: Unschedulable, eq_class: EquivalenceClass) -> Unschedulable:
         """PostFilter, where the profile has one, and there is any node to do something about."""
-        asked = self.plan.post_filters and refused.ground.evaluated
-        return self.post_filters.help(refused, pods) if asked else refused
+        asked = self.plan.post_filters and refused.context.evaluated
+        return self.post_filters.help(refused, eq_class) if asked else refused
 
-    def _refused_class(self, pod_id: PodId, placed: Placed, pods: PodClass, why: Why) -> Unschedulable:
+    def _refused_class(self, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass, why: Why) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         refused = self._refused(pod_id, placed, why)
-        return refused if is_ours(why) else self.post_filters.hopeless(refused, pods, why)
+        return refused if is_ours(why) else self.post_filters.hopeless(refused, eq_class, why)
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
@@ -225,8 +232,8 @@ class Scheduler(Booking):
                 return state.why
         return None
 
-    def _explain(self, decision: Decision, at_once: Notes, states: dict[str, object]) -> None:
-        notes = [*at_once, *((one, states[one.name]) for one in self.plan.noting_gates)]
+    def _explain(self, decision: Decision, fleet_explainers: Explainers, states: dict[str, object]) -> None:
+        notes = [*fleet_explainers, *((one, states[one.name]) for one in self.plan.noting_gates)]
         for plugin, state in notes:
             if isinstance(state, Skip):
                 continue
@@ -240,9 +247,9 @@ class Scheduler(Booking):
     # --- refusing ----------------------------------------------------------------------------------------------------
 
     def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
-        ground = Ground(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
+        context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
-        return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.clock, ground)
+        return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.clock, context)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
@@ -252,9 +259,9 @@ class Scheduler(Booking):
         self._faults.note(error)
         return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
-    def _no_place(self, pod_id: PodId, placed: Placed, ground: Ground) -> Unschedulable:
+    def _no_place(self, pod_id: PodId, placed: Placed, context: DecisionContext) -> Unschedulable:
         told = self._told
-        if told is None or told.ground is not ground:
-            told = self._told = no_place(pod_id, placed, self.fleet.clock, ground, self.fleet.node_counts())
+        if told is None or told.context is not context:
+            told = self._told = no_place(pod_id, placed, self.fleet.clock, context, self.fleet.node_counts())
         # Pods of one class that meet the same fleet are told the same: the words are made once.
         return replace(told, pod_id=pod_id, placed=placed, time=self.fleet.clock)

@@ -7,8 +7,8 @@ from dispatcher.scheduling.cycle.binding_cycle import BindingCycle
 from dispatcher.scheduling.cycle.evictions import Evictions
 from dispatcher.scheduling.cycle.retries import Retries
 from dispatcher.scheduling.delegation import orders
-from dispatcher.scheduling.explain import Decision, Unschedulable
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
+from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
 
 class Deciding:

@@ -5,12 +5,12 @@ nominee, and spread that a nominee evens out. Source: kube-scheduler's RunFilter
 """
 
 from dispatcher.model.pod import Pod
-from dispatcher.scheduling.classes.pod_class import PodClass
-from dispatcher.scheduling.explain import Decision
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.nodes import rank_of
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.records.decision import Decision
 
 
 def leans_on_pods(pod: Pod) -> bool:
@@ -20,22 +20,22 @@ def leans_on_pods(pod: Pod) -> bool:
 
 
 def holds_alone(
-    decision: Decision, pod_id: PodId, placed: Placed, pods: PodClass, nominations: Nominations
+    decision: Decision, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass, nominations: Nominations
 ) -> Decision | None:
     """The decision, if its place holds without nominees; else the best that does, None for none.
 
-    `pods` is the pod's class, caught up with the fleet, and is so again in the end.
+    `eq_class` is the pod's class, up to date, and is so again in the end.
     """
     if not nominations.seated or not leans_on_pods(placed.pod):
         return decision
-    rows = range(pods.fleet.n)
-    found = {row: one for row in rows if (one := pods.decide_on(row, pod_id, placed)) is not None}
+    rows = range(eq_class.fleet.n)
+    found = {row: one for row in rows if (one := eq_class.decide_on(row, pod_id, placed)) is not None}
     with nominations.without_all():
-        pods.catch_up(placed)
-        there = [] if pods.refusal is not None else [*found]
-        alone = {row for row in there if pods.decide_on(row, pod_id, placed) is not None}
-    pods.catch_up(placed)
+        eq_class.refresh(placed)
+        there = [] if eq_class.refusal is not None else [*found]
+        alone = {row for row in there if eq_class.decide_on(row, pod_id, placed) is not None}
+    eq_class.refresh(placed)
     if decision.row in alone:
         return decision
-    best = min(alone, key=lambda row: (-found[row].score, rank_of(*pods.fleet.name_of(row))), default=None)
+    best = min(alone, key=lambda row: (-found[row].score, rank_of(*eq_class.fleet.name_of(row))), default=None)
     return None if best is None else found[best]

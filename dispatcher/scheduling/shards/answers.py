@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Reason, ReasonTable, Why
-from dispatcher.scheduling.classes.judges import GRID
-from dispatcher.scheduling.classes.kernels import kernel
-from dispatcher.scheduling.classes.peaks import NOWHERE
-from dispatcher.scheduling.classes.shared_answers import DEAD
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
+from dispatcher.scheduling.equivalence.evaluators import GRID
+from dispatcher.scheduling.equivalence.static_answers import NO_NODE
 from dispatcher.scheduling.framework import Codes, Floats
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.shards.orders import Body
 
 Reasons = tuple[tuple[tuple[str, str, bool], ...], ...]
@@ -47,7 +47,7 @@ def numbers_of(first: Codes, total: Floats, table: ReasonTable) -> tuple[Body, R
 
     `first`, `total`: see RowTable. `table`: what the codes in `first` mean.
     """
-    refused = np.bincount(first[(first != 0) & (first != DEAD)], minlength=1)
+    refused = np.bincount(first[(first != 0) & (first != NO_NODE)], minlength=1)
     codes = np.flatnonzero(refused).tolist()
     place = np.zeros(_MARKS, dtype=np.uint16)
     place[codes] = np.arange(1, len(codes) + 1)
@@ -65,7 +65,7 @@ def numbers_of(first: Codes, total: Floats, table: ReasonTable) -> tuple[Body, R
 def codes_of(told: Reasons, table: ReasonTable) -> Codes:
     """[marks] the driver's own codes for a shard's reasons; the first two are 0 and 'no node'."""
     codes = [table.joint([_code(one, table) for one in whys]) for whys in told]
-    return np.asarray([0, DEAD, *codes], dtype=np.uint16)
+    return np.asarray([0, NO_NODE, *codes], dtype=np.uint16)
 
 
 def _code(told: tuple[str, str, bool], table: ReasonTable) -> int:
@@ -118,7 +118,7 @@ def join(
     for more in points:
         total += more
     total /= GRID
-    total[first != 0] = NOWHERE
+    total[first != 0] = INFEASIBLE
 
 
 def later_refusals(codes: Sequence[Codes], first: Codes, total: Floats) -> None:
@@ -126,4 +126,4 @@ def later_refusals(codes: Sequence[Codes], first: Codes, total: Floats) -> None:
     for one in codes:
         if one.any():
             np.copyto(first, one, where=first == 0)
-            total[first != 0] = NOWHERE
+            total[first != 0] = INFEASIBLE

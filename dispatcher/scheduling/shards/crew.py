@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
-from dispatcher.scheduling.classes.judges import Judge
-from dispatcher.scheduling.classes.rows import Pass
-from dispatcher.scheduling.classes.shared_answers import SharedColumn
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.equivalence.rows import FullScan
+from dispatcher.scheduling.equivalence.static_answers import StaticColumn
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Permit, Plugin, Reserve
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
@@ -128,9 +128,9 @@ class Shards:
         """How many rows shards have still to be told of, as far as was looked."""
         return self._books.all_due
 
-    def passes(self, profile: str) -> "ProfilePasses":
+    def parallel_scan(self, profile: str) -> "ProfileScan":
         """Who looks at all rows for the classes of a profile."""
-        return ProfilePasses(self, profile)
+        return ProfileScan(self, profile)
 
     def follow(self) -> None:
         """Tell shards what has changed, a part at a time, so that questions find them up to date; never waits."""
@@ -158,11 +158,11 @@ class Shards:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def fill(self, profile: str, asked: Pass) -> list[slice]:
+    def fill(self, profile: str, asked: FullScan) -> list[slice]:
         """Let the shards answer; the rows that they did not."""
         filters, later = _split(asked)
         question = None if filters is None else self._question(profile, filters, asked)
-        if question is None or self._fleet.n < self._least or 2 * asked.joint.refused > self._fleet.n:
+        if question is None or self._fleet.n < self._least or 2 * asked.static_filters.refused > self._fleet.n:
             return [slice(0, self._fleet.n)]
         self._look()
         waiting = [self._ask(link, page, tally, question) for link, page, tally in self._each()]
@@ -172,10 +172,10 @@ class Shards:
                 left.append(page.rows)
         return left
 
-    def _question(self, profile: str, filters: Sequence[Judge], asked: Pass) -> Question | None:
+    def _question(self, profile: str, filters: Sequence[PluginEvaluator], asked: FullScan) -> Question | None:
         named = tuple(one.role.name for one in filters)
-        scored = tuple(one.role.name for one in asked.judges)
-        if not (named or scored) or not all(_may_be_asked(one.role) for one in (*filters, *asked.judges)):
+        scored = tuple(one.role.name for one in asked.evaluators)
+        if not (named or scored) or not all(_may_be_asked(one.role) for one in (*filters, *asked.evaluators)):
             return None
         if (profile, *named, "", *scored) in self._declined:
             return None
@@ -192,7 +192,9 @@ class Shards:
         self._send(link, self._books.order(page, rows, question), tally)
         return True
 
-    def _joined(self, link: ShardLink, page: Book, tally: Tally, asked: Pass, later: Sequence[SharedColumn]) -> bool:
+    def _joined(
+        self, link: ShardLink, page: Book, tally: Tally, asked: FullScan, later: Sequence[StaticColumn]
+    ) -> bool:
         parcel = link.answer()
         told = None if parcel is None else _read(parcel)
         if parcel is None or told is None or told.number != page.number or not self._usable(told, page, tally):
@@ -206,11 +208,11 @@ class Shards:
         tally.bytes_got += parcel.size
         first, total = asked.first[rows], asked.total[rows]
         points = [column.points[rows] for column in asked.points]
-        join(parcel.body, codes, asked.joint.first[rows], points, first, total)
+        join(parcel.body, codes, asked.static_filters.first[rows], points, first, total)
         later_refusals([column.codes[rows] for column in later], first, total)
-        for judge in (*asked.filters, *asked.judges):
-            if isinstance(judge, Judge) and judge.role.name in told.clocked:
-                judge.observed.now = True
+        for evaluator in (*asked.filters, *asked.evaluators):
+            if isinstance(evaluator, PluginEvaluator) and evaluator.role.name in told.clocked:
+                evaluator.observed.now = True
         return True
 
     def _usable(self, told: Told, page: Book, tally: Tally) -> bool:
@@ -228,13 +230,13 @@ class Shards:
         return not (told.behind or told.declined or told.other_policy)
 
 
-class ProfilePasses:
-    """Satisfies `classes.rows.Passes` for one profile."""
+class ProfileScan:
+    """Satisfies `equivalence.rows.ParallelScan` for one profile."""
 
     def __init__(self, shards: Shards, profile: str) -> None:
         self._shards, self._profile = shards, profile
 
-    def fill(self, asked: Pass) -> Sequence[slice]:
+    def fill(self, asked: FullScan) -> Sequence[slice]:
         """Write what the shards answer; the rows that they do not answer for."""
         return self._shards.fill(self._profile, asked)
 
@@ -247,12 +249,12 @@ def _read(parcel: Parcel) -> Told | None:
         return None
 
 
-def _split(asked: Pass) -> tuple[list[Judge] | None, list[SharedColumn]]:
+def _split(asked: FullScan) -> tuple[list[PluginEvaluator] | None, list[StaticColumn]]:
     """The filters for shards, then those that rest on nodes alone; None for the first if they are mixed."""
-    judges = [one for one in asked.filters if isinstance(one, Judge)]
-    columns = [one for one in asked.filters if isinstance(one, SharedColumn)]
-    in_order = [*judges, *columns] == list(asked.filters)
-    return (judges if in_order else None), columns
+    evaluators = [one for one in asked.filters if isinstance(one, PluginEvaluator)]
+    columns = [one for one in asked.filters if isinstance(one, StaticColumn)]
+    in_order = [*evaluators, *columns] == list(asked.filters)
+    return (evaluators if in_order else None), columns
 
 
 def _may_be_asked(role: Role) -> bool:

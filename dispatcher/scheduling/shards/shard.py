@@ -6,9 +6,9 @@ It runs the very code that the driver would run over these rows. It keeps nothin
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from dispatcher.scheduling.classes.judges import Judge
-from dispatcher.scheduling.classes.rows import RowTable
-from dispatcher.scheduling.classes.shared_answers import JointCodes
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.equivalence.rows import RowTable
+from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.points import Plan, PluginError
@@ -27,7 +27,7 @@ class Shard:
         self._policy = ""
         self._roles: dict[str, dict[str, Role]] = {}
         self._fleet = cast(FleetState, self.held)  # what it lacks of one is told by NotHeldError
-        self._nodes = JointCodes(())
+        self._nodes = StaticFilters(())
         self._table = RowTable(self._fleet)
 
     def configure(self, policy: str, plans: Iterable[Plan]) -> None:
@@ -54,7 +54,7 @@ class Shard:
         if order.blank:
             self.held.forget()
         if order.length != self.held.n:
-            self._nodes = JointCodes(())
+            self._nodes = StaticFilters(())
         self.held.reserve(order.length, order.resources, order.signals)
         if order.touched:
             unpack(body, order.touched, self.held)
@@ -68,21 +68,23 @@ class Shard:
         missing = [name for name in names if name not in known]
         if missing:
             return _parcel(Told(number, declined=f"this shard has no plugin {missing[0]}"))
-        judges = {name: Judge(known[name]) for name in names}
-        for name, judge in judges.items():
-            if judge.pre_filter(placed, self._fleet) is not None or judge.silent:
+        evaluators = {name: PluginEvaluator(known[name]) for name in names}
+        for name, evaluator in evaluators.items():
+            if evaluator.pre_filter(placed, self._fleet) is not None or evaluator.skipped:
                 return _parcel(Told(number, declined=f"plugin {name} says less here than it does for the driver"))
-        found = self._ask([judges[one] for one in question.filters], [judges[one] for one in question.scores], placed)
+        found = self._ask(
+            [evaluators[one] for one in question.filters], [evaluators[one] for one in question.scores], placed
+        )
         if found is None:
             return _parcel(Told(number, declined="points below 0"))
-        clocked = tuple(name for name, judge in judges.items() if judge.observed.now)
+        clocked = tuple(name for name, evaluator in evaluators.items() if evaluator.observed.now)
         return Parcel(ENCODER.encode(Told(number, reasons=found[1], clocked=clocked)), found[0])
 
     def _ask(
-        self, filters: Sequence[Judge], scores: Sequence[Judge], placed: Placed
+        self, filters: Sequence[PluginEvaluator], scores: Sequence[PluginEvaluator], placed: Placed
     ) -> tuple[Body, tuple[tuple[tuple[str, str, bool], ...], ...]] | None:
-        self._nodes.catch_up(self._fleet)
-        self._table.hear(self._nodes, filters, (), scores)
+        self._nodes.refresh(self._fleet)
+        self._table.select_active(self._nodes, filters, (), scores)
         self._table.fill_all(placed)
         n = self.held.n
         return numbers_of(self._table.first[:n], self._table.total[:n], self.held.reasons)

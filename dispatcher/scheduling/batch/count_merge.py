@@ -1,0 +1,258 @@
+"""The count merge: a batch of pods whose policies count pods by fault domain, decided in one go by compiled code.
+
+The policies are asked for their rules once (`DomainPlugin.count_rules`); from then on one pod more is a few counts and
+one row. What rows offer after one more pod is asked of the row-scoped plugins for many of them at once, as in
+`lookahead`. Nobody else may touch the fleet until the batch is booked; nothing of it is read on the way.
+docs/algorithms/batch-merge.md has an example with numbers.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
+from dispatcher.scheduling.batch.merge_kernel import MERGE
+from dispatcher.scheduling.batch.merge_record import MergeHistory
+from dispatcher.scheduling.batch.merge_tables import (
+    AT,
+    BUCKET_UNKNOWN,
+    CANDIDATE_UNKNOWN,
+    OTHERS_OPEN,
+    Candidates,
+    Trace,
+)
+from dispatcher.scheduling.equivalence.best_rows import best_rows
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.evaluators import finite, weighted
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.fleet.row import FactSheet
+from dispatcher.scheduling.framework import DomainPlugin, Floats, Ints, Placed, Reserve
+from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.framework.roles import Reach
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.decision_record import DecisionContext
+
+_LEAST_DEPTH = 32  # rows looked at in each of many buckets
+_UNKNOWN = -1
+
+
+def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> "CountMerge | None":
+    """The places of these pods of a refreshed class, in order; None where they cannot be known in advance."""
+    if MERGE.fast is None or not eq_class.cross_row or not _are_alike(eq_class, items):
+        return None
+    first = items[0][1]
+    try:
+        plugin_rules = _rules_of(eq_class, first)
+        layout = bucket_layout_of(eq_class, plugin_rules, len(items)) if plugin_rules else None
+        merge = CountMerge(eq_class, first, len(items), plugin_rules, layout) if layout else None
+    except PluginError:
+        return None  # decided alone, the pod meets the error again and says so
+    return merge if merge and merge.exact else None
+
+
+def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> bool:
+    if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
+        return False  # what a plugin books for itself cannot be supposed
+    if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
+        return False  # it counts for rows
+    first = items[0][1].pod
+    return not first.terminating and all(
+        placed.pod is first
+        or (placed.pod.requests == first.requests and not placed.pod.ports and not placed.pod.terminating)
+        for _, placed in items
+    )
+
+
+def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
+    """What each policy by domains makes of counts; nothing if one of them does not say."""
+    plugin_rules = []
+    for evaluator in eq_class.cross_row:
+        plugin = evaluator.role.plugin
+        if evaluator.role.reach is not Reach.PARTS or not isinstance(plugin, DomainPlugin):
+            return ()
+        eq_class.fleet.observed = evaluator.observed
+        rules = guarded(plugin, plugin.count_rules, evaluator.state, placed, eq_class.fleet)
+        if rules is None:
+            return ()
+        plugin_rules.append((evaluator, rules))
+    return plugin_rules
+
+
+class CountMerge:
+    """The decisions of a batch. Once `void` it must not be asked any more: the class has to be refreshed first.
+
+    `exact`: whether it may be asked at all.
+    """
+
+    runs = True
+
+    def __init__(
+        self, eq_class: EquivalenceClass, placed: Placed, count: int, plugin_rules: PluginRules, layout: BucketLayout
+    ) -> None:
+        self._eq_class, self._fleet, self._placed = eq_class, eq_class.fleet, placed
+        self._layout, self._count = layout, count
+        self._asked = [one for one in eq_class.evaluators if one.role.reach is Reach.ROW and not one.skipped]
+        self._at = 0  # pods decided and booked
+        self._candidates, self._starts = _candidates_of(eq_class, layout, count)
+        found = self._candidates.row
+        rows = np.sort(found)
+        self.exact = bool(len(rows)) and self._fleet.can_suppose(rows, placed.pod, count + 1)
+        if not self.exact:
+            return
+        raw, where = eq_class.raw_of(rows), np.searchsorted(rows, found).tolist()
+        self._raws: list[list[tuple[Floats, int]]] = [[(raw, at)] for at in where]  # by candidate and pods it had taken
+        self._varied = any(len(column.values) > 1 for column in eq_class.normalizing)
+        self._progress = np.asarray([0, count, self._varied], dtype=np.int64)
+        self._trace = _blank(count, len(plugin_rules), len(layout.whole.members))
+        sheet = FactSheet(self._fleet, rows, placed.pod)
+        self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace, sheet, self._raws)
+        self._decided = self._run()
+        self._record.finalise(self._decided, plugin_rules)
+
+    # --- deciding ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> int:
+        """Decide as many pods as can be known in advance; returns how many."""
+        layout, going_on = self._layout, True
+        self._share()
+        while going_on:
+            views = layout.buckets, layout.counts, layout.ruled, layout.scored
+            status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
+            if status == OTHERS_OPEN:
+                self._share()
+            elif status in (CANDIDATE_UNKNOWN, BUCKET_UNKNOWN):
+                going_on = self._find_out(status)
+                if not going_on:
+                    return int(self._progress[AT]) + 1  # the pod itself is decided, but none after it
+            else:
+                going_on = False
+        return int(self._progress[AT])
+
+    def _find_out(self, status: int) -> bool:
+        """What is missing to book the pod; False if that cannot be found out here."""
+        at = int(self._progress[AT])
+        if status == BUCKET_UNKNOWN:
+            return self._layout.after(int(self._trace.bucket[at, 0]))
+        try:
+            self._look_ahead(int(self._trace.candidate[at, 0]))
+        except PluginError:
+            return False  # the next pod will meet the error itself
+        return True
+
+    def _share(self) -> None:
+        """Normalise what rests on nodes alone, over the buckets that are open now."""
+        layout = self._layout
+        open_ = layout.whole.open == 1 if self._varied else np.ones(len(layout.whole.open), dtype=np.bool_)
+        normals = []
+        layout.whole.shared[:] = 0.0
+        for column, raw in zip(self._eq_class.normalizing, layout.shared, strict=True):
+            normal = raw.copy()
+            if open_.any():
+                normal[open_] = column.evaluator.normalize(raw[open_])
+            layout.whole.shared[:] += weighted(normal, column.role.weight)
+            normals.append(normal)
+        self._record.epochs.append((int(self._progress[AT]), normals))
+
+    def _look_ahead(self, candidate: int) -> None:
+        """Ask for the next candidate of a row, and of rows that may soon be chosen, as if each had one more pod."""
+        candidates, fleet, pod = self._candidates, self._fleet, self._placed.pod
+        due = np.union1d(self._soon(), [candidate])
+        due = due[np.argsort(candidates.row[due])]
+        rows, more = candidates.row[due], candidates.taken[due] + 1
+        fleet.suppose(rows, pod, more)
+        try:
+            self._ask(due, rows)
+        finally:
+            fleet.suppose(rows, pod, -more)
+
+    def _soon(self) -> Ints:
+        """Candidates that may be chosen soon, and whose next ones are not known."""
+        candidates, left = self._candidates, self._count - int(self._progress[AT])
+        each = min(left, 2 * left // max(1, int(np.count_nonzero(self._layout.buckets.open))) + 8)
+        unknown = candidates.next_code < 0
+        soon = [np.flatnonzero(unknown & (candidates.taken > 0))]
+        unknown &= candidates.taken == 0
+        for first, last in zip(self._starts[:-1], self._starts[1:], strict=True):
+            soon.append(np.flatnonzero(unknown[first:last])[:each] + first)
+        return np.concatenate(soon)
+
+    def _ask(self, due: Ints, rows: RowList) -> None:
+        eq_class, candidates = self._eq_class, self._candidates
+        codes = np.zeros(len(rows), dtype=np.uint16)
+        for evaluator in self._asked:
+            if evaluator.role.filter_at is not None:
+                np.copyto(codes, evaluator.codes(self._fleet, rows), where=codes == 0)
+        fits = codes == 0
+        raw, points = eq_class.raw_of(rows[fits]), np.zeros(int(np.count_nonzero(fits)))
+        for at, one in enumerate(eq_class.scored):
+            if not one.role.normalizes and one.role.reach in (Reach.ROW, Reach.SHARED):
+                points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
+        candidates.next_code[due] = codes
+        candidates.next_points[due[fits]] = points
+        for at, one in enumerate(due[fits].tolist()):
+            self._raws[one].append((raw, at))
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def void(self) -> bool:
+        """Whether it knows no more places."""
+        return self._at >= self._decided
+
+    def run(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+        """The places of as many of the first pods as find one here, all booked; then it is void."""
+        found = [self._record.decision(at, *item) for at, item in enumerate(items[: self._decided])]
+        self._at = self._decided
+        return found
+
+    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for the next pod and why."""
+        return self._record.decision(self._at, pod_id, placed)
+
+    def booked(self, row: int) -> None:
+        """The best row has taken the pod."""
+        self._at += 1
+
+    def context(self) -> DecisionContext:
+        """What a decision taken now stands on."""
+        return self._record.context(self._at)
+
+
+def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> tuple[Candidates, list[int]]:
+    """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
+    buckets, size, ranks = layout.whole, layout.used, eq_class.fleet.rank
+    most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
+    order = np.argsort(layout.bucket_of.astype(np.int16), kind="stable")
+    ends = np.cumsum(buckets.members[:size]).tolist()
+    starts, chosen, left = [0], [], []
+    for bucket, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+        rows = best_rows(layout.rows[order[first:last]], eq_class.rows.total, ranks, most)
+        start = starts[-1]
+        chosen.append(rows)
+        starts.append(start + len(rows))
+        left.append(np.arange(start + 1, starts[-1] + 1))  # a heap of one branch
+        left[-1][-1:] = _UNKNOWN
+        buckets.fresh[bucket], buckets.root[bucket] = len(rows), start if len(rows) else _UNKNOWN
+        buckets.complete[bucket] = len(rows) < most or most > count
+    found = np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
+    blank = np.full(len(found), _UNKNOWN, dtype=np.int64)
+    none = np.zeros(len(found), dtype=np.int64)
+    points = eq_class.rows.total[found]
+    lefts = np.concatenate(left) if left else blank.copy()
+    return Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy()), starts
+
+
+def _blank(count: int, evaluators: int, buckets: int) -> Trace:
+    two = np.full((count, 2), _UNKNOWN, dtype=np.int64)
+    scores = np.zeros((count, 2, evaluators))
+    return Trace(
+        two,
+        two.copy(),
+        two.copy(),
+        np.zeros((count, 2)),
+        scores,
+        scores.copy(),
+        np.zeros((count, buckets), dtype=np.uint16),
+        np.zeros(count, dtype=np.int64),
+    )

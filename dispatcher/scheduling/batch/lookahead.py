@@ -1,0 +1,306 @@
+"""Batch lookahead: places for many equal pods in the order that one-by-one would find, by looking one pod ahead.
+
+Where the score of a row depends on that row alone, a batch of m pods touches only rows among the m + 1 best of their
+group (see `equivalence.groups`). What a row will score after one more pod is asked for many rows in one go: the pods
+are supposed on the columns, the plugins are evaluated, and the columns are put back bit for bit. Then the batch is a
+merge: in each group the best rows in order and a heap of the rows that have already taken a pod; and between the
+groups, with what each adds, evaluated anew when a placement has moved a count that it rests on.
+
+Not here: batches whose plugins count pods by domain and tell the rules of it; `count_merge` is faster for them.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+
+import numpy as np
+
+from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
+from dispatcher.scheduling.batch.lookahead_record import Common, LookaheadContext, LookaheadRecord
+from dispatcher.scheduling.equivalence.best_rows import best_rows
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.evaluators import finite, weighted
+from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.fleet.row import FactSheet
+from dispatcher.scheduling.framework import Floats, Placed, Reserve
+from dispatcher.scheduling.framework.points import PluginError
+from dispatcher.scheduling.framework.roles import Reach
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.decision_record import DecisionContext, merged
+
+_MOST_GROUPS = 256
+_LEAST_DEPTH = 32  # rows looked at in each of many groups
+
+
+def can_look_ahead(eq_class: EquivalenceClass, items: Sequence[tuple[object, Placed]]) -> bool:
+    """Whether looking ahead is exact: answers by row and by group, and pods that all take the same."""
+    groups, first = eq_class.groups, items[0][1].pod
+    if groups is None or groups.group_scores.size > _MOST_GROUPS:
+        return False
+    if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
+        return False  # what a plugin books for itself cannot be supposed
+    return all(
+        placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
+    )
+
+
+class Lookahead:
+    """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the fleet.
+
+    Once `void` it must not be asked any more: the class has to be refreshed first. `deferred`: what is booked is
+    not in the fleet yet, but will be before anybody else looks.
+    """
+
+    def __init__(
+        self, eq_class: EquivalenceClass, groups: GroupTable, placed: Placed, count: int, *, deferred: bool = False
+    ) -> None:
+        self._eq_class, self._groups, self._placed, self._left = eq_class, groups, placed, count
+        self._deferred = deferred
+        self._group_scores, self._fleet = groups.group_scores, eq_class.fleet
+        self._asked = [one for one in eq_class.evaluators if one.role.reach is Reach.ROW and not one.skipped]
+        self._scored = {id(one): at for at, one in enumerate(eq_class.scored)}
+        self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
+        chosen = self._best_per_group(count)
+        rows = np.sort(np.concatenate([rows for rows, _ in chosen])) if chosen else np.zeros(0, dtype=np.intp)
+        self.sheet = FactSheet(self._fleet, rows, placed.pod)
+        raw = eq_class.raw_of(rows)
+        self._queues = [
+            CandidateQueue(self._candidates_of(found, raw, rows, eq_class.rows.total[found]), complete=complete)
+            for found, complete in chosen
+        ]
+        self._heads = [queue.two()[0] for queue in self._queues]
+        self._next: dict[int, Candidate | int] = {}  # row -> its candidate after one more pod, or why that will not fit
+        self._rejected = dict(eq_class.rows.rejected)
+        self._feasible = eq_class.rows.feasible
+        self._by_cluster = (
+            groups.by_cluster() if self._group_scores.codes.any() or self._group_scores.evaluators else []
+        )
+        self._context: DecisionContext | None = eq_class.context()
+        # Skipped plugins, and those that count for rows: the class must be refreshed when their counts move.
+        self._watched = [
+            one for one in eq_class.evaluators if one.versions and one not in self._group_scores.evaluators
+        ]
+        self._places = {NO_CANDIDATE[2]: ("", "")}
+        self._batch: LookaheadContext | None = None
+        self._raw: object = None  # what `_common` was made of
+        self._normal: object = None
+        self._finalise()
+        self.void = not self._fleet.can_suppose(rows, placed.pod, count + 1)
+
+    def _best_per_group(self, count: int) -> list[tuple[RowList, bool]]:
+        """Per group: its best feasible rows in order, and whether these are all that `count` pods can come to."""
+        partition, size = self._group_scores.partition, self._group_scores.size
+        most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
+        scores, ranks = self._eq_class.rows.total[: self._fleet.n], self._fleet.rank
+        chosen = []
+        for group in range(size):
+            rows = best_rows(None if partition is None else partition.rows(group), scores, ranks, most)
+            chosen.append((rows, len(rows) < most or most > count))
+        return chosen
+
+    def _candidates_of(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[Candidate]:
+        at, ranks = np.searchsorted(rows, found).tolist(), self._fleet.rank[found].tolist()
+        return list(zip((-points).tolist(), ranks, found.tolist(), repeat(raw), at, strict=False))
+
+    def _finalise(self) -> None:
+        """Take over who is open and with how many points."""
+        group_scores = self._group_scores
+        self._open = group_scores.finalise(np.asarray([head is not NO_CANDIDATE for head in self._heads])).tolist()
+        if group_scores.normal is self._normal and group_scores.raw is self._raw:
+            return
+        self._batch = None
+        self._points: list[float] = group_scores.points.tolist()
+        self._raw, self._normal = group_scores.raw, group_scores.normal
+        self._common: Common = tuple(
+            (at, group_scores.raw[score], group_scores.normal[score])
+            for at, one in enumerate(self._eq_class.scored)
+            if (score := one.role.score_at) is not None and score in group_scores.normal
+        )
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def runs(self) -> bool:
+        """Whether `run` may be asked: one group of rows, which nothing but the pods themselves changes."""
+        return self._deferred and not self.void and len(self._queues) == 1 and not self._watched
+
+    def run(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+        """The places of as many of the first pods as find one here, all booked in the lookahead; then it is void."""
+        found: list[Decision] = []
+        if not self._open[0]:
+            return found
+        queue, taken, places = self._queues[0], self.sheet.taken, self._places
+        for pod_id, placed in items:
+            first, second = queue.two()
+            if first is NO_CANDIDATE:
+                break
+            row = first[2]
+            pods = taken.get(row, 0)
+            why = LookaheadRecord(self._batch or self._circumstances(), first, second, pods)
+            cluster, node = places.get(row) or self._place(row)
+            if second[2] not in places:
+                self._place(second[2])
+            found.append(Decision(pod_id, placed, cluster, node, row, self._points[0] - first[0], why))
+            taken[row] = pods + 1
+            self._left -= 1
+            try:
+                candidate = self._next_of(row, 0)
+            except PluginError:
+                break  # the next pod will meet the error itself
+            if not queue.go_on(candidate):
+                break
+        self.void = True
+        return found
+
+    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for the next pod and why; None if nothing fits any more."""
+        offers = self._best()
+        if offers is None:
+            return None
+        (first, group), (second, other) = self._offers = offers
+        row = first[2]
+        pods = self.sheet.taken.get(row, 0)
+        why = LookaheadRecord(self._batch or self._circumstances(), first, second, pods, group, other)
+        cluster, node = self._places.get(row) or self._place(row)
+        if second[2] not in self._places:
+            self._place(second[2])
+        return Decision(pod_id, placed, cluster, node, row, self._points[group] - first[0], why)
+
+    def _circumstances(self) -> LookaheadContext:
+        context, fleet, row_explainers, places = (
+            self.context(),
+            self._fleet,
+            self._eq_class.row_explainers,
+            self._places,
+        )
+        self._batch = LookaheadContext(
+            context, fleet, row_explainers, self.sheet, places, self._names, self._common, self._points
+        )
+        return self._batch
+
+    def _place(self, row: int) -> tuple[str, str]:
+        place = self._places[row] = self._fleet.name_of(row)
+        return place
+
+    def _best(self) -> tuple[tuple[Candidate, int], tuple[Candidate, int]] | None:
+        """The best candidate and the next best (NO_CANDIDATE without), each with its group."""
+        if len(self._heads) == 1:
+            first, second = self._queues[0].two()
+            return None if first is NO_CANDIDATE or not self._open[0] else ((first, 0), (second, 0))
+        offers = [
+            (candidate[0] - self._points[group], candidate[1], candidate[2], group, candidate)
+            for group, candidate in enumerate(self._heads)
+            if candidate is not NO_CANDIDATE and self._open[group]
+        ]
+        if not offers:
+            return None
+        best = min(offers)
+        offers.remove(best)
+        group, own = best[3], self._queues[best[3]].two()[1]
+        if own is not NO_CANDIDATE:
+            offers.append((own[0] - self._points[group], own[1], own[2], group, own))
+        rival = min(offers) if offers else None
+        return (best[4], group), (NO_CANDIDATE, 0) if rival is None else (rival[4], rival[3])
+
+    def context(self) -> DecisionContext:
+        """What a decision taken now stands on."""
+        if self._context is None:
+            refused = refused_by(self._group_scores.codes, self._by_cluster)
+            counts = merged(self._rejected, refused)
+            self._context = self._eq_class.context_of(counts, self._feasible - sum(refused.values()))
+        return self._context
+
+    # --- going on ----------------------------------------------------------------------------------------------------
+
+    def booked(self, row: int) -> None:
+        """The best row has taken the pod (it is in the fleet now)."""
+        self._left -= 1
+        if self._left <= 0:
+            self.void = True
+            return
+        self.sheet.booked(row)
+        try:
+            self._requeue(row, self._offers[0][1])
+            if self._group_scores.evaluators and not self.void:
+                self._ask_domains()
+            self.void |= any(one.is_stale(self._fleet, changed=False, touched=True) for one in self._watched)
+        except PluginError:
+            self.void = True  # the next pod will meet the error itself
+
+    def _requeue(self, row: int, group: int) -> None:
+        queue = self._queues[group]
+        self.void = not queue.go_on(self._next_of(row, group))
+        was, head = self._heads[group], queue.two()[0]
+        self._heads[group] = head
+        if not self.void and (was is NO_CANDIDATE or head is NO_CANDIDATE):
+            self._finalise()
+
+    def _next_of(self, row: int, group: int) -> Candidate | None:
+        """The next candidate of a row that has just taken a pod; None if another will not fit."""
+        found = self._next.pop(row, None)
+        if found is None:
+            self._look_ahead(row)
+            found = self._next.pop(row)
+        if isinstance(found, int):
+            self._full(row, group, found)
+            return None
+        return found
+
+    def _full(self, row: int, group: int, code: int) -> None:
+        cluster = int(self._fleet.cluster[row])
+        self._rejected[code, cluster] = self._rejected.get((code, cluster), 0) + 1
+        self._feasible -= 1
+        if self._by_cluster:
+            self._by_cluster[group][cluster] -= 1
+        self._context = self._batch = None
+
+    def _ask_domains(self) -> None:
+        """Ask the plugins by domain again where the placement has moved what they look at."""
+        stale = [one for one in self._group_scores.evaluators if one.is_stale(self._fleet, changed=False, touched=True)]
+        if not stale:
+            return
+        partition = self._group_scores.partition
+        for evaluator in stale:
+            if evaluator.pre_filter(self._placed, self._fleet) is not None:
+                evaluator.known = False
+                self.void = True
+                return
+        before = self._group_scores.codes
+        self.void = not self._group_scores.ask(self._fleet, stale) or self._group_scores.partition is not partition
+        for evaluator in stale:
+            evaluator.note(self._fleet)
+            evaluator.known = not self.void
+        self._eq_class.sort_cross_row_notes()
+        self._finalise()
+        self._batch = None
+        if not np.array_equal(before, self._group_scores.codes):
+            self._context = None
+
+    def _look_ahead(self, row: int) -> None:
+        """Ask for the next candidate of `row`, and of all rows that may soon be chosen, for these with one more pod."""
+        soon = {row}.union(*[queue.soon(self._left) for queue in self._queues]).difference(self._next)
+        asked = sorted(soon)
+        rows = np.asarray(asked, dtype=np.intp)
+        more = (rows != row).astype(np.int64)
+        fleet, pod, taken = self._fleet, self._placed.pod, self.sheet.taken
+        if self._deferred:
+            more += list(map(taken.get, asked, repeat(0)))
+        fleet.suppose(rows, pod, more)
+        try:
+            self._ask(rows)
+        finally:
+            fleet.suppose(rows, pod, -more)
+
+    def _ask(self, rows: RowList) -> None:
+        codes = np.zeros(len(rows), dtype=np.uint16)
+        for evaluator in self._asked:
+            if evaluator.role.filter_at is not None:
+                np.copyto(codes, evaluator.codes(self._fleet, rows), where=codes == 0)
+        fits = rows[codes == 0]
+        raw, points = self._eq_class.raw_of(fits), np.zeros(len(fits))
+        for at, one in enumerate(self._eq_class.scored):
+            if not one.role.normalizes and one.role.reach in (Reach.ROW, Reach.SHARED):
+                points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
+        self._next.update(zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True))
+        self._next.update(zip(rows[codes != 0].tolist(), codes[codes != 0].tolist(), strict=True))

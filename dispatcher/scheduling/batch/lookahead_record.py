@@ -1,0 +1,101 @@
+"""The records of decisions that a lookahead took: two candidates each, put together when somebody asks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
+from dispatcher.scheduling.framework import Floats
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores
+
+# per score that groups of rows have in common: its place in `names`, [groups] raw and [groups] normalised values
+Common = tuple[tuple[int, Floats, Floats], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookaheadContext:
+    """What decisions of one batch have in common. `places`: (cluster, node) of the rows that candidates are of.
+    `points`: what each group of rows adds to its candidates.
+    """
+
+    context: DecisionContext
+    fleet: FleetState
+    row_explainers: Explainers
+    sheet: FactSheet
+    places: Mapping[int, tuple[str, str]]
+    names: tuple[tuple[str, ...], tuple[float, ...]]
+    common: Common
+    points: Sequence[float]
+
+
+class LookaheadRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
+    """The same for a decision out of many, put together when asked for.
+
+    `first` and `second` (NO_CANDIDATE without) are the candidates, `group` and `other` their groups; the chosen row
+    had taken `pods` pods of the batch before.
+    """
+
+    batch: LookaheadContext
+    first: Candidate
+    second: Candidate
+    pods: int
+    group: int = 0
+    other: int = 0
+
+    @property
+    def context(self) -> DecisionContext:
+        """What it stood on."""
+        return self.batch.context
+
+    @property
+    def time(self) -> float:
+        """When it was taken."""
+        return self.batch.sheet.now
+
+    @property
+    def fleet(self) -> FleetState:
+        """The fleet it is about."""
+        return self.batch.fleet
+
+    @property
+    def row_explainers(self) -> Explainers:
+        """See `RowRecord`."""
+        return self.batch.row_explainers
+
+    @property
+    def facts(self) -> RowFacts:
+        """The chosen row as it was."""
+        return self.batch.sheet.facts(self.first[2], self.pods)
+
+    @property
+    def scores(self) -> Scores:
+        """Of the chosen row and of the runner-up."""
+        raw, normal = self._values(self.first, self.group)
+        rival = None if self.second is NO_CANDIDATE else self._values(self.second, self.other)[1]
+        return Scores(*self.batch.names, raw, normal, rival)
+
+    @property
+    def runner_up(self) -> tuple[str, str, float] | None:
+        """(cluster, node, score) of the next best."""
+        candidate, batch = self.second, self.batch
+        return (
+            None
+            if candidate is NO_CANDIDATE
+            else (*batch.places[candidate[2]], batch.points[self.other] - candidate[0])
+        )
+
+    def extras(self) -> dict[str, Any]:
+        """See `RowRecord`."""
+        return {}
+
+    def _values(self, candidate: Candidate, group: int) -> tuple[list[float], list[float]]:
+        values, at = candidate[3], candidate[4]
+        raw: list[float] = values[:, at].tolist()
+        normal = raw.copy()
+        for at, raw_of, normal_of in self.batch.common:
+            raw[at], normal[at] = raw_of.item(group), normal_of.item(group)
+        return raw, normal

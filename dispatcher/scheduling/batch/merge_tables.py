@@ -1,0 +1,114 @@
+"""The arrays that the merge of a batch works on (`merge_kernel`)."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Why the merge stops.
+DONE, NO_PLACE, CANDIDATE_UNKNOWN, BUCKET_UNKNOWN, OTHERS_OPEN, TOO_FEW = range(6)
+AT, WANTED, VARIED = range(
+    3
+)  # entries of `progress`: pods decided, pods to decide, whether open buckets matter to others
+CAP, NEED = range(2)
+
+
+class Buckets(NamedTuple):
+    """[buckets]; the first two [buckets, tallies]."""
+
+    slot: Any  # int64: where in `Counts.counts` the count of the bucket's domain is, -1 without a domain
+    step: Any  # int64: what one more pod in the bucket adds to it
+    members: Any  # int64: rows that no other filter refuses
+    root: Any  # int64: the best candidate, -1 without
+    fresh: Any  # int64: candidates of rows that have not taken a pod of the batch
+    complete: Any  # uint16: 1 if there is a candidate of each row that this batch could come to
+    after: Any  # int64: the bucket of a row that has taken one more pod, -1 unknown
+    shared: Any  # float64: points that rest on which buckets are open alone
+    codes: Any  # uint16: why it is refused
+    open: Any  # uint16: 1 if it takes pods
+    points: Any  # float64: what it adds to the points of its rows
+
+
+class Counts(NamedTuple):
+    """Pods counted; the histograms are of the counts of those domains whose least count matters."""
+
+    counts: Any  # int64 [slots]
+    moves: Any  # uint16 [tallies]: 0 if a pod more means another slot, and not another count
+    histogram: Any  # int64 [rules, width]; entry 0 is that of `Rules.low`, the last of all above
+    stamps: Any  # int64 [slots]: scratch
+
+
+class Rules(NamedTuple):
+    """[rules] that refuse, in order."""
+
+    tally: Any  # int64
+    kind: Any  # int64: CAP or NEED
+    most: Any  # int64
+    code: Any  # uint16
+    elsewhere: Any  # uint16
+    plugin: Any  # int64
+    low: Any  # int64: the least count when the batch began
+    rise: Any  # int64: how far it has risen since; -1: it does not matter
+    present: Any  # uint16 [buckets, rules]: 1 if the bucket's domain is one of the histogram's
+
+
+class Plugins(NamedTuple):
+    """[plugins] that score or refuse by counts; [gains] the terms of their scores."""
+
+    first: Any  # int64: 1 as long as no Need refuses
+    base: Any  # float64
+    void: Any  # float64
+    scale: Any  # int64: a Scale
+    sized: Any  # int64: 0, 1: factors are times `ln` of the number of domains, 2: of rows that have all domains
+    weight: Any  # float64: the profile's
+    gain_plugin: Any  # int64 [gains]
+    gain_tally: Any  # int64 [gains]
+    gain_by_host: Any  # int64 [gains]
+    factor: Any  # float64 [gains]
+    offset: Any  # float64 [gains]
+    elsewhere: Any  # float64 [gains]
+    ln: Any  # float64 [most domains + 1]
+    raw: Any  # float64 [buckets, plugins]
+    normal: Any  # float64 [buckets, plugins]
+
+
+class Candidates(NamedTuple):
+    """[candidates] what rows offer for the next pod; a row has one."""
+
+    points: Any  # float64
+    rank: Any  # int64
+    row: Any  # int64
+    left: Any  # int64: children in the heap
+    right: Any  # int64
+    taken: Any  # int64: pods of this batch
+    next_points: Any  # float64: after one more pod
+    next_code: Any  # int64: why there can be no more, 0 if there can, -1 unknown
+
+
+class Trace(NamedTuple):
+    """[pods] what was decided; of the chosen candidate and the next best one (-1 without)."""
+
+    candidate: Any  # int64 [pods, 2]
+    bucket: Any  # int64 [pods, 2]
+    depth: Any  # int64 [pods, 2]: pods of this batch that its row had taken
+    score: Any  # float64 [pods, 2]
+    raw: Any  # float64 [pods, 2, plugins]
+    normal: Any  # float64 [pods, 2, plugins]
+    codes: Any  # uint16 [pods, buckets] why each bucket was refused
+    full: Any  # int64 [pods] why the row takes no more pods after this one, 0 if it may
+
+
+def blank() -> tuple[Any, ...]:
+    """What `merge` takes, with nothing in it: the types of its arguments."""
+    whole, wide = np.zeros(1, dtype=np.int64), np.zeros((1, 1), dtype=np.int64)
+    real, broad = np.zeros(1), np.zeros((1, 1))
+    mark, deep = np.zeros(1, dtype=np.uint16), np.zeros((1, 1, 1))
+    marks = np.zeros((1, 1), dtype=np.uint16)
+    return (
+        Buckets(wide, wide, whole, whole, whole, mark, whole, real, mark, mark, real),
+        Counts(whole, mark, wide, whole),
+        Rules(whole, whole, whole, mark, mark, whole, whole, whole, marks),
+        Plugins(whole, real, real, whole, whole, real, whole, whole, whole, real, real, real, real, broad, broad),
+        Candidates(real, whole, whole, whole, whole, whole, real, whole),
+        Trace(wide, wide, wide, broad, deep, deep, marks, whole),
+        whole,
+    )

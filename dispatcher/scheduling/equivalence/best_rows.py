@@ -1,0 +1,132 @@
+"""Which rows are best: by total, then by rank, then by row. One rule for every selector.
+
+`BlockMaxima` finds the best of many rows again after a few changed, without looking at all the others.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.framework import Floats, Ints
+from dispatcher.scheduling.framework.kernels import kernel
+
+_BLOCK = 1024
+INFEASIBLE = -np.inf
+
+
+class RowScore(NamedTuple):
+    """A row and its total score."""
+
+    row: int
+    score: float
+
+
+def best_of(rows: RowList | None, totals: Floats, ranks: Ints) -> RowScore | None:
+    """The best of `rows` (None: of all): the highest total, among equals the lowest rank, then the lowest row."""
+    part = totals if rows is None else totals[rows]
+    if not len(part):
+        return None
+    at = int(part.argmax())
+    highest = part.item(at)
+    if highest == INFEASIBLE:
+        return None
+    equals = np.flatnonzero(part == highest)
+    if len(equals) > 1:
+        found = equals if rows is None else rows[equals]
+        return RowScore(int(found[ranks[found].argmin()]), highest)
+    return RowScore(at if rows is None else int(rows[at]), highest)
+
+
+class BlockMaxima:
+    """The highest total, by blocks of 1024 rows; among equals the row of the lowest rank, then the lowest row."""
+
+    def __init__(self) -> None:
+        self._best: Floats = np.zeros(0)
+
+    def rebuild(self, totals: Floats) -> None:
+        """Look at everything."""
+        n = len(totals)
+        whole = n - n % _BLOCK
+        self._best = totals[:whole].reshape(-1, _BLOCK).max(axis=1)
+        if whole < n:
+            self._best = np.append(self._best, totals[whole:].max())
+
+    def update(self, rows: Iterable[int], totals: Floats) -> None:
+        """Look again at the blocks of `rows`."""
+        for block in {row // _BLOCK for row in rows}:
+            self._best[block] = totals[block * _BLOCK : (block + 1) * _BLOCK].max()
+
+    def best(self, totals: Floats, ranks: Ints) -> RowScore | None:
+        """The best row, None if no row is feasible."""
+        if not len(self._best):
+            return None
+        highest = self._best.max()
+        if highest == INFEASIBLE:
+            return None
+        blocks = np.flatnonzero(self._best == highest)
+        if len(blocks) == 1:
+            start = int(blocks[0]) * _BLOCK
+            rows = np.flatnonzero(totals[start : start + _BLOCK] == highest) + start
+        else:
+            rows = np.flatnonzero(totals == highest)
+        return RowScore(int(rows[ranks[rows].argmin()] if len(rows) > 1 else rows[0]), float(highest))
+
+    def second(self, first: int, totals: Floats, ranks: Ints) -> RowScore | None:
+        """The best row but `first`; `totals` is restored before this returns."""
+        kept = totals[first]
+        totals[first] = INFEASIBLE
+        self.update((first,), totals)
+        found = self.best(totals, ranks)
+        totals[first] = kept
+        self.update((first,), totals)
+        return found
+
+
+@kernel("floats ints")
+def top_two(totals, ranks):  # type: ignore[no-untyped-def]
+    """The two best rows: by total, then rank, then row; -1 where there is none."""
+    first = second = -1
+    for row in range(len(totals)):
+        total = totals[row]
+        if total == -np.inf:
+            continue
+        if second >= 0 and (total < totals[second] or (total == totals[second] and ranks[row] >= ranks[second])):
+            continue
+        if first < 0 or total > totals[first] or (total == totals[first] and ranks[row] < ranks[first]):
+            first, second = row, first
+        else:
+            second = row
+    return first, second
+
+
+def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:
+    """Where the two best stand: by total, then rank, then place; -1 where there is none."""
+    if top_two.fast is not None:
+        found: tuple[int, int] = top_two.fast(totals, ranks)
+        return found
+    first = best_of(None, totals, ranks)
+    if first is None:
+        return -1, -1
+    totals[first.row] = INFEASIBLE
+    second = best_of(None, totals, ranks)
+    totals[first.row] = first.score
+    return first.row, -1 if second is None else second.row
+
+
+def best_rows(rows: RowList | None, scores: Floats, ranks: Ints, count: int) -> RowList:
+    """The best feasible ones of `rows` (None: of all) in order, `count` at most."""
+    totals = scores if rows is None else scores[rows]
+    fits = np.flatnonzero(totals > INFEASIBLE)
+    totals, rows = totals[fits], fits if rows is None else rows[fits]
+    if len(rows) > count:
+        worst = np.partition(totals, len(rows) - count)[len(rows) - count]
+        better, equal = rows[totals > worst], rows[totals == worst]
+        wanted = count - len(better)
+        if len(equal) > wanted:
+            equal = equal[np.argpartition(ranks[equal], wanted - 1)[:wanted]]
+        rows = np.concatenate([better, equal])
+        totals = scores[rows]
+    best: RowList = rows[np.lexsort((rows, ranks[rows], -totals))]
+    return best

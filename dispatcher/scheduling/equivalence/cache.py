@@ -1,0 +1,49 @@
+"""The LRU cache of equivalence classes, within bounds of memory."""
+
+from collections import OrderedDict
+
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.rows import ParallelScan
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.roles import roles_of
+
+_MOST_CLASSES = 512  # memory that is used again is faster than fresh memory
+_BYTES_PER_ROW = 16  # of a class: totals, codes, block maxima
+
+
+class EquivalenceCache:
+    """Classes by key; the least recently used one makes room for the next.
+
+    `limit`: bytes; a quarter of it is for what classes share. `parallel_scan`: who else may scan all rows.
+    """
+
+    def __init__(self, plan: Plan, fleet: FleetState, limit: int, parallel_scan: ParallelScan | None = None) -> None:
+        self._plan, self._fleet, self._limit, self._parallel_scan = plan, fleet, limit, parallel_scan
+        self.roles = roles_of(plan)
+        self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
+        self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
+
+    def __contains__(self, key: ClassKey) -> bool:
+        return key in self._classes
+
+    def get(self, key: ClassKey) -> EquivalenceClass:
+        """The class of a key (see `Plan.class_key`)."""
+        found = self._classes.get(key)
+        if found is not None:
+            self._classes.move_to_end(key)
+            return found
+        most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
+        found = None
+        while len(self._classes) >= most:
+            _, found = self._classes.popitem(last=False)
+        if found is None:  # fresh memory costs more than the answers that go into it
+            found = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, self._parallel_scan)
+        found.begin(key)
+        self._classes[key] = found
+        return found
+
+    def drop(self, key: ClassKey) -> None:
+        """Forget a class: what it holds may be half written."""
+        self._classes.pop(key, None)

@@ -1,0 +1,309 @@
+"""An equivalence class: what every plugin answers for every row, refreshed where something changed.
+
+All pods in which the plugins look at equal things (`Plan.class_key`) share one class. Without it each pod would cost
+one call of every plugin for all rows. Its answers come in layers, so that one placement touches one row and a few
+domains: columns shared with other classes (`static_answers`), the score of each row (`rows`), and what domains add to
+it (`groups`) or the whole fleet does (`fleet_scoped`).
+
+Whatever changes in the fleet is written in change logs. A class that is used again re-evaluates the rows in them, and
+those plugins whose `depends` says that more is stale:
+
+    STATIC  rows whose node changed
+    NODE    and rows whose pods or readings changed
+    DOMAIN  the answers by domain, when a count the plugin asked for has changed (any touched row, if it asked for none)
+    FLEET   everything, when any row was touched
+    a plugin that read the clock: everything, when the clock has moved
+
+PreFilter is asked again whenever a node changed or the plugin is stale. Refusals of plugins that look further than one
+row are reported after those of all others. Batches (`batch`) and classes not worth caching (`pruning`) are not here.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dispatcher.model.reasons import Why
+from dispatcher.scheduling.equivalence.best_rows import RowScore
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.equivalence.fleet_scoped import FleetScopedTable
+from dispatcher.scheduling.equivalence.group_scores import GroupScores
+from dispatcher.scheduling.equivalence.groups import GroupTable
+from dispatcher.scheduling.equivalence.partitions import Partitions
+from dispatcher.scheduling.equivalence.row_record import RowRecord
+from dispatcher.scheduling.equivalence.rows import ParallelScan, RowTable
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache, StaticColumn
+from dispatcher.scheduling.fleet.columns import RowList, distinct
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.scheduling.fleet.row import RowFacts
+from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
+from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.roles import Reach, Role
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+
+_NEVER = -1
+Common = dict[int, list[float]]  # score_at -> the score of each row asked for
+_ROW_ALONE = (Depends.STATIC, Depends.NODE)
+
+
+class EquivalenceClass:
+    """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        roles: Sequence[Role],
+        fleet: FleetState,
+        shared: StaticAnswersCache,
+        parallel_scan: ParallelScan | None = None,
+    ) -> None:
+        self.plan, self.fleet, self._shared = plan, fleet, shared
+        self._roles = [role for role in roles if role.reach is not Reach.SHARED]
+        self.rows = RowTable(fleet, parallel_scan)
+
+    def begin(self, key: ClassKey) -> None:
+        """Become the class of that key, perhaps with the memory of another one."""
+        self.refusal: Why | None = None
+        self._static = self._shared.part(key)
+        self.evaluators = [PluginEvaluator(role) for role in self._roles]
+        self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
+        self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
+        self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
+        self._names: tuple[tuple[str, ...], tuple[float, ...]] = ((), ())
+        self._cross_row: list[PluginEvaluator] = []
+        self.group_scores: GroupScores | None = None
+        self.groups: GroupTable | None = None
+        self._fleet_scoped: FleetScopedTable | None = None
+        self._context: DecisionContext | None = None
+        self._loads_at = self._changes_at = _NEVER
+        self._active: tuple[object, ...] = ()
+
+    # --- catching up -------------------------------------------------------------------------------------------------
+
+    def refresh(self, placed: Placed) -> None:
+        """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
+        fleet, part = self.fleet, self._static
+        changed, touched = self._since()
+        moved, loaded = changed is None or len(changed) > 0, touched is None or len(touched) > 0
+        stale = [one for one in self.evaluators if one.is_stale(fleet, changed=moved, touched=loaded)]
+        if not (moved or loaded or stale) and part.current and self._active[0] == part.epoch:
+            return
+        self._changes_at = self._loads_at = _NEVER  # if somebody fails, all is due
+        self._context = None
+        self.refusal = self._pre_filter(placed, self.evaluators if moved else stale)
+        if self.refusal is not None:
+            return
+        anew = self._select_active() or changed is None or any(one.role.reach is Reach.ROW for one in stale)
+        rows = None if anew or changed is None or touched is None else distinct(changed, touched)
+        cross_row = anew or moved or any(one.role.reach is not Reach.ROW for one in stale)
+        self._answer(placed, rows, nodes_changed=moved, cross_row=cross_row)
+        for one in self.evaluators:
+            one.note(fleet)
+        if cross_row:
+            self._sort_notes()
+        self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+
+    def _since(self) -> tuple[RowList | None, RowList | None]:
+        if self._loads_at == _NEVER:
+            return None, None
+        changed, touched = self.fleet.changes.since(self._changes_at), self.fleet.loads.since(self._loads_at)
+        return (None, None) if changed is None or touched is None else (changed, touched)
+
+    def _pre_filter(self, placed: Placed, due: Sequence[PluginEvaluator]) -> Why | None:
+        refused = None if self._static.current else self._static.refresh(placed)
+        for evaluator in due:
+            if refused is None:
+                refused = evaluator.pre_filter(placed, self.fleet)
+        return refused
+
+    def _select_active(self) -> bool:
+        """Sort those who have something to say; True if all rows are due for it."""
+        part = self._static
+        evaluators = [one for one in self.evaluators if not one.skipped]
+        active = (part.epoch, evaluators)
+        if active == self._active:
+            return False
+        self._active = active
+        row_scoped, self._cross_row = [one for one in evaluators if one.role.reach is Reach.ROW], []
+        if len(row_scoped) < len(evaluators):
+            self._cross_row = [one for one in evaluators if one.role.reach is not Reach.ROW]
+        everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
+        scored = [one for one in everybody if one.role.score_at is not None]
+        self.scored = sorted(scored, key=_score_at)
+        self._names = tuple([one.role.name for one in self.scored]), tuple([one.role.weight for one in self.scored])
+        filters = [
+            one for one in everybody if one.role.filter_at is not None and one not in part.static_filters.columns
+        ]
+        filters = sorted([one for one in filters if one not in self._cross_row], key=_filter_at)
+        points = [one for one in part.active if one.role.score_at is not None and not one.role.normalizes]
+        self.rows.select_active(
+            part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
+        )
+        self.groups = self._fleet_scoped = self.group_scores = None
+        return True
+
+    def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, cross_row: bool) -> None:
+        moved = self.rows.update(rows, placed, nodes_changed=nodes_changed)
+        if cross_row:
+            partition = self.group_scores.partition if self.group_scores else None
+            self.group_scores = self._group_scores()
+            if self.group_scores is None:
+                self.groups = None
+                self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, self._static.normalizing, self._cross_row)
+            elif (
+                self.groups is None
+                or self.groups.group_scores is not self.group_scores
+                or self.group_scores.partition is not partition
+            ):
+                self._fleet_scoped, rows = None, None
+                self.groups = GroupTable(self.fleet, self.rows, self.group_scores)
+        if self.groups is None:
+            if self._fleet_scoped is not None:
+                self._fleet_scoped.due(placed)
+                if any(one.role.reach is not Reach.PARTS for one in self._cross_row):
+                    self._fleet_scoped.ask()  # what they look at in doing so is part of what their answers rest on
+        elif rows is None or moved is None:
+            self.groups.begin()
+        else:
+            self.groups.update(rows, moved)
+
+    def _group_scores(self) -> GroupScores | None:
+        """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
+        if not self._cross_row:
+            return self._static.group_scores
+        if any(evaluator.role.reach is not Reach.PARTS for evaluator in self._cross_row):
+            return None
+        group_scores = self.group_scores or GroupScores(
+            self._static.normalizing, self._cross_row, self._shared.partitions
+        )
+        return group_scores if group_scores.ask(self.fleet) else None
+
+    def _sort_notes(self) -> None:
+        active = (
+            *(column.evaluator for column in self._static.active),
+            *(one for one in self.evaluators if not one.skipped),
+        )
+        extras = [(one.role.explainer, one.role.plugin.depends, one.state) for one in active if one.role.explainer]
+        self.row_explainers = tuple(
+            [(plugin, state) for plugin, depends, state in extras if plugin and depends in _ROW_ALONE]
+        )
+        self.sort_cross_row_notes()
+
+    def sort_cross_row_notes(self) -> None:
+        """Who looks further than a row and can explain a decision, with what they know now."""
+        told = [
+            (one.role.explainer, one.state, one.role.plugin.depends) for one in self._cross_row if one.role.explainer
+        ]
+        self.fleet_explainers = tuple(
+            [(plugin, state) for plugin, state, depends in told if plugin and depends not in _ROW_ALONE]
+        )
+
+    @property
+    def cross_row(self) -> Sequence[PluginEvaluator]:
+        """Those with something to say that look further than one row."""
+        return self._cross_row
+
+    @property
+    def normalizing(self) -> Sequence[StaticColumn]:
+        """Shared columns whose scores mean something only beside those of other rows."""
+        return self._static.normalizing
+
+    @property
+    def partitions(self) -> Partitions:
+        """Rows by fault domains, kept for all classes."""
+        return self._shared.partitions
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for a pod of the class and why; None if no node is feasible."""
+        table = self.groups or self._fleet_scoped
+        found = table.best() if table else None
+        return None if found is None else self._decision(pod_id, placed, *found)
+
+    def decide_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The same as if `row` were the only node."""
+        table = self.groups or self._fleet_scoped
+        row_score = table.at(row) if table else None
+        return None if row_score is None else self._decision(pod_id, placed, row_score, None)
+
+    def answer_of(self, plugin: str) -> object:
+        """What a plugin answered in PreFilter, or in PreScore after it; SKIP if it was not asked."""
+        for evaluator in (*(column.evaluator for column in self._static.active), *self.evaluators):
+            if evaluator.role.name == plugin:
+                return evaluator.prepared if evaluator.pre_scores else evaluator.state
+        return SKIP
+
+    def _decision(self, pod_id: PodId, placed: Placed, first: RowScore, second: RowScore | None) -> Decision:
+        table = self.groups or self._fleet_scoped
+        if table is None:
+            raise LookupError("the class has not been refreshed")
+        fleet, rows = self.fleet, [first.row] if second is None else [first.row, second.row]
+        why = RowRecord(
+            self.context(),
+            fleet.clock,
+            fleet,
+            self.row_explainers,
+            self._scores(rows, *table.scores_at(rows)),
+            RowFacts.of(fleet, first.row),
+            None if second is None else (*fleet.name_of(second.row), second.score),
+        )
+        return Decision(pod_id, placed, *fleet.name_of(first.row), first.row, first.score, why)
+
+    def _scores(self, rows: Sequence[int], raw: Common, normal: Common) -> Scores:
+        """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""
+        last_scores = self.rows.take_scores()
+        values, normals = [], []
+        for one in self.scored:
+            at = -1 if one.role.score_at is None else one.role.score_at
+            found = raw[at] if at in raw else self._raw_at(one, rows, last_scores)
+            values.append(found)
+            normals.append(normal.get(at, found))
+        rival = [found[1] for found in normals] if len(rows) > 1 else None
+        return Scores(*self._names, [found[0] for found in values], [found[0] for found in normals], rival)
+
+    def _raw_at(
+        self, one: StaticColumn | PluginEvaluator, rows: Sequence[int], last_scores: dict[int | None, Floats]
+    ) -> list[float]:
+        known = one.raw if isinstance(one, StaticColumn) else last_scores.get(one.role.score_at)
+        if known is not None:
+            return [known.item(row) for row in rows]
+        asked = np.asarray(sorted(rows), dtype=np.intp)
+        found: list[float] = self._ask(one, asked).tolist()
+        return found if rows[0] == asked[0] else found[::-1]
+
+    def _ask(self, one: StaticColumn | PluginEvaluator, rows: RowList) -> Floats:
+        return one.raw[rows] if isinstance(one, StaticColumn) else one.scores(self.fleet, rows)
+
+    def raw_of(self, rows: RowList) -> Floats:
+        """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0."""
+        raw = np.zeros((len(self.scored), len(rows)))
+        for at, one in enumerate(self.scored):
+            if len(rows) and one.role.reach in (Reach.SHARED, Reach.ROW):
+                raw[at] = self._ask(one, rows)
+        return raw
+
+    def context(self) -> DecisionContext:
+        """What a decision taken now stands on."""
+        if self._context is None:
+            table, rows = self.groups or self._fleet_scoped, self.rows
+            refused = table.refused() if table else {}
+            self._context = self.context_of(merged(rows.rejected, refused), rows.feasible - sum(refused.values()))
+        return self._context
+
+    def context_of(self, rejected: Mapping[tuple[int, int], int], feasible: int) -> DecisionContext:
+        """The same for given counts."""
+        names = tuple(info.name for info in self.fleet.clusters)
+        return DecisionContext(self.plan.profile, self.fleet.reasons, names, rejected, feasible, self.rows.evaluated)
+
+    def booked(self, row: int) -> None:
+        """The best row has taken the pod: the journals say so, too."""
+
+
+def _score_at(one: StaticColumn | PluginEvaluator) -> int:
+    return -1 if one.role.score_at is None else one.role.score_at
+
+
+def _filter_at(one: StaticColumn | PluginEvaluator) -> int:
+    return -1 if one.role.filter_at is None else one.role.filter_at

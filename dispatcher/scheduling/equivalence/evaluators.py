@@ -1,0 +1,180 @@
+"""One plugin, evaluated for one class: its PreFilter answer, what that answer depends on, and calls of the plugin."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.model.reasons import Why
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.counts import DomainCount, Observed
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
+from dispatcher.scheduling.framework.lifecycle import PreScore
+from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.framework.roles import Role
+
+GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in any order, and equal scores are equal
+BLOCK = 1 << 15  # rows: what a plugin computes on the way stays in a core's cache
+
+
+_NOTHING = Observed()
+
+
+@dataclass(eq=False, slots=True)
+class PluginEvaluator:
+    """A Filter or Score plugin asked for one kind of pod."""
+
+    role: Role
+    state: object = None
+    weighed: object = None  # the same as scores by domain are asked with
+    observed: Observed = field(default_factory=lambda: _NOTHING)  # until it is asked
+    versions: list[tuple[DomainCount, int]] = field(default_factory=list)
+    kinds: dict[str, int] = field(default_factory=dict)
+    asked_at: float = float("nan")
+    nodes_at: int = -1  # position of the journal of nodes when PreFilter answered
+    prepared: object = None  # what PreScore answered
+    known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
+
+    @property
+    def skipped(self) -> bool:
+        """It has nothing to say about this kind of pod."""
+        return isinstance(self.state, Skip)
+
+    def is_stale(self, fleet: FleetState, *, changed: bool, touched: bool) -> bool:
+        """Whether its answers for all rows are due, not just those of the rows that changed."""
+        if not self.known or (self.observed.now and self.asked_at != fleet.clock):
+            return True
+        if self.versions and any(count.version != version for count, version in self.versions):
+            return True
+        if self.kinds and any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items()):
+            return True
+        depends = self.role.plugin.depends
+        if depends is Depends.FLEET:
+            return changed or touched
+        return depends is Depends.DOMAIN and (changed or (touched and not self.versions and not self.skipped))
+
+    def note(self, fleet: FleetState) -> None:
+        """All asked: remember what the answers rest on."""
+        self.asked_at, seen = fleet.clock, self.observed
+        if seen.counts or self.versions:
+            self.versions = [(count, count.version) for count in seen.counts.values()]
+        if seen.kinds or self.kinds:
+            self.kinds = {kind: fleet.kept.versions[kind] for kind in seen.kinds}
+        self.known = True
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, placed: Placed, fleet: FleetState) -> Why | None:
+        """Ask PreFilter, or only what moves with pods where no node and no object did; the reason if it refuses."""
+        plugin, before = self.role.plugin, self.observed
+        fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside(fleet)
+        self.observed = fleet.observed = Observed()
+        if fresh:
+            self.state = guarded(plugin, plugin.pre_filter, placed, fleet)
+        else:
+            self.state = guarded(plugin, plugin.refresh, self.state, placed, fleet)
+        # Rows that are not asked again rest on what was looked at for them.
+        self.observed.kinds |= before.kinds
+        self.observed.now |= before.now
+        self.nodes_at, self.weighed = fleet.changes.position, self.state
+        return self.state.why if isinstance(self.state, Refuse) else None
+
+    def _looked_aside(self, fleet: FleetState) -> bool:
+        """Whether the clock or the objects that it looked at have moved since."""
+        if self.observed.now and self.asked_at != fleet.clock:
+            return True
+        return any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items())
+
+    def codes(self, fleet: FleetState, rows: Rows) -> Codes:
+        """[rows] what its filter says."""
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        return _as_long(plugin, guarded(plugin, plugin.filter, self.state, fleet, rows), rows)
+
+    def weigh(self, fleet: FleetState, rows: Rows) -> None:
+        """Tell a policy by domains of the feasible rows (see `DomainPlugin.weigh`)."""
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        self.weighed = guarded(plugin, plugin.weigh, self.state, fleet, rows)
+
+    def scores(self, fleet: FleetState, rows: Rows) -> Floats:
+        """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        return _as_long(plugin, guarded(plugin, plugin.score, self.weighed, fleet, rows), rows)
+
+    @property
+    def pre_scores(self) -> bool:
+        """Whether its scores are prepared from the set of feasible rows."""
+        return isinstance(self.role.plugin, PreScore)
+
+    def prepared_scores(self, placed: Placed, fleet: FleetState, feasible: RowList, rows: Rows) -> Floats:
+        """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros for SKIP."""
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        self.prepared = state = guarded(plugin, plugin.pre_score, self.state, placed, fleet, feasible)
+        if isinstance(state, Skip):
+            return np.zeros(len(feasible))
+        scores: Floats = guarded(plugin, plugin.score, state, fleet, rows)
+        return finite(plugin, _as_long(plugin, scores, rows))
+
+    def finite_scores(self, fleet: FleetState, rows: Rows) -> Floats:
+        """The same for feasible rows; PluginError for anything that is no finite number."""
+        return finite(self.role.plugin, self.scores(fleet, rows))
+
+    def normalize(self, raw: Floats) -> Floats:
+        """Raw scores of all feasible rows (each value once is enough), normalised."""
+        plugin = self.role.plugin
+        values: Floats = guarded(plugin, plugin.normalize, raw)
+        return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
+
+    def filter_parts(self, fleet: FleetState) -> Sequence[Part]:
+        """Its reason codes by fault domain."""
+        return self._parts(fleet, "filter_parts", self.state) if self.role.filter_at is not None else ()
+
+    def score_parts(self, fleet: FleetState) -> Sequence[Part]:
+        """Its raw scores by fault domain."""
+        return self._parts(fleet, "score_parts", self.weighed) if self.role.score_at is not None else ()
+
+    def _parts(self, fleet: FleetState, which: str, state: object) -> Sequence[Part]:
+        plugin = self.role.plugin
+        fleet.observed = self.observed
+        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, fleet)
+        for part in parts:
+            if np.shape(part.domain) != (fleet.n,):
+                raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {fleet.n}")
+        return parts
+
+    def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:
+        """[domains] a part's answers for domain codes; PluginError if it has none for one of them."""
+        return guarded(self.role.plugin, part.answers.__getitem__, domains)
+
+
+def blocks(rows: slice) -> Iterator[slice]:
+    """The rows in pieces."""
+    return (slice(start, min(start + BLOCK, rows.stop)) for start in range(rows.start, rows.stop, BLOCK))
+
+
+def weighted(values: Floats, weight: float) -> Floats:
+    """Normalised scores times a weight, in whole multiples of 1 / GRID."""
+    scaled = values * (weight * GRID)
+    np.rint(scaled, out=scaled)
+    scaled /= GRID
+    return scaled
+
+
+def finite(plugin: Plugin, scores: Floats) -> Floats:
+    """The scores, or PluginError if one is no finite number."""
+    if not np.isfinite(scores).all():
+        raise PluginError(plugin.name, "a score is not a finite number")
+    return scores
+
+
+def _as_long(plugin: Plugin, answer: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    length = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+    if np.shape(answer) != (length,):
+        raise PluginError(plugin.name, f"answered {np.shape(answer)} for {length} rows")
+    return answer

@@ -1,0 +1,122 @@
+"""The answers of a class where they may rest on anything: all rows are evaluated anew whenever something moved.
+
+For plugins that say so (`depends` FLEET, or DOMAIN without parts), and for domains as small as a host.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, RowScore, best_of
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, weighted
+from dispatcher.scheduling.equivalence.rows import RowTable
+from dispatcher.scheduling.equivalence.static_answers import StaticColumn, count_codes
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, Skip
+
+
+class FleetScopedTable:
+    """Totals of all feasible rows."""
+
+    def __init__(
+        self, fleet: FleetState, rows: RowTable, columns: Sequence[StaticColumn], evaluators: Sequence[PluginEvaluator]
+    ) -> None:
+        self._fleet, self._table = fleet, rows
+        self._columns = tuple(column for column in columns if column.role.score_at is not None)
+        self._evaluators = tuple(evaluators)
+        self._first: Codes = np.zeros(0, dtype=np.uint16)
+        self._rows: RowList = np.zeros(0, dtype=np.intp)  # feasible, ascending
+        self._totals: Floats = np.zeros(0)  # of these
+        self._raw: dict[int, Floats] = {}
+        self._normal: dict[int, Floats] = {}
+        self._due: Placed | None = None
+
+    def due(self, placed: Placed) -> None:
+        """Everybody has to be asked anew before the next answer; `placed` is any pod of the class."""
+        self._due = placed
+
+    def ask(self) -> None:
+        """Ask everybody about every row that is left, if that is due."""
+        placed, self._due = self._due, None
+        if placed is None:
+            return
+        fleet, table = self._fleet, self._table
+        candidates = table.feasible_rows()
+        codes = np.zeros(len(candidates), dtype=np.uint16)
+        for evaluator in self._evaluators:
+            if evaluator.role.filter_at is not None and len(candidates):
+                np.copyto(codes, evaluator.codes(fleet, self._where(candidates)), where=codes == 0)
+        self._first = codes
+        self._candidates = candidates
+        self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
+        self._totals, self._raw, self._normal = table.total[rows], {}, {}
+        if len(rows):
+            self._score(placed, self._where(rows))
+
+    def _where(self, rows: RowList) -> Rows:
+        return slice(0, self._fleet.n) if len(rows) == self._fleet.n else rows  # a window is cheaper than a copy
+
+    def _score(self, placed: Placed, rows: Rows) -> None:
+        for column in self._columns:
+            raw = column.raw[rows]
+            if len(column.values) == 1:
+                normal = np.full(len(raw), column.evaluator.normalize(raw[:1])[0])
+            else:
+                normal = column.evaluator.normalize(raw)
+            self._keep(column.evaluator, raw, normal)
+        for evaluator in self._evaluators:
+            if evaluator.role.score_at is not None:
+                raw = self._raw_of(evaluator, placed, rows)
+                normalizes = evaluator.role.normalizes and not isinstance(evaluator.prepared, Skip)
+                self._keep(evaluator, raw, evaluator.normalize(raw) if normalizes else raw)
+
+    def _raw_of(self, evaluator: PluginEvaluator, placed: Placed, rows: Rows) -> Floats:
+        if evaluator.pre_scores:
+            return evaluator.prepared_scores(placed, self._fleet, self._rows, rows)
+        if evaluator.role.weighs:
+            evaluator.weigh(self._fleet, rows)
+        return evaluator.finite_scores(self._fleet, rows)
+
+    def _keep(self, evaluator: PluginEvaluator, raw: Floats, normal: Floats) -> None:
+        role = evaluator.role
+        if role.score_at is not None:
+            self._raw[role.score_at], self._normal[role.score_at] = raw, normal
+            self._totals += weighted(normal, role.weight)
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def best(self) -> tuple[RowScore, RowScore | None] | None:
+        """The best row and the runner-up; None if nothing is feasible."""
+        self.ask()
+        first = self._best_row()
+        if first is None:
+            return None
+        at = int(np.searchsorted(self._rows, first.row))
+        kept, self._totals[at] = self._totals[at], INFEASIBLE
+        second = self._best_row()
+        self._totals[at] = kept
+        return first, second
+
+    def at(self, row: int) -> RowScore | None:
+        """A row with its score, None if it is not feasible."""
+        self.ask()
+        at = int(np.searchsorted(self._rows, row))
+        found = at < len(self._rows) and int(self._rows[at]) == row
+        return RowScore(row, float(self._totals[at])) if found else None
+
+    def _best_row(self) -> RowScore | None:
+        found = best_of(None, self._totals, self._fleet.rank[self._rows])
+        return None if found is None else RowScore(int(self._rows[found.row]), found.score)
+
+    def refused(self) -> dict[tuple[int, int], int]:
+        """(reason code, cluster index) -> rows that only these filters refuse."""
+        self.ask()
+        return count_codes(self._first, self._fleet, self._candidates)
+
+    def scores_at(self, rows: Iterable[int]) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
+        """(raw, normalised) score_at -> per row, of feasible rows."""
+        self.ask()
+        at = np.searchsorted(self._rows, np.fromiter(rows, dtype=np.intp))
+        raw = {score: values[at].tolist() for score, values in self._raw.items()}
+        return raw, {score: values[at].tolist() for score, values in self._normal.items()}

@@ -1,0 +1,89 @@
+"""Rows sorted into groups whose nodes are alike in every fault domain that matters to an equivalence class."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import SmallInts
+
+MOST_GROUPS = 4096
+_FEW_GROUPS = 64
+_ROWS_A_GROUP = 4  # finer than this, going by groups saves nothing
+_WIDEST = 1 << 22  # combinations of codes that are counted in a table
+_KEPT = 256
+
+
+@dataclass(eq=False)
+class Partition:
+    """`size` groups. `group` [n]; `codes`: per axis [size] what its rows have in common; rows of a group are adjacent
+    in `order`, from `starts[group]` to `starts[group + 1]`, ascending.
+    """
+
+    size: int
+    group: SmallInts
+    order: RowList
+    starts: list[int]
+    codes: tuple[NDArray[np.int64], ...]
+
+    def rows(self, group: int) -> RowList:
+        """The rows of a group, ascending."""
+        return self.order[self.starts[group] : self.starts[group + 1]]
+
+
+def partition_of(axes: Sequence[SmallInts]) -> Partition | None:
+    """Rows grouped by the tuple of their codes (from -1 up) on all axes; None if that is nearly a group a row."""
+    n = len(axes[0])
+    most = max(_FEW_GROUPS, min(n // _ROWS_A_GROUP, MOST_GROUPS))
+    widths = [int(axis.max(initial=-1)) + 2 for axis in axes]
+    combined, width = np.zeros(n, dtype=np.int64), 1
+    for axis, more in zip(axes, widths, strict=True):
+        if width * more > _WIDEST:
+            return None
+        combined = combined * more + axis + 1
+        width *= more
+    present = np.flatnonzero(np.bincount(combined, minlength=1))
+    if len(present) > most:
+        return None
+    ids = np.zeros(width, dtype=np.int16)
+    ids[present] = np.arange(len(present))
+    group = ids[combined]
+    order = np.argsort(group, kind="stable")
+    starts = [0, *np.cumsum(np.bincount(group, minlength=len(present))).tolist()]
+    return Partition(len(present), group.astype(np.int32), order, starts, _split(present, widths))
+
+
+def _split(combined: NDArray[np.int64], widths: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    codes = []
+    for width in reversed(widths):
+        combined, code = np.divmod(combined, width)
+        codes.append(code - 1)
+    return tuple(reversed(codes))
+
+
+class Partitions:
+    """Partitions by the very arrays that they were made of, forgotten when a node changes."""
+
+    def __init__(self, fleet: FleetState) -> None:
+        self._fleet = fleet
+        self._at = -1
+        # The arrays are kept with what was made of them, so that no other array can come to have the same id.
+        self._kept: OrderedDict[tuple[int, ...], tuple[Any, Partition | None]] = OrderedDict()
+
+    def of(self, axes: Sequence[SmallInts]) -> Partition | None:
+        """The partition by `axes` (see `partition_of`)."""
+        if self._at != self._fleet.changes.position:
+            self._kept.clear()
+            self._at = self._fleet.changes.position
+        key = tuple(map(id, axes))
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.popitem(last=False)
+            found = self._kept[key] = (tuple(axes), partition_of(axes))
+        return found[1]

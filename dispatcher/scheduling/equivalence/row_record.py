@@ -1,0 +1,29 @@
+"""The record of a single decision out of an equivalence class or a pruned search: all numbers at hand."""
+
+from typing import Any
+
+import msgspec
+
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.row import RowFacts
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores
+
+
+class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
+    """Why a single decision was taken: the scores, the row as it was, (cluster, node, score) of the runner-up.
+
+    `row_explainers`: plugins that can explain it at any time, since they look at the chosen row alone, and their
+    PreFilter answers.
+    """
+
+    context: DecisionContext
+    time: float
+    fleet: FleetState
+    row_explainers: Explainers
+    scores: Scores
+    facts: RowFacts
+    runner_up: tuple[str, str, float] | None
+
+    def extras(self) -> dict[str, Any]:
+        """What plugins that look further than the row have to say only now; nothing, for they were asked at once."""
+        return {}

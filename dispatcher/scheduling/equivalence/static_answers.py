@@ -1,0 +1,292 @@
+"""Answers that rest on nodes alone, computed once for all classes whose pods look alike to the plugin.
+
+Classes that differ in what they request share what their selectors, tolerations and allowed clusters make of each node.
+Two steps of sharing: a column a plugin and key (`StaticColumn`), and all columns of classes that are alike to every
+such plugin (`StaticAnswers`). Refreshed when a class that uses them is: the rows whose node changed, or all.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dispatcher.model.reasons import Why
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
+from dispatcher.scheduling.equivalence.evaluators import GRID, PluginEvaluator, finite
+from dispatcher.scheduling.equivalence.group_scores import GroupScores
+from dispatcher.scheduling.equivalence.partitions import Partitions
+from dispatcher.scheduling.fleet.columns import RowList, grown
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Codes, Floats, Placed, Readings, Rows, SmallInts
+from dispatcher.scheduling.framework.points import ClassKey
+from dispatcher.scheduling.framework.roles import Reach, Role
+
+NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
+_NEVER = -1
+
+
+class StaticColumn:
+    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else `points` [n]
+    in units of 1 / GRID.
+
+    `epoch` moves when answers other than those of changed rows may have. Values of a row without a node mean nothing.
+    """
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.evaluator = PluginEvaluator(role)
+        self.epoch = 0
+        self.codes: Codes = np.zeros(0, dtype=np.uint16)
+        self.raw: Floats = np.zeros(0)
+        self.points: Floats = np.zeros(0)
+        self.value: SmallInts = np.zeros(0, dtype=np.int32)
+        self.values: list[float] = []
+        self._index: dict[float, int] = {}
+        self._at = _NEVER
+
+    @property
+    def skipped(self) -> bool:
+        """The plugin has nothing to say about these pods."""
+        return self.evaluator.skipped
+
+    def refresh(self, placed: Placed, fleet: FleetState) -> Why | None:
+        """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
+        evaluator, changed = self.evaluator, fleet.changes.since(self._at) if self._at != _NEVER else None
+        everything = changed is None or evaluator.is_stale(fleet, changed=len(changed) > 0, touched=False)
+        if not everything and changed is not None and not len(changed):
+            return None
+        skipped, self._at = self.skipped, _NEVER
+        refused = evaluator.pre_filter(placed, fleet)
+        if refused is not None:
+            evaluator.known = False
+            return refused
+        self._write(fleet, None if everything or skipped else changed)
+        if everything or skipped != self.skipped:
+            self.epoch += 1
+        evaluator.note(fleet)
+        self._at = fleet.changes.position
+        return None
+
+    def _write(self, fleet: FleetState, changed: RowList | None) -> None:
+        if self.skipped:
+            return
+        n = fleet.n
+        rows: Rows = slice(0, n)  # a window is cheaper than a copy
+        if changed is not None:
+            rows = changed[fleet.live[changed]]
+        elif not fleet.live.all():
+            rows = np.flatnonzero(fleet.live)
+        if self.role.filter_at is not None:
+            self.codes = grown(self.codes, n, 0)
+            self.codes[rows] = self.evaluator.codes(fleet, rows)
+        if self.role.score_at is not None:
+            self._score(fleet, rows, everything=changed is None)
+
+    def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
+        raw = finite(self.role.plugin, self.evaluator.scores(fleet, rows))
+        self.raw = grown(self.raw, fleet.n, 0.0)
+        self.raw[rows] = raw
+        if not self.role.normalizes:
+            self.points = grown(self.points, fleet.n, 0.0)
+            self.points[rows] = np.rint(raw * (self.role.weight * GRID))
+            return
+        if everything or len(self.value) != fleet.n:
+            # Another array, of n entries exactly: what was made of the old one is void.
+            self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
+        found, where = np.unique(raw, return_inverse=True)
+        self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[where]
+
+    def _value(self, raw: float) -> int:
+        found = self._index.get(raw)
+        if found is None:
+            found = self._index[raw] = len(self.values)
+            self.values.append(raw)
+        return found
+
+    @property
+    def bytes(self) -> int:
+        """What it keeps."""
+        return self.codes.nbytes + self.raw.nbytes + self.points.nbytes + self.value.nbytes
+
+
+class StaticFilters:
+    """The first of several shared filters that refuses each row: `first` [n], NO_NODE where there is no node.
+
+    `rejected`: (reason code, cluster index) -> rows; `refused`: these and the dead ones; `evaluated`: live rows.
+    """
+
+    def __init__(self, columns: Sequence[StaticColumn]) -> None:
+        self.columns = tuple(columns)
+        self.epoch = 0
+        self.first: Codes = np.zeros(0, dtype=np.uint16)
+        self.rejected: dict[tuple[int, int], int] = {}
+        self.refused = self.evaluated = 0
+        self._at = _NEVER
+        self._epochs: tuple[int, ...] = ()
+
+    def refresh(self, fleet: FleetState) -> None:
+        """Follow the columns, which are up to date."""
+        epochs = tuple(column.epoch for column in self.columns)
+        changed = fleet.changes.since(self._at) if self._at != _NEVER and epochs == self._epochs else None
+        if changed is not None and not len(changed):
+            return
+        self.epoch += changed is None
+        self.first = grown(self.first, fleet.n, NO_NODE)
+        rows: Rows = slice(0, fleet.n) if changed is None else changed
+        first = np.where(fleet.live[rows], np.uint16(0), np.uint16(NO_NODE))
+        for column in reversed(self.columns):
+            codes = column.codes[: fleet.n][rows]
+            np.copyto(first, codes, where=(codes != 0) & (first != NO_NODE))
+        self.first[rows] = first
+        self.rejected = count_codes(self.first[: fleet.n], fleet)
+        self.refused = int(np.count_nonzero(self.first[: fleet.n]))
+        self.evaluated = int(np.count_nonzero(fleet.live))
+        self._at, self._epochs = fleet.changes.position, epochs
+
+
+def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
+    """(reason code, cluster index) -> rows refused for it; `first` is about `rows`, None: all."""
+    no = np.flatnonzero((first != 0) & (first != NO_NODE))
+    if not len(no):
+        return {}
+    clusters = max(len(fleet.clusters), 1)
+    counts = np.bincount(first[no].astype(np.int64) * clusters + fleet.cluster[no if rows is None else rows[no]])
+    return {divmod(key, clusters): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
+
+
+class StaticAnswers:
+    """All that classes have in common whose pods look alike to every plugin that rests on nodes alone.
+
+    `active`: the columns that are not skipped, in profile order; `static_filters`: the filters among them that stand
+    before any other filter. `epoch` moves when answers other than those of changed rows may have.
+    """
+
+    def __init__(
+        self, columns: Sequence[StaticColumn], leading: int, fleet: FleetState, partitions: Partitions
+    ) -> None:
+        self._columns, self._leading, self._fleet = tuple(columns), leading, fleet
+        self._partitions = partitions
+        self._group_scores: GroupScores | None = None
+        self._grouped = False
+        self._uniform: bool | None = None
+        self.epoch = 0
+        self.active: tuple[StaticColumn, ...] = ()
+        self.static_filters = StaticFilters(())
+        self._volatile: list[tuple[StaticColumn, int]] = []
+        self._seen: tuple[object, ...] = ()
+        self._at = _NEVER
+        self.search_setups: dict[Hashable, object] = {}  # what pruned searches for such pods have in common
+        self._upper_bounds: Readings = np.zeros(0, dtype=np.float32)
+        self._upper_bounds_at = _NEVER, _NEVER  # epoch, position
+
+    @property
+    def current(self) -> bool:
+        """Whether it is up to date."""
+        if self._at != self._fleet.changes.position:
+            return False
+        return not any(
+            one.epoch != epoch or one.evaluator.is_stale(self._fleet, changed=False, touched=False)
+            for one, epoch in self._volatile
+        )
+
+    def refresh(self, placed: Placed) -> Why | None:
+        """Bring all columns up to date; the reason if a plugin refuses the pods as a whole."""
+        self._at = _NEVER
+        for column in self._columns:
+            refused = column.refresh(placed, self._fleet)
+            if refused is not None:
+                return refused
+        self.active = tuple(column for column in self._columns if not column.skipped)
+        leading = tuple(
+            one for one in self.active if one.role.filter_at is not None and one.role.key_at < self._leading
+        )
+        if self.static_filters.columns != leading:
+            self.static_filters = StaticFilters(leading)
+        self.static_filters.refresh(self._fleet)
+        volatile = [one for one in self._columns if one.evaluator.observed.now or one.evaluator.observed.kinds]
+        self._volatile = [(one, one.epoch) for one in volatile]
+        self._group_scores = self._uniform = None
+        seen = (self.static_filters, self.static_filters.epoch, *((one, one.epoch) for one in self.active))
+        self.epoch += seen != self._seen
+        self._seen, self._at = seen, self._fleet.changes.position
+        return None
+
+    def upper_bounds(self) -> Readings:
+        """[n] what `active` columns without normalising add to a row's score, rounded up; -inf where `static_filters`
+        refuses. In single precision: a bound, not a score.
+        """
+        fleet, (epoch, position) = self._fleet, self._upper_bounds_at
+        changed = fleet.changes.since(position) if epoch == self.epoch else None
+        if changed is None or len(changed):
+            rows: Rows = slice(0, fleet.n) if changed is None else changed
+            scoring = (one for one in self.active if one.role.score_at is not None and not one.role.normalizes)
+            points = [one.points[rows] for one in scoring]
+            top = sum(points, np.zeros(len(self.static_filters.first[rows]))) * ((1.0 + 2.0**-20) / GRID)
+            self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
+            self._upper_bounds[rows] = np.where(self.static_filters.first[rows] == 0, top, INFEASIBLE)
+            self._upper_bounds_at = self.epoch, fleet.changes.position
+        return self._upper_bounds[: fleet.n]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all active filters stand in `static_filters`, and all rows get the same normalised scores."""
+        if self._uniform is None:
+            filters = [column for column in self.active if column.role.filter_at is not None]
+            group_scores = (
+                self.group_scores if all(column in self.static_filters.columns for column in filters) else None
+            )
+            self._uniform = group_scores is not None and group_scores.partition is None and group_scores.size == 1
+        return self._uniform
+
+    @property
+    def normalizing(self) -> list[StaticColumn]:
+        """The columns whose scores mean something only beside those of other rows."""
+        return [column for column in self.active if column.role.normalizes]
+
+    @property
+    def group_scores(self) -> GroupScores | None:
+        """What groups of rows add where nothing rests on domains; None if there would be nearly a group a row."""
+        if self._group_scores is None:
+            self._group_scores = GroupScores(self.normalizing, (), self._partitions)
+            self._grouped = self._group_scores.ask(self._fleet)
+        return self._group_scores if self._grouped else None
+
+
+class StaticAnswersCache:
+    """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes."""
+
+    def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
+        self.partitions = Partitions(fleet)
+        self._fleet, self._limit = fleet, limit
+        self._roles = [role for role in roles if role.reach is Reach.SHARED]
+        others = [role.key_at for role in roles if role.reach is not Reach.SHARED and role.filter_at is not None]
+        self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
+        self._columns: OrderedDict[tuple[Role, Hashable], StaticColumn] = OrderedDict()
+        self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
+
+    def part(self, key: ClassKey) -> StaticAnswers:
+        """The shared part of the class of a key."""
+        keys = tuple([key[role.key_at] for role in self._roles])
+        found = self._parts.get(keys)
+        if found is None:
+            self._make_room(self._parts, 6)
+            columns = [self._column(role, one) for role, one in zip(self._roles, keys, strict=True)]
+            found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self.partitions)
+        else:
+            self._parts.move_to_end(keys)
+        return found
+
+    def _column(self, role: Role, key: Hashable) -> StaticColumn:
+        found = self._columns.get((role, key))
+        if found is None:
+            self._make_room(self._columns, 22)
+            found = self._columns[role, key] = StaticColumn(role)
+        else:
+            self._columns.move_to_end((role, key))
+        return found
+
+    def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
+        most = max(64, self._limit // max(1, bytes_per_row * self._fleet.n))
+        while len(kept) >= most:
+            kept.popitem(last=False)

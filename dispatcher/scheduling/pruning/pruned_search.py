@@ -1,0 +1,392 @@
+"""Bound and prune: the exact decision for one pod of a class that is not cached, without evaluating every row.
+
+Caching a class pays from its fourth pod on; a pod unlike all others is decided here. In a small fleet all rows are
+evaluated at once. In a large one two questions are answered for all rows at a few operations each: how high may the
+row score (`upper_bounds`), and is enough free (`low_capacity`). The rows with the highest bounds are scored exactly;
+the score of the second best of them is the bar, and every row whose bound reaches the bar is scored, too. So the best
+row, the runner-up and the counts of refusals are those of all rows. docs/algorithms/bound-and-prune.md has an example.
+
+Not here: pods whose plugins look further than one row, and pods without a place; their class decides.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, two_best
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite
+from dispatcher.scheduling.equivalence.group_scores import GroupScores
+from dispatcher.scheduling.equivalence.row_record import RowRecord
+from dispatcher.scheduling.equivalence.rows import add_score, close_totals
+from dispatcher.scheduling.equivalence.static_answers import (
+    StaticAnswers,
+    StaticColumn,
+    count_codes,
+)
+from dispatcher.scheduling.fleet.columns import RowList, distinct
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import PodId, nonzero_request
+from dispatcher.scheduling.fleet.row import RowFacts
+from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
+from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
+from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.roles import Reach, Role
+from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
+from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+
+LARGE = 1 << 14  # rows
+_MOST_SKIPPED = 4096
+_MOST_TABLES = 4
+_MOST_MET, _WORTH_CACHING = 4096, 4
+_FIRST = 48  # rows that are asked at once
+_MOST_SHARE = 4  # if more than a fourth of all rows may win, looking at all of them is as good
+
+
+class SearchSetup:
+    """What searches have in common whose pods share static answers and are evaluated by row by the same plugins.
+
+    `scored`: who scores, in profile order, a column or a place in the evaluators that score. `common_score`: what all
+    rows have in common, `common` (place in `scored`, raw, normalised) the scores behind it. Without `bounds` all rows
+    are scored.
+    """
+
+    def __init__(self, profile: str, static: StaticAnswers, roles: Sequence[Role], bounds: UpperBounds | None) -> None:
+        self.static, self.epoch, self.source, self.bounds, self._profile = (
+            static,
+            static.epoch,
+            static.group_scores,
+            bounds,
+            profile,
+        )
+        by_row = [role for role in roles if role.score_at is not None]
+        columns = [one for one in static.active if one.role.score_at is not None]
+        scored: list[tuple[Role, StaticColumn | int]] = [(one.role, one) for one in columns]
+        scored += [(role, at) for at, role in enumerate(by_row)]
+        scored.sort(key=lambda one: one[0].score_at or 0)
+        self.scored = tuple(one for _, one in scored)
+        places = [role.score_at for role, _ in scored]
+        self.names = tuple(role.name for role, _ in scored), tuple(role.weight for role, _ in scored)
+        self.points = [one for one in columns if not one.role.normalizes]
+        self.common_score, common = _finalised(self.source)
+        self.common = [(at, *common[place]) for at, place in enumerate(places) if place in common]
+        self._context: DecisionContext | None = None
+        self._clusters = 0
+
+    @property
+    def current(self) -> bool:
+        """Whether it is about its part as that is now."""
+        return self.epoch == self.static.epoch and self.source is self.static.group_scores
+
+    def context(self, fleet: FleetState, refused: Mapping[tuple[int, int], int]) -> DecisionContext:
+        """What a decision stands on when rows are `refused` beside those that the shared filters refuse."""
+        static_filters = self.static.static_filters
+        if refused:
+            feasible = fleet.n - static_filters.refused - sum(refused.values())
+            return self._make(fleet, merged(static_filters.rejected, refused), feasible)
+        known = self._context
+        if known is None or known.rejected is not static_filters.rejected or self._clusters != len(fleet.clusters):
+            known = self._context = self._make(fleet, static_filters.rejected, fleet.n - static_filters.refused)
+            self._clusters = len(fleet.clusters)
+        return known
+
+    def _make(self, fleet: FleetState, rejected: Mapping[tuple[int, int], int], feasible: int) -> DecisionContext:
+        names = tuple(info.name for info in fleet.clusters)
+        return DecisionContext(
+            self._profile, fleet.reasons, names, rejected, feasible, self.static.static_filters.evaluated
+        )
+
+
+def _finalised(group_scores: GroupScores | None) -> tuple[float, dict[int | None, tuple[float, float]]]:
+    if group_scores is None or not group_scores.finalise(np.ones(1, dtype=np.bool_)).item(0):
+        return INFEASIBLE, {}
+    common: dict[int | None, tuple[float, float]] = {
+        at: (group_scores.raw[at].item(0), values.item(0)) for at, values in group_scores.normal.items()
+    }
+    return group_scores.points.item(0), common
+
+
+@dataclass(slots=True)
+class _Found:
+    """Rows that were scored, ascending (None: all): `totals`, -inf where refused, and `raw` of each evaluator that
+    scores. `best`: where the two best stand, -1 where there is none.
+    """
+
+    rows: RowList | None
+    totals: Floats
+    raw: list[Floats]
+    best: tuple[int, int]
+
+    def row(self, at: int) -> int:
+        """The row that stands there."""
+        return at if self.rows is None else self.rows.item(at)
+
+
+class PrunedSearch:
+    """The search for one pod: `evaluators` are its row-scoped plugins."""
+
+    def __init__(
+        self, fleet: FleetState, setup: SearchSetup, evaluators: Sequence[PluginEvaluator], room: LowCapacityIndex
+    ) -> None:
+        self._fleet, self._setup, self._evaluators, self._room = fleet, setup, evaluators, room
+        self._filters = [one for one in evaluators if one.role.filter_at is not None]
+        self._scorers = [one for one in evaluators if one.role.score_at is not None]
+
+    def answer_of(self, plugin: str) -> object:
+        """What a plugin answered in PreFilter; SKIP if it was not asked."""
+        active = (*(column.evaluator for column in self._setup.static.active), *self._evaluators)
+        return next((one.state for one in active if one.role.name == plugin), SKIP)
+
+    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for the pod and why; None if too many rows may win, or there is none."""
+        fleet, setup = self._fleet, self._setup
+        short = self._short()
+        if short is None or setup.common_score == INFEASIBLE:
+            return None
+        rows, codes = self._refusals(short)
+        if setup.bounds is None:
+            found: _Found | None = self._all(rows, codes)
+        else:
+            row_bounds = setup.bounds.row_bounds(setup.static.upper_bounds(), *nonzero_request(placed.pod))
+            found = self._best_two(row_bounds, setup.bounds, refuses=len(rows) > 0)
+        if found is None or found.best[0] < 0:
+            return None
+        first, rival = found.best
+        row = found.row(first)
+        why = RowRecord(
+            setup.context(fleet, count_codes(codes, fleet, rows) if len(rows) else {}),
+            fleet.clock,
+            fleet,
+            self._later(),
+            self._scores(found),
+            RowFacts.of(fleet, row),
+            None if rival < 0 else (*fleet.name_of(found.row(rival)), found.totals.item(rival) + setup.common_score),
+        )
+        return Decision(pod_id, placed, *fleet.name_of(row), row, found.totals.item(first) + setup.common_score, why)
+
+    # --- who is refused ----------------------------------------------------------------------------------------------
+
+    def _short(self) -> RowList | None:
+        """Rows that the filters by row may refuse; None: any."""
+        found: list[RowList] = []
+        for evaluator in self._filters:
+            wanted = evaluator.role.plugin.wants(evaluator.state)
+            rows = None if wanted is None else self._room.short_of(wanted)
+            if rows is None:
+                return None
+            found.append(rows)
+        return found[0] if len(found) == 1 else distinct(*found)
+
+    def _refusals(self, short: RowList) -> tuple[RowList, Codes]:
+        """Rows that the filters by row are to be asked about, and what the first says that refuses."""
+        rows = short[self._setup.static.static_filters.first[short] == 0] if len(short) else short
+        return rows, self._codes(rows)
+
+    def _codes(self, rows: RowList) -> Codes:
+        codes = np.zeros(len(rows), dtype=np.uint16)
+        if len(rows):
+            for evaluator in self._filters:
+                np.copyto(codes, evaluator.codes(self._fleet, rows), where=codes == 0)
+        return codes
+
+    # --- who wins ----------------------------------------------------------------------------------------------------
+
+    def _all(self, rows: RowList, codes: Codes) -> _Found:
+        """All rows; `codes`: why the filters by row refuse `rows`, and no others."""
+        n = self._fleet.n
+        first = self._setup.static.static_filters.first[:n]
+        if len(rows):
+            first = first.copy()
+            first[rows] = codes
+        return self._ask(slice(0, n), first)
+
+    def _best_two(self, row_bounds: RowBounds, bounds: UpperBounds, *, refuses: bool) -> _Found | None:
+        """Rows among which are the two best of all; None if too many may be."""
+        most = max(_FIRST * 2, self._fleet.n // _MOST_SHARE)
+        usual, bounds.usual = bounds.usual, None
+        bar = row_bounds.enough(_FIRST) if usual is None else row_bounds.top - usual
+        rows, loose = row_bounds.between(bar, np.inf, most), bounds.loose
+        if rows is None:
+            return None
+        found = self._ask_some(np.sort(np.concatenate([rows, loose])) if len(loose) else rows, refuses=refuses)
+        second = found.totals.item(found.best[1]) if found.best[1] >= 0 else INFEASIBLE
+        if second < bar:
+            rest = row_bounds.between(second, bar, most)
+            if rest is None:
+                return None
+            if len(rest):
+                found = self._joined(found, self._ask_some(rest, refuses=refuses))
+        if INFEASIBLE < second < row_bounds.top:
+            bounds.usual = row_bounds.top - second
+        return found
+
+    def _ask_some(self, rows: RowList, *, refuses: bool) -> _Found:
+        """Some rows; the filters by row only if they refuse any."""
+        first = self._setup.static.static_filters.first[rows]
+        if refuses:
+            np.copyto(first, self._codes(rows), where=first == 0)
+        return self._ask(rows, first)
+
+    def _ask(self, rows: Rows, first: Codes) -> _Found:
+        """All that score, about some rows; `first`: who refuses these."""
+        fleet, total = self._fleet, np.zeros(len(first))
+        raw = [evaluator.scores(fleet, rows) for evaluator in self._scorers]
+        for evaluator, scores in zip(self._scorers, raw, strict=True):
+            add_score(scores, evaluator.role.weight, total)
+        for column in self._setup.points:
+            total += column.points[rows]
+        if not close_totals(first, total):
+            for evaluator, scores in zip(self._scorers, raw, strict=True):
+                finite(evaluator.role.plugin, scores[first == 0])
+        return _Found(None if isinstance(rows, slice) else rows, total, raw, two_best(total, fleet.rank[rows]))
+
+    def _joined(self, one: _Found, other: _Found) -> _Found:
+        rows = np.concatenate([found.rows for found in (one, other) if found.rows is not None])
+        order = np.argsort(rows)
+        totals = np.concatenate([one.totals, other.totals])[order]
+        raw = [np.concatenate(both)[order] for both in zip(one.raw, other.raw, strict=True)]
+        return _Found(rows[order], totals, raw, two_best(totals, self._fleet.rank[rows[order]]))
+
+    # --- why ---------------------------------------------------------------------------------------------------------
+
+    def _scores(self, found: _Found) -> Scores:
+        """Of the best row and the runner-up."""
+        raws, normals = [], []
+        for at in found.best:
+            if at >= 0:
+                row, setup = found.row(at), self._setup
+                raw = [found.raw[one].item(at) if isinstance(one, int) else one.raw.item(row) for one in setup.scored]
+                normal = raw.copy()
+                for place, scores, normalized in setup.common:
+                    raw[place], normal[place] = scores, normalized
+                raws.append(raw)
+                normals.append(normal)
+        return Scores(*self._setup.names, raws[0], normals[0], normals[1] if len(normals) > 1 else None)
+
+    def _later(self) -> Explainers:
+        active = (*(column.evaluator for column in self._setup.static.active), *self._evaluators)
+        told = ((evaluator.role.explainer, evaluator.state) for evaluator in active)
+        return tuple([(plugin, state) for plugin, state in told if plugin is not None])
+
+
+@dataclass(slots=True)
+class _Skipped:
+    """Plugins that have nothing to say about pods alike to them. `volatile`: those who may change their minds."""
+
+    at: int
+    volatile: list[PluginEvaluator]
+
+    def holds(self, fleet: FleetState) -> bool:
+        """Whether they still have nothing to say."""
+        same = self.at == fleet.changes.position
+        return same and not any(one.is_stale(fleet, changed=False, touched=True) for one in self.volatile)
+
+
+class PrunedSearches:
+    """Makes the searches for pods of one plan whose classes are not worth caching (yet).
+
+    A class that is met for the fourth time is. That plugins are skipped is cached for all pods alike to them. `large`:
+    from so many rows on few are looked at; below, that costs more than asking all.
+    """
+
+    def __init__(self, plan: Plan, fleet: FleetState, classes: EquivalenceCache, large: int = LARGE) -> None:
+        roles = classes.roles
+        self._large, self._classes = large, classes
+        self._profile, self._fleet = plan.profile, fleet
+        self._met: OrderedDict[ClassKey, int] = OrderedDict()
+        by_class = [role for role in roles if role.reach is not Reach.SHARED]
+        self._able = all(role.score_at is None or role.weight >= 0.0 for role in roles)
+        self._bounded = [PluginEvaluator(role) for role in by_class if _bounded(role)]  # asked anew for each pod
+        self._others = [role for role in by_class if not _bounded(role)]
+        self._room = LowCapacityIndex(fleet)
+        self._skipped: dict[tuple[Hashable, ...], _Skipped] = {}
+        self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
+
+    def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
+        """The search for a pod of the class of a key; None if its class has to decide. Raises PluginError."""
+        return None if key in self._classes or self._is_worth_caching(key) else self._made(key, placed)
+
+    def _is_worth_caching(self, key: ClassKey) -> bool:
+        met = self._met.pop(key, 0) + 1
+        if met >= _WORTH_CACHING:
+            return True
+        self._met[key] = met
+        if len(self._met) > _MOST_MET:
+            self._met.popitem(last=False)
+        return False
+
+    def _made(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
+        static = self._classes.static_answers.part(key)
+        if (
+            not self._fleet.n
+            or not self._able
+            or (not static.current and static.refresh(placed) is not None)
+            or not static.uniform
+        ):
+            return None
+        if not self._are_skipped(key, placed):
+            return None
+        evaluators: list[PluginEvaluator] = []
+        for evaluator in self._bounded:
+            if evaluator.pre_filter(placed, self._fleet) is not None:
+                return None
+            if not evaluator.skipped:
+                evaluators.append(evaluator)
+        setup = self._setup(static, tuple([evaluator.role for evaluator in evaluators]))
+        if setup is None or (setup.bounds is not None and not setup.bounds.refresh()):
+            return None
+        self._room.refresh()
+        return PrunedSearch(self._fleet, setup, evaluators, self._room)
+
+    def _are_skipped(self, key: ClassKey, placed: Placed) -> bool:
+        """Whether all those that would have to be asked about every row have nothing to say."""
+        fleet, name = self._fleet, tuple([key[role.key_at] for role in self._others])
+        known = self._skipped.get(name)
+        if known is not None and known.holds(fleet):
+            return True
+        volatile: list[PluginEvaluator] = []
+        for role in self._others:
+            evaluator = PluginEvaluator(role)
+            if evaluator.pre_filter(placed, fleet) is not None or not evaluator.skipped:
+                return False
+            evaluator.note(fleet)
+            seen = evaluator.observed
+            if seen.now or seen.counts or seen.kinds or evaluator.is_stale(fleet, changed=False, touched=True):
+                volatile.append(evaluator)
+        if len(self._skipped) >= _MOST_SKIPPED:
+            self._skipped.clear()
+        self._skipped[name] = _Skipped(fleet.changes.position, volatile)
+        return True
+
+    def _setup(self, static: StaticAnswers, roles: tuple[Role, ...]) -> SearchSetup | None:
+        large = self._fleet.n >= self._large
+        known = static.search_setups.get((roles, large))
+        if isinstance(known, SearchSetup) and known.current:
+            return known
+        by_row = tuple(role for role in roles if role.score_at is not None)
+        if not by_row:
+            return None
+        made = SearchSetup(self._profile, static, roles, self._bounds_of(by_row) if large else None)
+        static.search_setups[roles, large] = made
+        return made
+
+    def _bounds_of(self, roles: tuple[Role, ...]) -> UpperBounds:
+        found = self._bounds.get(roles)
+        if found is None:
+            if len(self._bounds) >= _MOST_TABLES:
+                self._bounds.clear()
+            found = self._bounds[roles] = UpperBounds(roles, self._fleet)
+        return found
+
+
+def _bounded(role: Role) -> bool:
+    if role.reach is not Reach.ROW:
+        return False
+    scores, filters = role.score_at is not None, role.filter_at is not None
+    return (not scores or isinstance(role.plugin, BoundedScore)) and (
+        not filters or isinstance(role.plugin, RoomFilter)
+    )

@@ -1,0 +1,199 @@
+"""Upper bounds on the score of each row that hold for any pod: what lets a search look at few rows and still be exact.
+
+A table adds up the bounds of several score plugins (`framework.bounds`), in single precision, rounded up. With the
+answers that rest on nodes alone it gives the bound of every row for one pod: a few operations a row.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dispatcher.scheduling.equivalence.evaluators import blocks
+from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Floats, Readings, Rows
+from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.points import guarded
+from dispatcher.scheduling.framework.roles import Role
+
+_HORIZON_S = 20.0  # how long bounds hold without a change
+_FEW = 48  # rows that are asked anyway rather than bounded anew
+_BLOCK = 64  # rows
+_SLACK = 2.0**-15  # of the highest points: single precision errs less
+_NEVER = -1
+
+
+@kernel("shares shares shares shares shares shares float float out_shares out_shares")
+def _reach(static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
+    """The reach of each row, and the highest of each block of rows."""
+    milli, size = np.float32(milli), np.float32(size)
+    for block in range(len(best)):
+        start, end = block * _BLOCK, min(block * _BLOCK + _BLOCK, len(reach))
+        for row in range(start, end):
+            less_cpu, less_memory = cpu[row] * milli, memory[row] * size
+            less_cpu = most_cpu[row] if less_cpu > most_cpu[row] else less_cpu
+            less_memory = most_memory[row] if less_memory > most_memory[row] else less_memory
+            reach[row] = static[row] + base[row] - less_cpu - less_memory
+        top = reach[start]
+        for row in range(start, end):
+            top = max(top, reach[row])
+        best[block] = top
+
+
+@kernel("shares shares float float out_ints")
+def _between(reach, best, low, high, found):  # type: ignore[no-untyped-def]
+    """How many rows reach `low` but not `high`; those are found, as far as there is room for them."""
+    count = 0
+    for block in range(len(best)):
+        if best[block] >= low:
+            for row in range(block * _BLOCK, min(block * _BLOCK + _BLOCK, len(reach))):
+                if low <= reach[row] < high:
+                    if count < len(found):
+                        found[count] = row
+                    count += 1
+    return count
+
+
+@kernel("floats floats float out out")
+def _add(fall, most, weight, slope, end):  # type: ignore[no-untyped-def]
+    """One bound more (see `_together`)."""
+    for row in range(len(slope)):
+        if fall[row] > 0.0:
+            slope[row] += fall[row] * weight
+            end[row] = min(end[row], most[row] / fall[row])
+
+
+class RowBounds:
+    """How high each row reaches for one pod; -inf where it is refused, or `left_out`. `top`: the highest."""
+
+    def __init__(self, reach: Readings, best: Readings, left_out: RowList) -> None:
+        reach[left_out] = -np.inf
+        self._reach, self._best = reach, best
+        self.top = float(best.max(initial=-np.inf))
+
+    def enough(self, count: int) -> float:
+        """A reach that about `count` rows have, or more."""
+        if len(self._best) <= count:
+            return -np.inf
+        return float(np.partition(self._best, len(self._best) - count)[len(self._best) - count])
+
+    def between(self, low: float, high: float, most: int) -> RowList | None:
+        """The rows that reach `low` but not `high`, ascending; None if these are more than `most`."""
+        if _between.fast is None:
+            rows: RowList = np.flatnonzero((self._reach >= low) & (self._reach < high) & (self._reach > -np.inf))
+            return rows if len(rows) <= most else None
+        found = np.empty(min(most, len(self._reach)), dtype=np.int64)
+        count = _between.fast(self._reach, self._best, max(low, _LOWEST), high, found)
+        return found[:count] if count <= most else None
+
+
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+class UpperBounds:
+    """The bounds of some score plugins together, kept up to date row by row.
+
+    `loose`: rows that changed since: they may reach anything. `usual`: how far below the highest reach the bar was
+    last time (see `pruned_search`), if that can be told.
+    """
+
+    def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
+        self._roles, self._fleet = tuple(roles), fleet
+        self._slack = (1.0 + sum(100.0 * role.weight for role in roles)) * _SLACK
+        self._columns = np.zeros((5, 0), dtype=np.float32)  # base, then cpu, most, memory, most
+        self._until: Floats = np.zeros(0)  # [blocks] when their bounds end
+        self._since = -np.inf
+        self._changes_at = self._loads_at = _NEVER
+        self._scratch = np.zeros(0, dtype=np.float32), np.zeros(0, dtype=np.float32)
+        self.loose: RowList = np.zeros(0, dtype=np.intp)
+        self.usual: float | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What it keeps."""
+        return self._columns.nbytes + self._scratch[0].nbytes
+
+    def refresh(self) -> bool:
+        """Follow the fleet; False if a plugin has no bound."""
+        fleet = self._fleet
+        changed = fleet.changes.since(self._changes_at) if self._changes_at != _NEVER else None
+        touched = fleet.loads.since(self._loads_at) if self._loads_at != _NEVER else None
+        if changed is None or touched is None or fleet.clock < self._since:
+            return self._rebuild()
+        if len(changed) or len(touched) > _FEW:
+            due = distinct(changed, touched)
+            self._columns = grown(self._columns, fleet.n, 0.0)
+            if len(self._until) < len(list(blocks(slice(0, fleet.n)))) or not self._write(due):
+                return self._rebuild()
+            self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+            touched = touched[:0]
+        self.loose, self._since = touched, fleet.clock
+        return self._until.min(initial=np.inf) > fleet.clock + _HORIZON_S / 2 or self._renew()
+
+    def _rebuild(self) -> bool:
+        fleet, self._since = self._fleet, self._fleet.clock
+        self._changes_at = self._loads_at = _NEVER
+        self._columns = grown(self._columns, fleet.n, 0.0)
+        self._until = np.full(len(list(blocks(slice(0, fleet.n)))), -np.inf)
+        if not self._renew():
+            return False
+        self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
+        self.loose = np.zeros(0, dtype=np.intp)
+        return True
+
+    def _renew(self) -> bool:
+        """Renew the bounds of all blocks that have come to their end, else of the one that is next."""
+        clock = self._fleet.clock
+        due = np.flatnonzero(self._until < clock).tolist() or [int(self._until.argmin())]
+        for at, block in enumerate(blocks(slice(0, self._fleet.n))):
+            if at in due:
+                if not self._write(block):
+                    return False
+                self._until[at] = clock + _HORIZON_S
+        return True
+
+    def _write(self, rows: Rows) -> bool:
+        """Add up the bounds: they fall with the pod as far as none of them has come to its end."""
+        told: list[tuple[Ceiling, float]] = []
+        for role in self._roles:
+            plugin: BoundedScore = role.plugin
+            ceiling = guarded(plugin, plugin.ceiling, self._fleet, rows, self._fleet.clock + _HORIZON_S)
+            if ceiling is None:
+                return False
+            told.append((ceiling, role.weight))
+        base = sum((one.base * weight for one, weight in told), np.full(len(told[0][0].base), self._slack))
+        self._columns[0, rows] = base
+        for at, falls in (
+            (1, [(one.cpu, one.most_cpu, weight) for one, weight in told]),
+            (3, [(one.memory, one.most_memory, weight) for one, weight in told]),
+        ):
+            self._columns[at : at + 2, rows] = _together(falls)
+        return True
+
+    def row_bounds(self, static: Readings, milli: int, size: int) -> RowBounds:
+        """For a pod that is expected to use `milli` CPU and `size` bytes, without `loose` rows. `static` [n]: points
+        that rest on nodes alone, -inf where refused. What is answered holds until the next call.
+        """
+        n = len(static)
+        base, cpu, most_cpu, memory, most_memory = self._columns[:, :n]
+        if _reach.fast is None:
+            reach = static + base - np.minimum(cpu * milli, most_cpu) - np.minimum(memory * size, most_memory)
+            return RowBounds(reach, reach, self.loose)
+        if len(self._scratch[0]) < n:
+            self._scratch = np.zeros(2 * n, dtype=np.float32), np.zeros(2 * n // _BLOCK + 1, dtype=np.float32)
+        reach, best = self._scratch[0][:n], self._scratch[1][: -(-n // _BLOCK)]
+        _reach.fast(static, base, cpu, most_cpu, memory, most_memory, float(milli), float(size), reach, best)
+        return RowBounds(reach, best, self.loose)
+
+
+def _together(falls: Sequence[tuple[Floats, Floats, float]]) -> tuple[Floats, Floats]:
+    """[rows] by what several bounds fall together, and at most: until the first of them has come to its end."""
+    slope, end = np.zeros(len(falls[0][0])), np.full(len(falls[0][0]), np.inf)
+    for fall, most, weight in falls:
+        if _add.fast is not None:
+            _add.fast(fall, most, weight, slope, end)
+            continue
+        slope += fall * weight
+        np.minimum(end, np.divide(most, fall, out=np.full(len(end), np.inf), where=fall > 0.0), out=end)
+    return slope, np.multiply(slope, end, out=np.zeros(len(end)), where=slope > 0.0)

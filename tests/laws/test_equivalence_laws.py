@@ -1,0 +1,124 @@
+"""What an equivalence class keeps up to date equals what one made from scratch would hold, and kernels equal NumPy."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import fleet, node, pod, put, reading
+from tests.laws.pairs import Pair
+from tests.laws.test_placement_laws import begin, real, records, scripts
+from tests.scheduling.tiny_plugins import Fit, Live, Ready, Selector, profile
+
+SAMPLES = (
+    pod("plain").cpu("100m").labels(app="u"),
+    pod("zoned").cpu("250m").labels(app="u").spread("zone"),
+    pod("soft").cpu("250m").labels(app="v").spread("host", hard=False),
+    pod("picky").memory("300Mi").requires("zone", "In", "x").prefers(5, "soft", "In", "5"),
+    pod("port").port(80),
+)
+
+
+def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
+    """All that decisions rest on."""
+    found = one.decide(("a", "image"), Placed(pod("image").build(), "a"))
+    return {
+        "first": one.rows.first[:n].tolist(),
+        "total": one.rows.total[:n].tolist(),
+        "rejected": dict(one.context().rejected),
+        "counts": (one.context().feasible, one.context().evaluated),
+        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.why.scores.record()),
+    }
+
+
+class Audited(Pair):
+    """After each event, classes that were kept are held against classes made anew."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kept = EquivalenceCache(self.scheduler.plan, self.fleet, 2**26)
+
+    def apply(self, event: tuple[Any, ...]) -> None:
+        super().apply(event)
+        plan = self.scheduler.plan
+        for sample in SAMPLES:
+            placed = sample.placed("a")
+            key = plan.standing_key(plan.class_key(placed), placed, self.fleet)
+            fresh = EquivalenceCache(plan, self.fleet, 2**26).get(key)
+            kept = self.kept.get(key)
+            for one in (kept, fresh):
+                one.refresh(placed)
+            assert image(kept, self.fleet.n) == image(fresh, self.fleet.n)
+
+
+@settings(max_examples=40, deadline=None)
+@given(script=scripts)
+def test_what_a_class_keeps_up_to_date_equals_a_class_made_from_scratch(script: list[tuple[Any, ...]]) -> None:
+    pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
+    for event in script:
+        pair.apply(event)
+
+
+def test_scores_that_age_are_known_to_age_also_after_a_change_of_rows_that_are_not_scored() -> None:
+    pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
+    room = {"cpu": 500, "memory": 2**30, "pods": 1}
+    barred = msgspec.structs.replace(node("n1").labels(zone="x").cordoned().build(), allocatable=room)
+    pair.apply(("reading", "b", "n1", 0.0, 45.0))  # counts in full a last time
+    pair.apply(("pods", pod("p").labels(app="u").cpu("100m").placed("b"), 1))
+    pair.apply(("node", "a", barred))
+    pair.apply(("later", 1.0))
+
+
+@pytest.mark.usefixtures("compiled")
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=scripts)
+def test_kernels_give_the_very_records_that_numpy_gives(script: list[tuple[Any, ...]]) -> None:
+    kernels.compile_all()
+    with_kernels = records(script, batched=True)
+    kernels.use_numpy()
+    assert records(script, batched=True) == with_kernels
+
+
+@pytest.mark.usefixtures("compiled")
+def test_kernels_score_many_odd_nodes_bit_for_bit_as_numpy_does() -> None:
+    seed = np.random.default_rng(7)
+    state = fleet(a=[odd_node(seed, at) for at in range(300)], now=1000.0)
+    for at in range(0, 300, 2):
+        load = float(seed.random())
+        state.put_reading("a", reading(f"n{at}", cpu=load, memory=load / 2, net=load, age=float(seed.integers(0, 200))))
+    for at in range(200):
+        put(state, pod(f"p{at}").cpu(int(seed.integers(0, 3))).memory("1Gi"), "a", f"n{at}")
+    plugins = build(DEFAULT_PROFILE, PluginContext())
+    plan = Plan.of(DEFAULT_PROFILE, plugins)
+    for one in (pod().cpu("700m").memory("3Gi"), pod(), pod().cpu(5), pod().memory(2**61)):
+        placed = one.placed("a")
+        totals = []
+        for _ in range(2):
+            kept = EquivalenceCache(plan, state, 2**26).get(plan.class_key(placed))
+            kept.refresh(placed)
+            totals.append(kept.rows.total[: state.n].tobytes())
+            kernels.use_numpy()
+        kernels.compile_all()
+        assert totals[0] == totals[1]
+
+
+def odd_node(seed: np.random.Generator, at: int) -> Any:
+    amount = int(seed.choice((0, 1, 2**30, 2**45, 2**50, 2**62)))
+    return node(f"n{at}").cpu(int(seed.integers(0, 8))).pods(int(seed.integers(0, 20))).memory(amount)
+
+
+def test_without_numba_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "numba", None)
+    kernels.use_numpy()
+    assert not kernels.compile_all()
+    one = Scheduler(profile(Ready=1, Selector=1, Fit=1, Live=1), [Ready(), Selector(), Fit(), Live()], fleet(a=["n1"]))
+    assert one.schedule(pod().placed("a"), ("a", "u")).record()["outcome"] == "scheduled"

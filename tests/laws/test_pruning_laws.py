@@ -1,0 +1,152 @@
+"""Pods that are decided by bound and prune go where their class would send them, with the very same record."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dispatcher.model.node import NO_SCHEDULE
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import nonzero_request
+from dispatcher.scheduling.framework import Placed, kernels
+from dispatcher.scheduling.framework.bounds import BoundedScore
+from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.framework.roles import roles_of
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
+from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
+from tests.builders import NodeBuilder, fleet, node, pod, put, reading
+
+NODES = 400
+seeds = st.integers(0, 2**32)
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # no seed is simpler than another
+FIXTURE = HealthCheck.function_scoped_fixture
+
+
+@pytest.fixture(params=["numpy", "kernels"])
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "kernels":
+        pytest.importorskip("numba")
+        assert kernels.compile_all()
+    yield
+    kernels.use_numpy()
+
+
+def some_node(seed: np.random.Generator, at: int) -> NodeBuilder:
+    built = node(f"n{at}").cpu(int(seed.choice((2, 8, 32)))).memory(f"{int(seed.choice((4, 16, 128)))}Gi")
+    built = built.pods(int(seed.choice((3, 110)))).labels(zone="xy"[at % 2])
+    odd = int(seed.integers(0, 40))
+    if odd == 0:
+        return built.cordoned()
+    if odd == 1:
+        return built.ready(False)
+    return built.taint("dedicated", "x", NO_SCHEDULE) if odd == 2 else built
+
+
+def some_fleet(seed: np.random.Generator) -> FleetState:
+    state = fleet(**{name: [some_node(seed, at) for at in range(NODES // 2)] for name in "ab"}, now=1000.0)
+    for cluster in "ab":
+        for at in seed.permutation(NODES // 2)[: NODES * 2 // 5].tolist():
+            state.put_reading(cluster, some_reading(seed, f"n{at}"))
+    for at in range(NODES // 2):
+        built = pod(f"old{at}").cpu(int(seed.integers(0, 4))).memory(f"{int(seed.integers(0, 6))}Gi")
+        put(state, built, str(seed.choice(("a", "b"))), f"n{int(seed.integers(0, NODES // 2))}")
+    return state
+
+
+def some_reading(seed: np.random.Generator, name: str) -> Any:
+    load = float(seed.random())
+    return reading(name, cpu=load, memory=load / 2, net=load / 3, age=float(seed.integers(0, 150)))
+
+
+def some_pod(seed: np.random.Generator, at: int) -> Placed:
+    built = pod(f"p{at}").cpu(f"{int(seed.integers(0, 3000))}m").memory(f"{int(seed.integers(0, 5000))}Mi")
+    kind = int(seed.integers(0, 8))
+    if kind == 0:
+        built = built.node_selector({"zone": "x"})
+    elif kind == 1:
+        built = built.tolerates("dedicated", operator="Exists")
+    elif kind == 2:
+        built = built.cpu(int(seed.choice((9, 31, 64))))
+    elif kind == 3:
+        built = pod(f"p{at}")
+    return built.placed(str(seed.choice(("a", "b"))))
+
+
+def event(state: FleetState, scheduler: Scheduler, seed: np.random.Generator, at: int) -> None:
+    """What happens between decisions."""
+    what, cluster, name = int(seed.integers(0, 8)), str(seed.choice(("a", "b"))), f"n{int(seed.integers(0, 200))}"
+    if what == 0:
+        state.now += float(seed.choice((0.5, 15.0, 60.0)))
+    elif what == 1:
+        for _ in range(int(seed.choice((1, 80)))):
+            state.put_reading(cluster, some_reading(seed, f"n{int(seed.integers(0, 200))}"))
+    elif what == 2:
+        state.put_node(cluster, some_node(seed, int(seed.integers(0, 220))).build())
+    elif what == 3:
+        state.remove_node(cluster, name)
+    elif what == 4:
+        scheduler.forget(("a", f"uid-p{int(seed.integers(0, at + 1))}"))
+
+
+def run(number: int, *, large: int, pruned: bool, count: int = 16) -> list[Result]:
+    seed = np.random.default_rng(number)
+    state = some_fleet(seed)
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state, large=large)
+    if not pruned:
+        scheduler._searches.search_for = lambda *_: None  # type: ignore[method-assign]
+    results = []
+    for at in range(count):
+        event(state, scheduler, seed, at)
+        placed = some_pod(seed, at)
+        results.append(scheduler.schedule(placed, ("a", placed.pod.uid)))
+    return results
+
+
+def told(results: list[Result]) -> list[str]:
+    return [json.dumps(one.record(), sort_keys=True) for one in results]
+
+
+@pytest.mark.parametrize("large", [0, 10**9], ids=["few rows", "all rows"])
+@settings(max_examples=6, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
+@given(number=seeds)
+def test_a_pruned_search_records_what_the_class_would_record(form: None, large: int, number: int) -> None:
+    assert told(run(number, large=large, pruned=True)) == told(run(number, large=large, pruned=False))
+
+
+def test_most_odd_pods_are_decided_by_looking_at_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    ask = PrunedSearch._ask_some
+
+    def noted(self: PrunedSearch, rows: Any, *, refuses: bool) -> Any:
+        asked.append(len(rows))
+        return ask(self, rows, refuses=refuses)
+
+    monkeypatch.setattr(PrunedSearch, "_ask_some", noted)
+    results = run(7, large=0, pruned=True, count=60)
+    placed = sum(isinstance(one, Decision) for one in results)
+    assert placed > 40
+    assert sum(asked) < placed * NODES / 4
+
+
+@settings(max_examples=10, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
+@given(number=seeds, milli=st.integers(1, 70_000), mebi=st.integers(0, 140_000), later=st.floats(0, 20))
+def test_no_row_scores_higher_than_its_bound(form: None, number: int, milli: int, mebi: int, later: float) -> None:
+    state = some_fleet(np.random.default_rng(number))
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    roles = [role for role in roles_of(plan) if isinstance(role.plugin, BoundedScore)]
+    table = UpperBounds(roles, state)
+    assert table.refresh()
+    state.now += later
+    placed = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
+    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *nonzero_request(placed.pod))
+    total = np.zeros(state.n)
+    for role in roles:
+        total += role.weight * role.plugin.score(role.plugin.pre_filter(placed, state), state, slice(0, state.n))
+    assert (total <= bounds._reach).all()
