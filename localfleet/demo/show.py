@@ -19,6 +19,7 @@ from dispatcher.api.fleet_views import FleetViews, Row
 from dispatcher.cli.explain_view import in_short
 from dispatcher.cli.output import Output, harmless, make_console, print_table, print_trimmed, print_value
 from dispatcher.cli.tables import PODS
+from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.service.assembly import Dispatcher
 from dispatcher.service.errors import ExitCode
 from localfleet.demo import view as demo_view
@@ -184,7 +185,7 @@ class DemoShow:
 
 def _all_read(dispatcher: Dispatcher) -> bool:
     nodes = dispatcher.views.nodes()
-    return bool(nodes) and all(load["used"] is not None for node in nodes for load in node["load"].values())
+    return bool(nodes) and all(node["load"][name]["used"] is not None for node in nodes for name in BASE_SIGNALS)
 
 
 def _all_seen(dispatcher: Dispatcher) -> bool:
