@@ -38,6 +38,7 @@ EXECUTOR = {
     ("", "pods/status", "", "patch"),
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
+    ("policy", "poddisruptionbudgets", "", "get create patch delete"),
 }
 VOLUMES = {("", "persistentvolumes", "", "get patch")}
 PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
