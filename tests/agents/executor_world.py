@@ -20,6 +20,7 @@ from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
+from agents.kube.objects import KINDS
 from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
@@ -27,14 +28,14 @@ from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
-from dispatcher.model.objects import Namespace
+from dispatcher.model.objects import Namespace, PodDisruptionBudget
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim, digest_of
 
 Object = dict[str, Any]
 T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
-NAMESPACES = Namespace.__name__
+NAMESPACES, BUDGETS = Namespace.__name__, PodDisruptionBudget.__name__
 _MERGE_KEYS = {"conditions": "type", "podIPs": "ip", "taints": "key"}
 
 
@@ -266,7 +267,7 @@ class World:
 
     def restart(self, *, listed: bool = True) -> None:
         """A new life of the executor: nothing remembered, everything listed (or nothing yet)."""
-        self.cache = ClusterCache(ChangeLog(), (NAMESPACES,))
+        self.cache = ClusterCache(ChangeLog(), (NAMESPACES, BUDGETS))
         cluster = self.api.cluster
         self.local = Local(self.cache, cluster, read_pod, keys_of(cluster), f"{cluster}-cluster-uid", self.policy)
         for other in ("a", "b", "c"):
@@ -297,6 +298,7 @@ def keys_of(cluster: str) -> OwnKeys:
 
 
 # Most of what is listed anew has not changed, and what is seen of an object cannot be.
+_budget_seen = next(kind for kind in KINDS if kind.name == BUDGETS).seen
 _node_seen, _pod_seen = lru_cache(2**14)(node_seen), lru_cache(2**14)(pod_seen)
 
 
@@ -307,6 +309,11 @@ def show(api: ApiModel, cache: ClusterCache, authenticity: Authenticity | None =
         cache.begin(NAMESPACES)
         cache.page(NAMESPACES, [ObjectSeen(_namespace(api, name), 0) for name in sorted(api.namespaces)])
         cache.end(NAMESPACES)
+    if BUDGETS in cache.kinds:
+        cache.begin(BUDGETS)
+        raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if "/poddisruptionbudgets/" in path]
+        cache.page(BUDGETS, [seen for raw in raws if (seen := _budget_seen(raw)) is not None])
+        cache.end(BUDGETS)
     for kind, part, see in ((NODES, "/nodes/", _node_seen), (PODS, "/pods/", _pod_seen)):
         cache.begin(kind)
         raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]

@@ -1,6 +1,5 @@
 """What clusters keep of the budgets of others: how much, over which delegates, and when nothing is said."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -92,7 +91,11 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, terminating=True)), 2, True),
         (three(budget(allowed=1, desired=2)).pair(3, lost=True), 2, True),
         (three(budget(allowed=1, desired=2)).pair(3, source(3, terminating=True)), 3, True),
-        (three(budget(allowed=1, desired=2)).pair(3, source(3, terminating=True), delegate(3, terminating=True)), 2, True),
+        (
+            three(budget(allowed=1, desired=2)).pair(3, source(3, terminating=True), delegate(3, terminating=True)),
+            2,
+            True,
+        ),
         (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, ready=False)), 2, True),
         (three(budget(allowed=0, desired=3)).pair(3, copy=delegate(3, ready=False)), 3, False),
         (three(budget(allowed=0, desired=4)), 4, False),
@@ -175,9 +178,10 @@ def test_a_delegate_has_one_budget(own: list[PodDisruptionBudget], under: str, c
     assert bool(fleet.told().shadows) == (covered != "" and not (own and covered is None and not own[0].shadow_of))
 
 
-def test_of_a_cluster_that_is_away_nothing_is_said() -> None:
+@pytest.mark.parametrize("how", [("silent", True), ("restored", True), ("synced", False)], ids=str)
+def test_of_a_cluster_that_is_away_or_was_restored_nothing_is_said(how: tuple[str, bool]) -> None:
     fleet = three(budget())
-    fleet.clusters["east"] = replace(fleet.clusters["east"], silent=True)
+    setattr(fleet.clusters["east"], *how)
     assert fleet.told() == Shadows()
 
 

@@ -82,8 +82,10 @@ class ShadowBudgets:
 def shadows(
     clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], budgets: Budgets
 ) -> dict[str, Shadows]:
-    """By cluster, what it shall keep for others. Of clusters that are not ready nothing is said: all stays as it is."""
-    ready = {name: view for name, view in clusters.items() if view.ready}
+    """By cluster, what it shall keep for others. Of clusters that are not ready, or were restored, nothing is said: all
+    stays as it is.
+    """
+    ready = {name: view for name, view in clusters.items() if view.ready and not view.restored}
     native = {name: _by_namespace(budgets(name)) for name in ready}
     groups: dict[_Key, _Group] = {}
     covers: dict[str, list[Cover]] = {name: [] for name in ready}
