@@ -312,7 +312,7 @@ def show(api: ApiModel, cache: ClusterCache, authenticity: Authenticity | None =
     if BUDGETS in cache.kinds:
         cache.begin(BUDGETS)
         raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if "/poddisruptionbudgets/" in path]
-        cache.page(BUDGETS, [seen for raw in raws if (seen := _budget_seen(raw)) is not None])
+        cache.page(BUDGETS, filter(None, map(_budget_seen, raws)))
         cache.end(BUDGETS)
     for kind, part, see in ((NODES, "/nodes/", _node_seen), (PODS, "/pods/", _pod_seen)):
         cache.begin(kind)
