@@ -17,8 +17,8 @@ from dispatcher.scheduling.events import ClusterChanged, Effect, SendPeers, Tick
 from tests.laws.cores import make_core
 
 WEB = LabelSelector({"app": "web"})
-NAME = shadow_name("east-uid", "default", ["web"])
-BOTH = shadow_name("east-uid", "default", ["all", "web"])
+NAME = shadow_name("east-uid", "default", ("web",))
+BOTH = shadow_name("east-uid", "default", ("all", "web"))
 
 
 def budget(name: str = "web", *, allowed: int = 1, desired: int = 2, **more: Any) -> PodDisruptionBudget:

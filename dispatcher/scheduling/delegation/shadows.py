@@ -8,6 +8,7 @@ keeps what the strictest asks for, and those that a budget of the target's own s
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
-_PODS_PER_S = 50_000  # looked at, so that ever so many pods do not cost more than a small part of the time
+_PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time
 _DIGEST = 16  # hex characters
 
 Budgets = Callable[[str], Iterable[PodDisruptionBudget]]  # of a cluster
@@ -113,7 +114,7 @@ def _by_namespace(budgets: Iterable[PodDisruptionBudget]) -> dict[str, list[_Acc
 
 
 def _selecting(accounts: Iterable[_Account], labels: Mapping[str, str]) -> tuple[_Account, ...]:
-    return tuple(one for one in accounts if one.budget.selector is not None and one.budget.selector.matches(labels))
+    return tuple([one for one in accounts if one.budget.selector is not None and one.budget.selector.matches(labels)])
 
 
 def _selected(
@@ -139,10 +140,9 @@ def _healthy(pod: Pod, tracked: Tracked | None) -> bool:
         return False
     if not pod.scheduler_name:  # of another scheduler: whether it is Ready is not told
         return pod.phase == RUNNING
-    delegates = [delegate for _, delegate in _delegates(tracked)]
-    if not delegates and pod.node.startswith(PROXY_NODE_PREFIX):
-        return False
-    return pod.ready and all(one.ready and not one.terminating for one in delegates)
+    if tracked is None or not tracked.delegates:
+        return pod.ready and not pod.node.startswith(PROXY_NODE_PREFIX)
+    return pod.ready and all(one.ready and not one.terminating for one in tracked.delegates.values())
 
 
 def _join(
@@ -156,13 +156,17 @@ def _join(
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
     if _selecting(native[place.target].get(delegate.namespace, ()), delegate.labels):
         return ""
-    names = sorted(one.budget.name for one in accounts)
-    key = place._replace(name=shadow_name(home_uid, place.namespace, names))
-    groups.setdefault(key, _Group(accounts)).delegates.append(delegate)
+    names = tuple(sorted([one.budget.name for one in accounts]))
+    key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = _Group(accounts)
+    group.delegates.append(delegate)
     return key.name
 
 
-def shadow_name(home_uid: str, namespace: str, budgets: Iterable[str]) -> str:
+@lru_cache(maxsize=2**14)
+def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
     """The same for the same budgets of the same cluster, and no user's by chance."""
     told = "/".join((home_uid, namespace, *budgets))
     return BUDGET_PREFIX + sha256(told.encode()).hexdigest()[:_DIGEST]
