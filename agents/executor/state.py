@@ -24,6 +24,7 @@ PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
 CLUSTER = "cluster"  # the value that says under which name the cluster is served
 KEYS = "keys"  # the value with the keys of other clusters
+OWN_KEYS = "own_keys"  # the value with the public keys of this one, the one it signs with first; compared, never believed
 MAX_VALUES = 224 * 1024  # bytes of JSON; the API server takes 256 KiB of annotations
 _UNREADABLE = "what this executor has obeyed cannot be read"
 
@@ -101,6 +102,21 @@ class ExecutorState:
     def remember(self, key: str, value: str) -> Procedure[str]:
         """Store a value beside what else is stored; '' forgets it."""
         return (yield from self._change(lambda: self._with(key, value) if self.values.get(key, "") != value else None))
+
+    def hold_keys(self, keys: str, objection: Callable[[str], str], lift: str) -> Procedure[str]:
+        """Store this executor's own public `keys`, unless there is an objection to it from what is stored.
+
+        The word `lift` of an operator, taken off in the same write, overrides the objection.
+        """
+
+        def wanted() -> _Wanted | str | None:
+            stored, lifted = self.values.get(OWN_KEYS, ""), self.words & {lift}
+            why = "" if lifted else objection(stored)
+            if why:
+                return why
+            return self._with(OWN_KEYS, keys)._replace(heeded=lifted) if lifted or stored != keys else None
+
+        return (yield from self._change(wanted))
 
     def heed(self, words: frozenset[str], key: str, value: str) -> Procedure[str]:
         """Take words off that were done, and store in the same write what they have made of a value."""

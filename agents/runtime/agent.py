@@ -130,7 +130,8 @@ class Agent:
                     self._executor.warn_foreign(ref, pod.scheduler_name)
                 else:
                     self._executor.warn_miswritten(ref, pod.reason, pod.text)
-            for ref, text in self._intake.take_forged():
+            forged = self._intake.take_forged()
+            for ref, text in () if self._executor.obedience.wrong_key else forged:
                 self._executor.warn_miswritten(ref, "UnverifiedMark", text)
             await asyncio.sleep(HOUSEKEEPING_S)
 
@@ -151,8 +152,8 @@ class Agent:
     @property
     def health(self) -> Health:
         """Whether the API server answers and is the right one, and why not."""
-        misnamed = self._executor.obedience.misnamed
-        return Health(problem=misnamed) if misnamed else self._health.now
+        problem = self._executor.obedience.not_ours
+        return Health(problem=problem) if problem else self._health.now
 
     def confirm_restored(self) -> None:
         """An operator says that what the API server shows since it went back in time is meant."""
@@ -167,8 +168,8 @@ class Agent:
         self._truths.remember(seen)
 
     def _who(self) -> Identity:
-        """Nobody's, as far as a dispatcher may know, where the cluster is served under another name."""
-        uid = "" if self._executor.obedience.misnamed else self._health.cluster_uid
+        """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its name or its keys."""
+        uid = "" if self._executor.obedience.not_ours else self._health.cluster_uid
         consent = self.settings.executor.evict_foreign
         return Identity(self.settings.cluster, uid, self.incarnation, consent, self._keys)
 

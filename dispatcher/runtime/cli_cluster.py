@@ -125,9 +125,9 @@ def forget_keys(
     timeout: Heed = 60.0,
     output: Out = Output.TABLE,
 ) -> None:
-    """Make the other clusters forget its public keys, so that the next ones heard are believed.
+    """Make all clusters forget its public keys, so that its agent may sign with another one, and is believed.
 
-    For a key that was stolen or lost. First start its agent with the new key alone.
+    For a key that was stolen or lost. First stop every agent with the old key, and start one with the new key alone.
     """
     _run("forget-keys", name, config, yes, dry_run, output, timeout_s=timeout)
 
