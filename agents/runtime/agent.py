@@ -66,9 +66,9 @@ class Agent:
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
         self._truths = Truths(self._client, self._watches, api, self._reopen, self._went_back)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)
-        self._executor = ExecutorLoop(
-            self._client, self.cache, settings.cluster, settings=executor_settings(settings), keys=keys
-        )
+        executor = executor_settings(settings)
+        self._policy = executor.policy
+        self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
         self._executor.obedience.remote_pods = self._remote_pods
         self._executor.obedience.confirm_restored = self.confirm_restored
         self._watching: dict[str, asyncio.Task[None]] = {}
@@ -170,8 +170,8 @@ class Agent:
     def _who(self) -> Identity:
         """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its name or its keys."""
         uid = "" if self._executor.obedience.not_ours else self._health.cluster_uid
-        consent = self.settings.executor.evict_foreign
-        return Identity(self.settings.cluster, uid, self.incarnation, consent, self._keys)
+        policy = self._policy
+        return Identity(self.settings.cluster, uid, self.incarnation, policy.evict_foreign, self._keys, policy.openings)
 
     async def hello(self) -> Hello:
         """Who this is. `cluster_uid` is empty until the API server has answered."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import ResourceAxis, Resources
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
@@ -56,9 +57,9 @@ class NodeTable(NodeColumns):
         for name, window in self._store.windows(self.n):
             setattr(self, name, window)
 
-    def set_cluster(self, name: str, *, ready: bool, synced: bool) -> None:
+    def set_cluster(self, name: str, *, ready: bool, synced: bool, opens: tuple[Opening, ...] | None = None) -> None:
         """Insert or update a cluster. Its index never changes."""
-        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced)
+        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info
