@@ -44,9 +44,9 @@ class OwnKeys:
         if not signs or signs in self.public:
             return ""
         return (
-            f'cluster "{cluster}" signs with the key {signs[:100]}, and the key file of this agent does not hold it (it '
-            f"has {self.public[0]}): nobody is served, for the marks of the cluster's pods would not be known. Start one "
-            f"agent alone, with the key file that was used before (key_file, by default {cluster}.pem in "
+            f'cluster "{cluster}" signs with the key {signs[:100]}, and the key file of this agent does not hold it '
+            f"(it has {self.public[0]}): nobody is served, for the marks of the cluster's pods would not be known. "
+            f"Start one agent alone, with the key file that was used before (key_file, by default {cluster}.pem in "
             f"~/.local/state/global-dispatcher/keys; in the chart keySecret). If that key is lost or was stolen: "
             f"{FORGET} {cluster}"
         )

@@ -24,7 +24,9 @@ PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
 CLUSTER = "cluster"  # the value that says under which name the cluster is served
 KEYS = "keys"  # the value with the keys of other clusters
-OWN_KEYS = "own_keys"  # the value with the public keys of this one, the one it signs with first; compared, never believed
+OWN_KEYS = (
+    "own_keys"  # the value with the public keys of this one, the one it signs with first; compared, never believed
+)
 MAX_VALUES = 224 * 1024  # bytes of JSON; the API server takes 256 KiB of annotations
 _UNREADABLE = "what this executor has obeyed cannot be read"
 
