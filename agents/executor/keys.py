@@ -35,6 +35,27 @@ class OwnKeys:
         self._keys = tuple(keys)
         self.public = tuple(signatures.public_key(key) for key in keys)
 
+    def objection(self, stored: str, cluster: str) -> str:
+        """Why whoever has these keys may not act for `cluster`, by the public keys stored there (`text`); '' if it may.
+
+        Who lacks the private key that was signed with last would take the marks of the cluster's pods for forged ones.
+        """
+        signs = stored.partition(" ")[0]
+        if not signs or signs in self.public:
+            return ""
+        return (
+            f'cluster "{cluster}" signs with the key {signs[:100]}, and the key file of this agent does not hold it '
+            f"(it has {self.public[0]}): nobody is served, for the marks of the cluster's pods would not be known. "
+            f"Start one agent alone, with the key file that was used before (key_file, by default {cluster}.pem in "
+            f"~/.local/state/global-dispatcher/keys; in the chart keySecret). If that key is lost or was stolen: "
+            f"{FORGET} {cluster}"
+        )
+
+    @property
+    def text(self) -> str:
+        """The public keys as they are stored."""
+        return " ".join(self.public)
+
     def told(self) -> tuple[str, ...]:
         """The public keys as others are told, each but the oldest vouched for."""
         newer = zip(self.public, self._keys[1:], strict=False)

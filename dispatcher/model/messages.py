@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import AnyObject, ObjectRef
 from dispatcher.model.pod import Pod, Record, SourceRef
@@ -55,7 +56,8 @@ class Changes(Record, frozen=True):
     `evicts_foreign`: the cluster's policy lets pods of other schedulers be evicted for its own of higher priority.
     `restored`: its API server went back in time (etcd restored from a backup) and that is not reconciled yet: what is
     missing there proves nothing. `keys`: as in Hello. `pods_missing`: those of `pods_gone` that nobody has seen to be
-    deleted; they are just absent from a list that came after a gap.
+    deleted; they are just absent from a list that came after a gap. `opens`: which tolerations its policy lets in
+    beside the harmless ones; None: an agent of an older version, of which that is not known.
     """
 
     cluster: str
@@ -79,6 +81,7 @@ class Changes(Record, frozen=True):
     restored: bool = False
     keys: tuple[str, ...] = ()
     pods_missing: tuple[str, ...] = ()
+    opens: tuple[Opening, ...] | None = None
 
 
 # --- dispatcher -> agent: intents ------------------------------------------------------------------------------------

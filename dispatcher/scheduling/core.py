@@ -131,9 +131,11 @@ class SchedulerCore:
             self._silent(events.ClusterSilent(view.name, stranger), now)
             return
         reports.check_continues(view, changes)
-        was_ready, was_restored = view.ready, view.restored
+        was_ready, was_restored, opened = view.ready, view.restored, view.opens
         reports.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
+        if opened != view.opens:
+            self._show_cluster(view, now)
         if was_restored and not view.restored:  # what is missing there proves something again
             self._look_again(view)
         for node in reports.fold_nodes(view, changes):
@@ -156,10 +158,13 @@ class SchedulerCore:
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         if not reports.note_readiness(view, was_ready, now):
             return
-        self.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced)
-        self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+        self._show_cluster(view, now)
         self._peers_at = float("-inf")
         self._look_again(view)
+
+    def _show_cluster(self, view: ClusterView, now: float) -> None:
+        self.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced, opens=view.opens)
+        self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _look_again(self, view: ClusterView) -> None:
         self._due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(view.name))

@@ -266,6 +266,17 @@ def test_forget_keys_shows_what_each_other_cluster_forgets_and_waits_until_it_ha
     assert (row["cluster"], row["note"], row["did"]) == ("east", "forgets KEY", "forgotten")
 
 
+def test_forget_keys_tells_the_cluster_itself_too_where_an_agent_has_stored_its_key(leases: World) -> None:
+    values = json.dumps({state.OWN_KEYS: "SIGNS BEFORE"})
+    leases.west.merge(state.PATH, {"metadata": {"annotations": {state.VALUES: values}}})
+    with heeding(leases.east, leases.west) as heard:
+        code, told = leases.json("forget-keys", "west", "--yes")
+    assert (code, heard) == (ExitCode.OK, ["global-dispatcher.io/forget-keys.west"] * 2)
+    rows = {row["cluster"]: row for row in told["clusters"]}
+    assert rows["west"]["note"].startswith("signs with SIGNS;")
+    assert {row["did"] for row in rows.values()} == {"forgotten"}
+
+
 def test_confirm_tells_the_cluster_itself_and_says_what_that_means(leases: World) -> None:
     delegate(leases.west, "copy-of-east", "east")
     with heeding(leases.east, leases.west) as heard:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
@@ -51,11 +52,14 @@ class Depends(enum.Enum):
 
 @dataclass(frozen=True)
 class ClusterInfo:
-    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too."""
+    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
+    `opens`: as in Changes.
+    """
 
     name: str
     ready: bool
     synced: bool
+    opens: tuple[Opening, ...] | None = None
 
 
 class Signals(Protocol):
