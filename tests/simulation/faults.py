@@ -61,8 +61,14 @@ THEMES: dict[str, dict[str, tuple[float, float]]] = {
     "quota": {"burst": (1, 0)},
 }
 # Themes that a few seeds have besides those that are drawn: the share of seeds.
-BESIDES: dict[str, float] = {"growth": 0.04}
+BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04}
 THEMES["growth"] = {"cluster-joins": (1, 0)}
+THEMES["fleet"] = {
+    "cluster-named-twice": (1, 40),
+    "cluster-swapped": (1, 60),
+    "cluster-removed": (1, 60),
+    "cluster-gone": (1, 0),
+}
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
     "dispatchers": 2.0,

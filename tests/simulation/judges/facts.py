@@ -179,6 +179,18 @@ class Facts(Judgeable):
                 pod = next(one for one in self.fleet.clusters[cluster].api.pods() if one["metadata"]["uid"] == fact.uid)
                 fact.gone, fact.node = False, pod["spec"].get("nodeName", "")
 
+    def lost_for_ever(self, cluster: str) -> None:
+        """It burnt down: nothing of it will be there again."""
+        for fact in self.pods.values():
+            if fact.cluster == cluster:
+                fact.gone, fact.doomed = True, fact.doomed or "lost"
+
+    def home_of(self, pod: Object) -> str:
+        """The cluster of the pod that this one is a copy of, "" if it is none."""
+        fact = self.pods[pod["metadata"]["uid"]]
+        source = self.source_of(fact) if not fact.is_source else None
+        return source.cluster if source is not None else ""
+
     def in_trouble(self, cluster: str) -> bool:
         """Whether it is, or was a short while ago, hard to reach."""
         return self.fleet.loop.time() - self.trouble.get(cluster, float("-inf")) < REMEMBERED_S
