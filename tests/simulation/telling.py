@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.acts import ACTS, Act, Stage, plain_pod
+from tests.simulation.acts import ACTS, Act, Stage, plain_pod, spread_by_zone
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import copies, progress, protocol, room
+from tests.simulation.judges import copies, progress, protocol, room, spread
 from tests.simulation.judges.court import Judge, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.world.apiserver import EVENTS, LEASES, NAMESPACES, NODES
@@ -42,6 +42,8 @@ JUDGES: tuple[type[Judge], ...] = (
     protocol.LostIsNotReady,
     protocol.NodesLeftAlone,
     protocol.ProxiesAreMembers,
+    spread.SpreadKept,
+    spread.NoCascade,
     progress.OneLeads,
     progress.GoesElsewhere,
     progress.OthersGoOn,
@@ -182,6 +184,8 @@ class Teller:
         cluster = self.fleet.clusters[one.cluster]
         pod = plain_pod(one.name, one.namespace, one.cpu, **({"clusters": one.away} if one.away else {}))
         pod["spec"]["priority"] = one.priority
+        if one.spread:
+            pod["spec"]["topologySpreadConstraints"] = [spread_by_zone(one.name)]
         if one.replicas:
             cluster.controllers.sets.append(ReplicaSet(one.name, one.namespace, one.replicas, pod))
         else:

@@ -5,9 +5,8 @@ import random
 
 from tests.simulation.acts.table import Act, Stage, act, plain_pod
 from tests.simulation.faults import Fault
-from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.judges.facts import PREFIX, PROXY
-from tests.simulation.world.apiserver import NODES
+from tests.simulation.world.apiserver import NAMESPACES, NODES
 from tests.simulation.world.controllers import path_of
 from tests.simulation.world.fleet import Cluster
 from tests.simulation.world.keys import key_file
@@ -41,7 +40,7 @@ async def _with_new_configuration(stage: Stage) -> None:
 
 @act("cluster-named-twice")
 def _named_twice(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
-    """A second entry of the configuration, with an agent of its own, for a cluster that is there; and pods sent there."""
+    """A second entry of the configuration, with an agent, for a cluster that is there; pods are sent to it."""
     if ALIAS in stage.fleet.members:
         return
     settings = cluster.agent.settings.model_copy(update={"cluster": ALIAS})

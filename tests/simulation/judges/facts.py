@@ -11,7 +11,7 @@ from tests.simulation.world.store import Write
 PREFIX = "global-dispatcher.io/"
 SCHEDULER, PROXY = "global-dispatcher", "global-dispatcher-"
 SOURCE_UID, EPOCH, CLAIM, CLUSTERS = PREFIX + "source-uid", PREFIX + "epoch", PREFIX + "cluster", PREFIX + "clusters"
-FINALIZER = PREFIX + "delegate"
+FINALIZER, FAILOVER = PREFIX + "delegate", PREFIX + "failover"
 REMEMBERED_S = 150.0  # how long a cluster that was in trouble may still be treated as one
 
 
