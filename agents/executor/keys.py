@@ -131,12 +131,12 @@ class TrustedKeys:
     def another(self, cluster: str, cluster_uid: str) -> str:
         """Why a cluster of this name and UID is not the one that is known by the name, and the way out; else ''."""
         known = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
-        if not known or cluster_uid in self._kept:
+        if not known or not cluster_uid or cluster_uid in self._kept:
             return ""
         return (
             f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to have the kube-system '
-            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused. If it was rebuilt, "
-            f"an operator says so: {FORGET} {cluster}"
+            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused, and which gets none. "
+            f"If it was rebuilt, an operator says so: {FORGET} {cluster}"
         )
 
     def recall(self, kept: str) -> None:

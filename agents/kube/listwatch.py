@@ -3,7 +3,7 @@
 - A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
 - A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So does a connection that
   broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have
-  overtaken that version since, and then neither its version nor the number of its objects shows that it has other ones.
+  overtaken that version since, and then neither its version nor its number of objects shows that it has other ones.
 - A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
 - Errors are waited out with growing, jittered pauses, lists that follow each other closely as well. Nothing that a
   server sends ends the loop.

@@ -235,7 +235,7 @@ def leases(world: World) -> Iterator[World]:
 
 @contextmanager
 def heeding(*apis: ClusterApi) -> Iterator[list[str]]:
-    """Agents that hear a dispatcher: they meet words with a question, take them off when it is answered, and note them."""
+    """Agents that hear a dispatcher: they meet words with a question, and note and take off what answers it."""
     stop, heard = threading.Event(), list[str]()
     question = "7 of this life"
 
