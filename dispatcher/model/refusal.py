@@ -12,9 +12,9 @@ ALL_OTHERS = ""  # in the place of a cluster: every one but the pod's own
 class Refusal:
     """Two of the same cluster are equal: what was said, and when, is for people and makes no other class of pods.
 
-    `cluster` may be ALL_OTHERS. Times are seconds on the core's clock. `requests`: (resource, amount) in internal units,
-    by name, that the server there makes the pod request (a webhook, a LimitRange, a RuntimeClass); the pod is placed by
-    them there, and the cluster is not passed over.
+    `cluster` may be ALL_OTHERS. Times are seconds on the core's clock. `requests`: (resource, amount) in internal
+    units, by name, that the server there makes the pod request (a webhook, a LimitRange, a RuntimeClass); the pod is
+    placed by them there, and the cluster is not passed over.
     """
 
     cluster: str
