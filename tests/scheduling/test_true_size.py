@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from dispatcher.model.messages import CLAIMED, DONE, OF_CLUSTER, REFUSED, Claim, CreateDelegate, Outcome, Unclaim
 from dispatcher.model.node import Node
+from dispatcher.model.pod import Claim as Claimed
 from dispatcher.model.pod import Pod
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.tenant import Share, Tenant
@@ -191,6 +193,9 @@ def test_a_pod_too_large_for_the_best_node_goes_at_once_to_another_node_of_that_
     occupant = core.core.fleet.occupant(("home", "uid-web"))
     assert occupant is not None
     assert occupant.placed.pod.requests["cpu"] == 4500
+    claimed = msgspec.structs.replace(core.pod, claim=Claimed("west", "west-2", claim.epoch))
+    core.report("home", pods=(claimed,))  # the watch shows the claim, and no delegate yet
+    assert core.core.fleet.occupant(("home", "uid-web")).placed.pod.requests["cpu"] == 4500  # type: ignore[union-attr]
 
 
 def test_a_pod_of_no_tenant_may_be_bound_in_whatever_size_fits() -> None:
