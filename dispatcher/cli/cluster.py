@@ -92,7 +92,7 @@ _COMMANDS = (
     _Command(
         "forget-keys",
         "Make all clusters forget its public keys, so that its agent may sign with another one, and is believed.\n\n"
-        "For a key that was stolen or lost. First stop each agent with the old key, and start one with the new key alone.",
+        "For a key that was stolen or lost. First stop agents with the old key, and start one with the new key alone.",
         (_AGENTS_HEED,),
     ),
 )

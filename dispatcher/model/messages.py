@@ -150,6 +150,9 @@ class CreateDelegate(Intent, frozen=True):
     `pod` names the source pod. The delegate's name is derived from the source UID. REFUSED only where the API server
     has no delegate of this source: what an earlier send of the order has bound is BOUND, whatever may
     speak against it now.
+    `at_most`: what the delegate may request (effective, internal units), which is what the tenant's quota was asked
+    for. One that the API server makes larger is deleted before it is bound, and refused with its true size. Empty: it
+    is bound if it fits.
     """
 
     source: SourceRef
@@ -157,6 +160,7 @@ class CreateDelegate(Intent, frozen=True):
     manifest: bytes
     annotations: dict[str, str] = {}
     record: str = ""  # the claim, signed by the source cluster: no delegate is made without one
+    at_most: dict[str, int] = {}
 
 
 class DeleteDelegate(Intent, frozen=True):
@@ -270,7 +274,8 @@ class Outcome(Record, frozen=True):
     policy, re-check or the API server said no; `message` says why, `scope` what that is about (OF_NODE, OF_CLUSTER,
     OF_POD; "" is not said). unknown: neither could be learnt; ask again.
     `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
-    where that is not what the order's manifest requests; else empty.
+    where that is not what the order's manifest requests; else empty. With refused: only that size is why.
+    `passing`: refused by a failure (HTTP 5xx, a webhook that does not answer), not by a rule: worth asking again soon.
     """
 
     id: str
@@ -282,6 +287,7 @@ class Outcome(Record, frozen=True):
     record: str = ""  # of CLAIMED: the signed claim
     requests: dict[str, int] = {}
     scope: str = ""
+    passing: bool = False
 
 
 class OutcomeBatch(Record, frozen=True):

@@ -358,8 +358,16 @@ class SchedulerCore:
                 self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             return
         pod, cluster, node = place
-        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, pod):
-            self.profiles.restore(tracked.pod_id, Placed(pod, tracked.home), cluster, node)
+        placed = Placed(pod, tracked.home)
+        if cluster != tracked.home and pod is tracked.source:  # no delegate shows yet how large it is there
+            stays = known is not None and (known.cluster, known.node) == (cluster, node)
+            sizes = (
+                known.placed.refused if known is not None and stays else self._deciding.retries.known(tracked, pod, now)
+            )
+            placed = Placed(pod, tracked.home, sizes)
+        there = placed.at(cluster).pod
+        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, there):
+            self.profiles.restore(tracked.pod_id, placed, cluster, node)
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
         pod = tracked.source

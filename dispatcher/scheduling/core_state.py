@@ -45,7 +45,7 @@ class CoreState:
         self.outbox = Outbox(boot_epoch, timing.retry)
         self.errands = Errands(self.outbox, timing.retry)
         self.log = DecisionLog()
-        self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s)
+        self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
         self.tracked: dict[PodId, Tracked] = {}
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []

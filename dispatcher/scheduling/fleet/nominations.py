@@ -66,7 +66,8 @@ class Nominations:
         self.drop(nominee.pod_id)
         self._nominees[nominee.pod_id] = nominee
         self._lowest = nominee.priority if self._lowest is None else min(self._lowest, nominee.priority)
-        self._fleet.place(seat_of(nominee.pod_id), nominee.placed, nominee.cluster, nominee.node, assumed=True)
+        there = nominee.placed.at(nominee.cluster)
+        self._fleet.place(seat_of(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
 
     def drop(self, pod_id: PodId) -> Nominee | None:
         """Take the promise back; None if there was none."""

@@ -150,7 +150,7 @@ class Unschedulable:
     def _clusters(self) -> dict[str, str]:
         home, refused = self.placed.home, self.placed.refused
         return {
-            name: "; ".join((text, *(one.text for one in refused if one.bars(name, home))))
+            name: "; ".join((text, *(one.text for one in refused if one.concerns(name, home))))
             for name, text in self.per_cluster.items()
         }
 
