@@ -15,7 +15,7 @@ from dispatcher.model.names import ACCEPT
 from dispatcher.model.objects import Namespace
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
-from dispatcher.scheduling.framework.hints import Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
 
@@ -29,9 +29,9 @@ class NamespaceOpen(Filter):
         (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED
     )
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """Of namespaces only the pod's own."""
-        found = happening.after or happening.before
+        found = event.after or event.before
         return not isinstance(found, Namespace) or found.name == placed.pod.namespace
 
     def class_key(self, placed: Placed) -> Hashable:

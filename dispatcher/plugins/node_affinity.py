@@ -27,7 +27,7 @@ from dispatcher.scheduling.framework import (
     Score,
     refuse,
 )
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable
 from dispatcher.scheduling.rules.affinity_args import added_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
@@ -48,9 +48,9 @@ class NodeAffinity(Filter, Score):
         self._added = added_affinity
         self._masks = LabelMasks()
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
-        node, pod = happening.after, placed.pod
+        node, pod = event.after, placed.pod
         if not isinstance(node, Node):
             return True
         required = pod.affinity.required if pod.affinity else None

@@ -12,7 +12,7 @@ from dispatcher.model.node import NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Rows
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
@@ -25,9 +25,9 @@ class NodeUnschedulable(Filter):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED}
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if it is not cordoned."""
-        return not (isinstance(happening.after, Node) and happening.after.unschedulable)
+        return not (isinstance(event.after, Node) and event.after.unschedulable)
 
     def class_key(self, placed: Placed) -> Hashable:
         """Whether the pod tolerates a cordon, and if so, where."""

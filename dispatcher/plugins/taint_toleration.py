@@ -16,7 +16,7 @@ from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 
 
@@ -62,9 +62,9 @@ class TaintToleration(Filter, Score):
     }
     normalizes: ClassVar[bool] = True
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""
-        node = happening.after
+        node = event.after
         return not isinstance(node, Node) or all(
             taint.effect == PREFER_NO_SCHEDULE or any(taint.tolerated_by(one) for one in placed.pod.tolerations)
             for taint in node.taints

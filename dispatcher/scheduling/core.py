@@ -23,18 +23,18 @@ from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.deciding import Deciding
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import shared_keys, strangers
+from dispatcher.scheduling.delegation import shared_keys, unconfigured
 from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.flights import ENDED_WITH_SOURCE, PLACING, settled
+from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.peers import closed_proxy
-from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
-from dispatcher.scheduling.delegation.steps import Attempt, order_of
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked, place_of, situation
+from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, wants_place
+from dispatcher.scheduling.delegation.steps import Attempt, intent_for
+from dispatcher.scheduling.delegation.tracking import PodId, Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
+from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent
 from dispatcher.scheduling.outcomes import Outcomes
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
 from dispatcher.scheduling.telling import Telling
@@ -93,10 +93,10 @@ class SchedulerCore:
                 self._due.update((looked_at,) if looked_at is not None else ())
         elif isinstance(event, events.Unanswered):
             self.outbox.unanswered(event.intent_ids, now)
-            self._state.errands.unanswered(event.intent_ids, now)
+            self._state.side_intents.unanswered(event.intent_ids, now)
         elif isinstance(event, events.Unsent):
             self._outcomes.unsent(event, now)
-        elif isinstance(event, events.PeersTold):
+        elif isinstance(event, events.PeersAcknowledged):
             self.clusters[event.cluster].answered_at = now
         else:
             self._tick(event, now)
@@ -125,10 +125,10 @@ class SchedulerCore:
         view = self.clusters.get(changes.cluster)
         if view is None:
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {', '.join(self.clusters)}")
-        stranger = reports.stranger(view, changes, self.clusters)
-        if stranger:
-            self._state.trouble(f"cluster {stranger}")
-            self._silent(events.ClusterSilent(view.name, stranger), now)
+        wrong_identity = reports.wrong_identity(view, changes, self.clusters)
+        if wrong_identity:
+            self._state.trouble(f"cluster {wrong_identity}")
+            self._silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         reports.check_continues(view, changes)
         was_ready, was_restored, opened = view.ready, view.restored, view.opens
@@ -175,7 +175,7 @@ class SchedulerCore:
         if after is not None and not after.proxy_for:
             self.fleet.put_node(cluster, after)
             kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
-            self.queue.wake(Happening(kind, cluster, before, after), now)
+            self.queue.wake(ClusterEvent(kind, cluster, before, after), now)
         elif before is not None and not before.proxy_for:
             self.fleet.remove_node(cluster, before.name)
 
@@ -190,9 +190,9 @@ class SchedulerCore:
 
     def _object_changed(self, cluster: str, change: reports.Change[AnyObject], now: float) -> None:
         kind = type(change.after or change.before).__name__
-        happening = Happening(OBJECT_EVENTS[kind], cluster, change.before, change.after)
-        self._deciding.retries.object_changed(happening, now)
-        self.queue.wake(happening, now)
+        event = ClusterEvent(OBJECT_EVENTS[kind], cluster, change.before, change.after)
+        self._deciding.retries.object_changed(event, now)
+        self.queue.wake(event, now)
 
     def _pod_changed(self, view: ClusterView, change: reports.Change[Pod], now: float) -> None:
         before, after, told = change
@@ -253,10 +253,10 @@ class SchedulerCore:
             if before is None or (before.node, before.labels) != (pod.node, pod.labels):
                 gone = before if before is not None and before.node else None
                 kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED if gone else WakeEvent.POD_PLACED
-                self.queue.wake(Happening(kind, cluster, gone, pod), now)
+                self.queue.wake(ClusterEvent(kind, cluster, gone, pod), now)
         elif self.fleet.remove(pod_id):
             self._evictions.gone(pod_id)
-            self.queue.wake(Happening(WakeEvent.POD_REMOVED, cluster, change.before), now)
+            self.queue.wake(ClusterEvent(WakeEvent.POD_REMOVED, cluster, change.before), now)
 
     # Looking at what is due
 
@@ -284,12 +284,12 @@ class SchedulerCore:
         if self.binding.holds(tracked.pod_id) and self._still_held(tracked, now):
             return
         self._occupy(tracked, now)
-        if tracked.flight is not None:
+        if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
             self._waiting.add(tracked.pod_id)
             return
-        seen = self._situation(tracked, now)
+        seen = self._observed_state(tracked, now)
         due = next_step(seen)
         if not self._fences.admits(seen, due, now):
             tracked.hold_until = now + _PAUSE_S
@@ -305,14 +305,14 @@ class SchedulerCore:
             self._state.report(tracked, Why(_TOLD[step], cluster).text, now)
         elif step is not Step.NOTHING:
             epoch, why = self.outbox.next_epoch(), self._state.why(tracked)
-            self.outbox.fly(tracked, order_of(step, Attempt(tracked, cluster, self.clusters, epoch, why, now)))
+            self.outbox.send(tracked, intent_for(step, Attempt(tracked, cluster, self.clusters, epoch, why, now)))
         self._rest(tracked)
 
-    def _situation(self, tracked: Tracked, now: float) -> Situation:
+    def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._orphans.may_go(tracked.pod_id, now)
         fenced = self._fences.of(tracked.home)
-        return situation(tracked, self.clusters, now, self.timing, orphans_may_go=may_go, fenced=fenced)
+        return observed_state(tracked, self.clusters, now, self.timing, orphans_may_go=may_go, fenced=fenced)
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
         """Whether a pod that has a place, but waits for leave to be bound, still does."""
@@ -335,15 +335,15 @@ class SchedulerCore:
             self._waiting.discard(tracked.pod_id)
 
     def _drop_if_over(self, tracked: Tracked, now: float) -> None:
-        flight = tracked.flight
-        if flight is None:
+        in_flight = tracked.in_flight
+        if in_flight is None:
             return
-        shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
-        late = flight.settling and now - flight.sent_at > self.timing.settle_s
+        shown = in_flight.settling and settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster))
+        late = in_flight.settling and now - in_flight.sent_at > self.timing.settle_s
         ends = tracked.source is not None and tracked.source.terminating
-        unwanted = ends and flight.waits and flight.stage in ENDED_WITH_SOURCE
-        over = tracked.flight_is_pointless or shown or late or unwanted
-        if over or self._fences.outdates(tracked.home, flight, self.clusters):
+        unwanted = ends and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE
+        over = tracked.in_flight_is_pointless or shown or late or unwanted
+        if over or self._fences.outdates(tracked.home, in_flight, self.clusters):
             self.outbox.drop(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
@@ -351,7 +351,7 @@ class SchedulerCore:
         place = place_of(tracked, self._fences.of(tracked.home))
         known = self.fleet.occupant(tracked.pod_id)
         if place is None:
-            placing = tracked.flight is not None and tracked.flight.stage in PLACING and tracked.source is not None
+            placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
             if known is not None and not placing and not self.binding.holds(tracked.pod_id):
                 self.profiles.forget(tracked.pod_id)
                 self._evictions.gone(tracked.pod_id)
@@ -401,17 +401,17 @@ class SchedulerCore:
         self._due |= self._waiting
         self._due.update(tracked.pod_id for tracked in self.outbox.settling())
         self.outbox.resend(self.clusters, now)
-        self._state.errands.resend(self.clusters, now)
+        self._state.side_intents.resend(self.clusters, now)
         self._look(now)
         self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         self.queue.flush(now)
         if self.open:
             self._deciding.decide(event.budget, now)
-        self._state.effects += [events.Trouble(text) for text in self.profiles.take_troubles()]
-        self._state.effects += [events.Trouble(text) for text in self._orphans.excess(now).values()]
+        self._state.effects += [events.OperatorWarning(text) for text in self.profiles.take_troubles()]
+        self._state.effects += [events.OperatorWarning(text) for text in self._orphans.excess(now).values()]
         if now - self._strangers_at >= self.timing.strangers_s:
             self._strangers_at = now
-            told = [one.text for one in strangers.of(self.tracked.values(), self.clusters)]
+            told = [one.text for one in unconfigured.of(self.tracked.values(), self.clusters)]
             told += [one.text for one in shared_keys.of(self.clusters)]
-            self._state.effects += [events.Trouble(text) for text in told]
+            self._state.effects += [events.OperatorWarning(text) for text in told]

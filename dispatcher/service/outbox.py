@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from dispatcher.model.messages import NO_SHADOWS, AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers, Shadows
-from dispatcher.scheduling.events import Answered, Event, PeersTold, Unanswered, Unsent
+from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, Unanswered, Unsent
 from dispatcher.service.link import AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
@@ -140,6 +140,6 @@ class Outbox:
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
                 else:
                     self._word = answer.word
-                    self._emit(PeersTold(self.cluster))  # before the word is echoed
+                    self._emit(PeersAcknowledged(self.cluster))  # before the word is echoed
         finally:
             self._peers_call = None

@@ -15,7 +15,7 @@ import structlog
 
 from dispatcher.api.metrics import Metrics
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick, Trouble
+from dispatcher.scheduling.events import Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
 from dispatcher.scheduling.shards.crew import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.journal import Journal
@@ -103,7 +103,7 @@ class Service:
             SendIntents: self._send_intents,
             SendPeers: self._send_peers,
             Decided: self._decided,
-            Trouble: self._troubled,
+            OperatorWarning: self._log_warning,
         }
 
     @property
@@ -236,7 +236,7 @@ class Service:
     def _send_peers(self, effect: SendPeers) -> None:
         self.outboxes[effect.cluster].put_peers(effect.peers, effect.shadows)
 
-    def _troubled(self, effect: Trouble) -> None:
+    def _log_warning(self, effect: OperatorWarning) -> None:
         now = self.clock()
         if now - self._told.get(effect.text, float("-inf")) > _TELL_AGAIN_S:
             self._told[effect.text] = now

@@ -16,7 +16,15 @@ from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, Sourc
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.tracking import Tracked, place_of
-from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    ClusterSilent,
+    Effect,
+    OperatorWarning,
+    SendIntents,
+    Tick,
+)
 from dispatcher.scheduling.views import explain, pods_view
 from tests.laws.cores import make_core
 
@@ -91,7 +99,7 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
 
     monkeypatch.setattr("dispatcher.scheduling.core.place_of", faulty)
     effects = report(core, pod("cursed"), pod("good"))
-    assert any(isinstance(effect, Trouble) and "uid-cursed" in effect.text for effect in effects)
+    assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
 
 
@@ -201,7 +209,7 @@ def test_a_refused_eviction_takes_the_promise_back() -> None:
     (evict,) = intents(core.handle(Tick(), 1.0), Evict)
     outcome = Outcome(evict.id, evict.pod.uid, evict.epoch, REFUSED, "not allowed")  # type: ignore[attr-defined]
     effects = core.handle(Answered("east", (outcome,)), 1.5)
-    assert any(isinstance(effect, Trouble) and "not allowed" in effect.text for effect in effects)
+    assert any(isinstance(effect, OperatorWarning) and "not allowed" in effect.text for effect in effects)
     assert core.profiles.nominations.of(("east", "uid-urgent")) is None
 
 

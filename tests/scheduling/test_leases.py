@@ -8,7 +8,7 @@ from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core_timing import CoreTiming
-from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, PeersTold, Tick
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, PeersAcknowledged, Tick
 from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 from tests.scheduling.test_peers import said, tell
@@ -55,7 +55,7 @@ def test_a_ready_cluster_is_renewed() -> None:
 def test_of_a_lost_cluster_it_counts_from_the_last_answer_of_its_agent() -> None:
     core = core_of_two()
     silent(core, 10.0)
-    core.handle(PeersTold("west"), 25.0)  # it answered late: the next call would have renewed
+    core.handle(PeersAcknowledged("west"), 25.0)  # it answered late: the next call would have renewed
     assert peer(core, 100.0) == Peer(
         "west", False, peer(core, 110.0).allocatable, peer(core, 120.0).labels, "west-uid", (), True, 75.0
     )

@@ -23,7 +23,7 @@ from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import CPU, MEMORY, ResourceAxis
-from dispatcher.scheduling.framework.hints import Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Plugin:
     def attach(self, room: "WaitingRoom") -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
 

@@ -62,7 +62,7 @@ def _renamed(at: Scene) -> Iterator[Wait]:
 def two_names_for_one_cluster(patches: Patches) -> None:
     from dispatcher.scheduling import clusters
 
-    patches.set(clusters, "stranger", lambda view, changes, known: "")
+    patches.set(clusters, "wrong_identity", lambda view, changes, known: "")
     _any_name(patches)
 
 

@@ -1,6 +1,6 @@
-"""Pods that belong to clusters which are none of this dispatcher's: renamed, or taken off its configuration too early.
+"""Pods of clusters that are not configured: a cluster was renamed, or removed from the configuration too early.
 
-They are told and never touched: whoever took the cluster off may put it back, and only an operator can know.
+They are reported and never touched: the cluster may be put back, and only an operator can know.
 """
 
 from collections import Counter
@@ -11,8 +11,8 @@ from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 
-class Stranger(NamedTuple):
-    """A cluster that is not ours: pods of ours that went there, and delegates here of pods that come from there."""
+class UnconfiguredCluster(NamedTuple):
+    """A cluster that is not configured: our pods that went there, and delegates here of its pods."""
 
     cluster: str
     went: int
@@ -28,7 +28,7 @@ class Stranger(NamedTuple):
         )
 
 
-def of(tracked: Iterable[Tracked], clusters: Collection[str]) -> list[Stranger]:
+def of(tracked: Iterable[Tracked], clusters: Collection[str]) -> list[UnconfiguredCluster]:
     """Clusters that are not among `clusters`, by name, and what there is of them."""
     went: Counter[str] = Counter()
     came: Counter[str] = Counter()
@@ -39,4 +39,4 @@ def of(tracked: Iterable[Tracked], clusters: Collection[str]) -> list[Stranger]:
             went[target] += 1
         if one.delegates and one.home not in clusters:
             came[one.home] += len(one.delegates)
-    return [Stranger(name, went[name], came[name]) for name in sorted(went.keys() | came.keys())]
+    return [UnconfiguredCluster(name, went[name], came[name]) for name in sorted(went.keys() | came.keys())]

@@ -14,7 +14,7 @@ from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import ClusterInfo, Placed
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.unheard import Remembered, Unheard
+from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 
 LIMIT = 10
 TEAM = Tenant("team", ("shop",), {"cpu": Share(absolute=LIMIT)})
@@ -25,8 +25,8 @@ def infos(**synced: bool) -> list[ClusterInfo]:
     return [ClusterInfo(name, ready=heard, synced=heard) for name, heard in synced.items()]
 
 
-def ledger_of(remembered: Remembered | None, *, wait: bool = True) -> QuotaLedger:
-    return QuotaLedger((TEAM, FREE), Unheard(remembered, wait=wait))
+def ledger_of(remembered: PersistedUsage | None, *, wait: bool = True) -> QuotaLedger:
+    return QuotaLedger((TEAM, FREE), UnsyncedUsage(remembered, wait=wait))
 
 
 def test_a_tenant_with_quota_waits_for_a_cluster_that_was_never_heard() -> None:
@@ -79,7 +79,7 @@ def test_the_next_life_remembers_the_heard_as_they_are_the_silent_as_they_were_a
     ledger.release(("west", "3"))
     ledger.charge(("new", "4"), "team", {"cpu": 1})
     want = {"east": {"team": {"cpu": 8}}, "west": {"team": {"cpu": 3}}, "idle": {}}
-    assert ledger.unheard.known() == want
+    assert ledger.unsynced.known() == want
 
 
 # --- the law ---------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Life:
     """One dispatcher's life over pods that go on running whether it hears of them or not."""
 
     pods: dict[str, tuple[str, int]]  # uid -> (cluster of submission, cpu), of all that run
-    remembered: Remembered | None
+    remembered: PersistedUsage | None
     fleet: FleetState = field(default_factory=FleetState)
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ def test_in_whatever_order_clusters_are_heard_after_a_start_no_quota_is_given_ou
                 life.end(known[0])
             assert sum(cpu for _, cpu in life.pods.values()) <= LIMIT
         life.ledger.unknown("team", life.fleet.clusters)
-        life = Life(life.pods, life.ledger.unheard.known() if keeps else None)
+        life = Life(life.pods, life.ledger.unsynced.known() if keeps else None)
 
 
 def test_the_law_is_not_held_by_giving_out_nothing() -> None:
@@ -152,7 +152,7 @@ def test_the_law_is_not_held_by_giving_out_nothing() -> None:
         life.hear(home)
     life.submit("a", "east", 6)
     life.ledger.unknown("team", life.fleet.clusters)
-    life = Life(life.pods, life.ledger.unheard.known())
+    life = Life(life.pods, life.ledger.unsynced.known())
     life.hear("west")
     life.submit("b", "west", 5)
     life.submit("c", "west", 4)

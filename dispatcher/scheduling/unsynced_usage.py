@@ -1,4 +1,4 @@
-"""What clusters charge that have not been heard since the start: as it is remembered from an earlier life, or unknown.
+"""Quota usage of clusters that have not synced since this process started: as persisted earlier, or unknown.
 
 A pod is charged once its cluster of submission has shown it. Until then its tenant uses more than is seen; so what was
 charged last for pods of that cluster counts, as far as it is not seen elsewhere (as delegates), and where nothing is
@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dispatcher.model.resources import Resources
 from dispatcher.scheduling.framework import ClusterInfo
 
-Remembered = Mapping[str, Mapping[str, Mapping[str, int]]]  # cluster of submission -> tenant -> resource -> amount
+PersistedUsage = Mapping[str, Mapping[str, Mapping[str, int]]]  # cluster of submission -> tenant -> resource -> amount
 _NOTHING: Mapping[str, int] = {}
 
 
-class Unheard:
+class UnsyncedUsage:
     """Charges by cluster of submission. `remembered`: as of the end of the last life, at least; None: nothing is.
 
     A cluster that is missing there is unknown, and so are its charges. `wait`: tenants wait for the unknown; else it
     counts as nothing. `raised`: (tenant, cluster) charged more since somebody emptied it.
     """
 
-    def __init__(self, remembered: Remembered | None = None, *, wait: bool = True) -> None:
-        self.remembered: Remembered = remembered or {}
+    def __init__(self, remembered: PersistedUsage | None = None, *, wait: bool = True) -> None:
+        self.remembered: PersistedUsage = remembered or {}
         self._wait = wait
         self._charged: dict[tuple[str, str], Resources] = {}
         self._names: list[str] = []
@@ -37,7 +37,7 @@ class Unheard:
         if sign > 0:
             self.raised.add((tenant, home))
 
-    def look(self, clusters: Sequence[ClusterInfo]) -> None:
+    def refresh(self, clusters: Sequence[ClusterInfo]) -> None:
         """Learn which clusters have been heard; a cluster keeps its place in `clusters` for ever."""
         for at in range(len(self._names), len(clusters)):
             self._names.append(clusters[at].name)
@@ -52,7 +52,7 @@ class Unheard:
             return ""
         return min((name for name in self._silent if name not in self.remembered), default="")
 
-    def beside(self, tenant: str) -> Resources:
+    def unseen(self, tenant: str) -> Resources:
         """What a tenant is charged beside what is seen."""
         more: Resources = {}
         for home in self._silent:
