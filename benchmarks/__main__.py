@@ -44,7 +44,7 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     from benchmarks.catalogue import chosen, minutes
     from dispatcher.scheduling.framework.kernels import compile_all
-    from dispatcher.service.warm import collect_less_often
+    from dispatcher.service.warm_up import collect_less_often
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)

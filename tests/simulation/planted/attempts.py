@@ -58,9 +58,9 @@ def claims_unchecked(patches: Patches) -> None:
 
 @plant("an old attempt is as good as a new one", hint=Hint(stories.late_copies))
 def no_attempt_fence(patches: Patches) -> None:
-    from agents.executor.fence import Fence
+    from agents.executor.epoch_guard import EpochGuard
 
-    patches.set(Fence, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
+    patches.set(EpochGuard, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
 @plant("an answer that is not known counts as a no, and nobody looks before saying so", hint=Hint(stories.reply_lost))
@@ -140,9 +140,9 @@ def stale_without_a_look(patches: Patches) -> None:
 
 @plant("that an attempt was undone is forgotten", hint=Hint(stories.late_copies))
 def no_tombstones(patches: Patches) -> None:
-    from agents.executor.fence import Fence
+    from agents.executor.epoch_guard import EpochGuard
 
-    patches.set(Fence, "close", lambda self, uid, dispatcher_epoch, epoch, why="": None)
+    patches.set(EpochGuard, "invalidate", lambda self, uid, dispatcher_epoch, epoch, why="": None)
 
 
 @plant("a cluster that refuses a pod is asked again at once", hint=Hint(stories.refused_by_the_best))

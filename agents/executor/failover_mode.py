@@ -11,7 +11,7 @@ Seen on a real control plane (Kubernetes 1.36: kube-apiserver, kube-controller-m
 - The API server takes additions to the tolerations of a pod, bound or not, and other tolerationSeconds. It takes ours
   off again, too, as long as one that differs in nothing but its seconds remains.
 - Where Ready=False is *written*, as we do, the node controller marks no pod as not ready (it does so only where it
-  changes the condition itself). So that is ours to do (`remote.py`); the endpoint is gone within a second of it.
+  changes the condition itself). So that is ours to do (`proxy_pods.py`); the endpoint is gone within a second of it.
 """
 
 from collections.abc import Mapping, Sequence

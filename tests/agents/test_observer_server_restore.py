@@ -1,10 +1,10 @@
 """A server that went back in time is held for a while, and says so."""
 
-from agents.observer.restored import Restored, higher
+from agents.observer.server_restore import ServerRestore, higher
 
 
 def test_a_server_that_went_back_is_held_for_its_time_and_says_from_where_to_where() -> None:
-    restored = Restored(600)
+    restored = ServerRestore(600)
     assert (restored.holds(0.0), restored.problem(0.0)) == (False, "")
     restored.tell(5000, 3000, 10.0, {})
     assert restored.holds(609.9)
@@ -13,7 +13,7 @@ def test_a_server_that_went_back_is_held_for_its_time_and_says_from_where_to_whe
 
 
 def test_another_step_back_renews_the_time() -> None:
-    restored = Restored(600)
+    restored = ServerRestore(600)
     restored.tell(5000, 3000, 0.0, {})
     restored.tell(3100, 2000, 500.0, {})
     assert restored.holds(1000.0)
@@ -21,7 +21,7 @@ def test_another_step_back_renews_the_time() -> None:
 
 
 def test_an_operator_ends_it_and_the_next_step_back_is_held_again() -> None:
-    restored = Restored(600)
+    restored = ServerRestore(600)
     restored.tell(5000, 3000, 0.0, {})
     restored.confirm()
     assert not restored.holds(1.0)
@@ -30,7 +30,7 @@ def test_an_operator_ends_it_and_the_next_step_back_is_held_again() -> None:
 
 
 def test_what_was_seen_before_is_remembered_while_it_is_held_and_no_longer() -> None:
-    restored = Restored(600)
+    restored = ServerRestore(600)
     restored.tell(5000, 3000, 0.0, {"pods": 5000, "nodes": 4990})
     restored.tell(3100, 2000, 1.0, {"pods": 3100})
     assert restored.highest(1.0) == {"pods": 5000, "nodes": 4990}

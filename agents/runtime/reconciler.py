@@ -1,4 +1,4 @@
-"""What the executor of a cluster does by itself, dispatcher or not: proxy nodes, the pods on them, events."""
+"""Reconciles what needs no dispatcher: proxy nodes, the pods on them, shadow budgets, expired leases, events."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,22 +6,22 @@ from itertools import chain, islice
 
 import structlog
 
-from agents.executor import lapse, remote, shadows
+from agents.executor import lease_expiry, proxy_pods, shadows
 from agents.executor.answer import TOO_BUSY
 from agents.executor.http import Request, Response
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import Duty, ProxyNodes
-from agents.runtime.drive import ApiClient, Driver, Errand
-from agents.runtime.turns import Turns
+from agents.executor.proxy import ProxyNodes, ReconcileTask
+from agents.runtime.driver import ApiClient, Driver, Execution
+from agents.runtime.slot_queue import SlotQueue
 
 _log = structlog.get_logger()
 _MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
-_PATIENCE_S = 20.0  # with a server that is too busy; then a duty is begun anew
-_AGAIN_S = 10.0  # before a duty that could not be done is begun anew: about a pod
+_PATIENCE_S = 20.0  # with a server that is too busy; then a task is begun anew
+_AGAIN_S = 10.0  # before a task that could not be done is begun anew: about a pod
 _FIRST_AGAIN_S = 1.0  # and about a proxy node, doubling up to the same: its heartbeat is worth more tries
 
 
-class Duties:
+class Reconciler:
     """Begins what is due. Proxy nodes wait for nobody: a namespace that hangs must not cost a cluster its Lease."""
 
     def __init__(self, local: Local, driver: Driver, clock: Callable[[], Moment]) -> None:
@@ -46,15 +46,19 @@ class Duties:
         rested = [name for name, at in self._again.items() if at <= now.mono]
         for name in rested:
             del self._again[name]
-        for duty in self._proxies.due(now):
-            if self._may_begin(duty):
-                self._begin(duty, now)
+        for task in self._proxies.due(now):
+            if self._may_begin(task):
+                self._begin(task, now)
         self._tell_lapse(self._local.renewals.lapsed(now.mono))
         local = self._local
-        found = chain(lapse.duties(local, now), remote.duties(local, now), shadows.duties(local))
+        found = chain(
+            lease_expiry.reconcile_tasks(local, now),
+            proxy_pods.reconcile_tasks(local, now),
+            shadows.reconcile_tasks(local),
+        )
         due = (one for one in found if self._may_begin(one))
-        for duty in islice(due, max(0, _MAX_PODS - len(self._running))):
-            self._begin(duty, now)
+        for task in islice(due, max(0, _MAX_PODS - len(self._running))):
+            self._begin(task, now)
         for name in rested:
             if name not in self._running:  # nothing is due any more: the pod, or the node, is gone or as it should be
                 self._failed.pop(name, None)
@@ -67,39 +71,39 @@ class Duties:
             )
         self._lapsed = why
 
-    def _may_begin(self, duty: Duty) -> bool:
-        return duty.name not in self._running and duty.name not in self._again
+    def _may_begin(self, task: ReconcileTask) -> bool:
+        return task.name not in self._running and task.name not in self._again
 
-    def _begin(self, duty: Duty, now: Moment) -> None:
-        self._running[duty.name] = asyncio.create_task(self._carry_out(duty, now))
+    def _begin(self, task: ReconcileTask, now: Moment) -> None:
+        self._running[task.name] = asyncio.create_task(self._carry_out(task, now))
 
-    async def _carry_out(self, duty: Duty, now: Moment) -> None:
-        errand = Errand(now.mono + _PATIENCE_S, duty.lane)
+    async def _carry_out(self, task: ReconcileTask, now: Moment) -> None:
+        execution = Execution(now.mono + _PATIENCE_S, task.lane)
         try:
-            await self._driver.begin(errand)
-            problem = await self._driver.drive(duty.procedure, errand)
+            await self._driver.begin(execution)
+            problem = await self._driver.drive(task.procedure, execution)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         finally:
-            self._driver.end(errand)
-            del self._running[duty.name]
-        self.note(duty.name, problem)
+            self._driver.end(execution)
+            del self._running[task.name]
+        self.note(task.name, problem)
         if not problem:
-            self._failed.pop(duty.name, None)
+            self._failed.pop(task.name, None)
             return
-        times = self._failed[duty.name] = self._failed.get(duty.name, 0) + 1
-        pause = _AGAIN_S if duty.lane is not None else min(_AGAIN_S, _FIRST_AGAIN_S * 2.0 ** min(times - 1, 8))
-        self._again[duty.name] = self._clock().mono + pause
+        times = self._failed[task.name] = self._failed.get(task.name, 0) + 1
+        pause = _AGAIN_S if task.lane is not None else min(_AGAIN_S, _FIRST_AGAIN_S * 2.0 ** min(times - 1, 8))
+        self._again[task.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:
         """Say what goes wrong with something once, and when it goes well again."""
         cluster = self._local.cluster
         if problem and self._problems.get(name) != problem:
-            _log.warning("local duty not done", cluster=cluster, object=name, problem=problem)
+            _log.warning("local reconcile failed", cluster=cluster, object=name, problem=problem)
         if problem:
             self._problems[name] = problem
         elif self._problems.pop(name, None):
-            _log.info("local duty done again", cluster=cluster, object=name)
+            _log.info("local reconcile works again", cluster=cluster, object=name)
 
 
 class Events:
@@ -107,11 +111,11 @@ class Events:
     not for ever.
     """
 
-    def __init__(self, local: Local, client: ApiClient, turns: Turns, seconds: Callable[[], float]) -> None:
+    def __init__(self, local: Local, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float]) -> None:
         self.at_once, self.series, self.patience_s = 4, 16, 5.0
         self._waiting = local.events
         self._client = client
-        self._turns = turns
+        self._slot_queue = slot_queue
         self._seconds = seconds
         self._full_since: float | None = None  # since when binds wait for their turn
 
@@ -133,11 +137,11 @@ class Events:
         left = [event for event, answer in said if answer.status == TOO_BUSY]
         self._waiting.extendleft(reversed(left))
         if left:
-            self._turns.refused()
+            self._slot_queue.refused()
         return bool(left) or any(answer.unknown for _, answer in said)
 
     def _series_at_once(self) -> int:
-        if not self._turns.full:
+        if not self._slot_queue.full:
             self._full_since = None
             return self.at_once
         now = self._seconds()

@@ -14,9 +14,9 @@ from agents.kube.nodes import node_seen
 from agents.kube.session import Access
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
-from agents.observer.counted import Counted, Truth
+from agents.observer.watch_count import ServerCount, WatchCount
 from agents.runtime.settings import ApiSettings
-from agents.runtime.truths import Truths, read_truth
+from agents.runtime.watch_verifier import WatchVerifier, read_server_count
 from tests.agents.kube_fake import FakeApi, fake_api, until
 from tests.agents.kube_objects import node_object, pod_object
 
@@ -39,10 +39,10 @@ class Compared:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         watches = (self.pods, self.nodes)
         for watch in watches:
-            watch.counted = Counted(patience_s=0.05)
+            watch.counted = WatchCount(patience_s=0.05)
             self.reopen(watch)
-        self.truths = Truths(client, watches, SETTINGS, self.reopen, self._went_back)
-        self.tasks["truths"] = asyncio.create_task(self.truths.run())
+        self.watch_verifier = WatchVerifier(client, watches, SETTINGS, self.reopen, self._went_back)
+        self.tasks["watch_verifier"] = asyncio.create_task(self.watch_verifier.run())
 
     def reopen(self, watch: ListWatch) -> None:
         if watch.kind in self.tasks:
@@ -149,7 +149,7 @@ async def test_a_kind_that_is_stored_elsewhere_is_compared_with_itself_alone(tmp
 async def test_what_an_earlier_life_saw_shows_that_the_server_went_back_in_between(tmp_path: Path) -> None:
     async with compared(tmp_path) as one:
         now = one.api.version
-        one.truths.remember({"pods": now + 1000, "nodes": 1, "unknown": 7})
+        one.watch_verifier.remember({"pods": now + 1000, "nodes": 1, "unknown": 7})
         assert one.nodes.highest > 1
         await until(lambda: one.told)
         assert one.told == [(now + 1000, now)]
@@ -223,14 +223,14 @@ async def test_a_server_that_counts_wrongly_for_ever_is_not_listed_in_a_storm(tm
 
 
 @pytest.mark.parametrize(
-    ("body", "truth"),
+    ("body", "server"),
     [
-        (b'{"metadata":{"resourceVersion":"7"},"items":[]}', Truth(7, 0)),
-        (b'{"metadata":{"resourceVersion":"7","continue":"x","remainingItemCount":4},"items":[{}]}', Truth(7, 5)),
-        (b'{"metadata":{"resourceVersion":"7","continue":"x"},"items":[{}]}', Truth(7, None)),
-        (b'{"metadata":{"resourceVersion":"opaque"},"items":null}', Truth(0, 0)),
+        (b'{"metadata":{"resourceVersion":"7"},"items":[]}', ServerCount(7, 0)),
+        (b'{"metadata":{"resourceVersion":"7","continue":"x","remainingItemCount":4},"items":[{}]}', ServerCount(7, 5)),
+        (b'{"metadata":{"resourceVersion":"7","continue":"x"},"items":[{}]}', ServerCount(7, None)),
+        (b'{"metadata":{"resourceVersion":"opaque"},"items":null}', ServerCount(0, 0)),
         (b"no list", None),
     ],
 )
-def test_the_truth_is_read_from_a_list_of_one(body: bytes, truth: Truth | None) -> None:
-    assert read_truth(body) == truth
+def test_the_server_count_is_read_from_a_list_of_one(body: bytes, server: ServerCount | None) -> None:
+    assert read_server_count(body) == server

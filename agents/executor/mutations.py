@@ -1,4 +1,4 @@
-"""What the API server made of a delegate that was posted: admission of the target may have changed it.
+"""How admission in the target cluster has changed a delegate that was posted: its size, its node, our marks.
 
 Whatever its admins add is theirs to add, and only its size and its place are looked at again. But it must still be ours
 to bind: without our marks nobody would find it, and with another scheduler's name two would place it.
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.pods import Truth
+from agents.executor.pods import LivePod
 from dispatcher.model.names import DELEGATE_SCHEDULER, PREFIX
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import format_quantity
@@ -17,13 +17,13 @@ from dispatcher.model.resources import format_quantity
 _SHOWN = 8  # resources, and containers, that a message names
 
 
-def foreign(found: Truth) -> str:
+def foreign(found: LivePod) -> str:
     """Why a delegate without a node is not ours to bind; '' if it is."""
     name = found.spec.scheduler_name
     return "" if name == DELEGATE_SCHEDULER else f'the server gave it to scheduler "{name}"'
 
 
-def disowned(posted: bytes, made: Truth) -> str:
+def disowned(posted: bytes, made: LivePod) -> str:
     """Why what the server made of a fresh delegate is not what it was to be; '' if it is."""
     metadata = msgspec.json.decode(posted)["metadata"]
     for kind, now in (("labels", made.labels), ("annotations", made.annotations)):

@@ -6,7 +6,7 @@ the pod would be another one without them: fields outside Pod Security's baselin
 opened to pods of other clusters.
 """
 
-from agents.executor.baseline import breaches, of_containers
+from agents.executor.baseline import of_containers, violations
 from agents.executor.fields import Object, Tree, walk
 from agents.executor.manifest import ManifestError, readable
 from agents.executor.policy import Grants
@@ -22,7 +22,7 @@ _SECRETS = Tree((path, path) for path in SECRETS)
 _POLICY = "a row of `accept` of its executor policy"
 
 
-def narrow(manifest: Object, cluster: str, grants: Grants) -> Object:
+def restrict(manifest: Object, cluster: str, grants: Grants) -> Object:
     """The manifest (sanitised: metadata, spec) with what `cluster` lets in; doing it again changes nothing.
 
     Raises ManifestError for a field that is not let in.
@@ -38,7 +38,7 @@ def narrow(manifest: Object, cluster: str, grants: Grants) -> Object:
 
 
 def _check(manifest: Object, cluster: str, grants: Grants) -> None:
-    for breach in breaches(manifest):
+    for breach in violations(manifest):
         if breach.allow not in grants.allow:
             raise ManifestError(breach.field, f"{breach.why}: {_only(cluster, 'allow', breach.allow)}")
     for hit in walk(manifest, _SECRETS):

@@ -12,12 +12,12 @@ from dispatcher.service.link import AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
-log = structlog.get_logger("outbox")
+log = structlog.get_logger("sender")
 
 Emit = Callable[[Event], None]
 
 
-class Outbox:
+class IntentSender:
     """One cluster's queue of intents.
 
     Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
@@ -58,7 +58,7 @@ class Outbox:
         if self._peers_call is None:
             self._peers_call = asyncio.create_task(self._send_peers(), name=f"peers {self.cluster}")
 
-    def silence(self) -> None:
+    def stop_sending(self) -> None:
         """Send nothing any more."""
         self._silenced = True
 

@@ -22,7 +22,7 @@ _PROOF = (
 )
 
 
-class Authenticity:
+class MarkVerifier:
     """Judges pods by the public keys of their own cluster. No keys: nothing verifies."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from difflib import get_close_matches
 
-from agents.observer.seen import Miswritten
+from agents.observer.seen import InvalidAnnotation
 from dispatcher.model import names
 from dispatcher.model.pod import Pod
 
@@ -11,7 +11,7 @@ UNKNOWN_CLUSTER = "UnknownCluster"
 MAX_NAMED = 8
 
 
-def unknown_clusters(pod: Pod, known: Collection[str]) -> Miswritten | None:
+def unknown_clusters(pod: Pod, known: Collection[str]) -> InvalidAnnotation | None:
     """A warning if some of the names mean nothing. If none means anything, the pod waits and is told so elsewhere."""
     wanted = {name for name in map(str.strip, pod.annotations.get(names.CLUSTERS, "").split(",")) if name}
     strange = sorted(wanted.difference(known))
@@ -24,4 +24,4 @@ def unknown_clusters(pod: Pod, known: Collection[str]) -> Miswritten | None:
         f"metadata.annotations[{names.CLUSTERS}]: {shown}: no such cluster is known here, so the pod goes to the "
         f"others of the list alone; {hint}"
     )
-    return Miswritten(pod.uid, pod.namespace, pod.name, UNKNOWN_CLUSTER, text)
+    return InvalidAnnotation(pod.uid, pod.namespace, pod.name, UNKNOWN_CLUSTER, text)

@@ -8,21 +8,21 @@ from dataclasses import replace
 import structlog
 
 from agents.executor.recent import Recent
-from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
+from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NodeSeen, ObjectSeen, PodSeen, Seen
 from agents.runtime.readings import with_bandwidth
 from dispatcher.model.messages import PodRef
 
-LOG = structlog.get_logger("agent.intake")
+LOG = structlog.get_logger("agent.watch_handler")
 MAX_TOLD = 10_000
 MAX_FORGED = 1000  # waiting to be told
 
 
-class Intake:
+class WatchHandler:
     """The sink of the watches."""
 
-    def __init__(self, cache: ClusterCache, bandwidth: int, authenticity: Authenticity) -> None:
+    def __init__(self, cache: ClusterCache, bandwidth: int, authenticity: MarkVerifier) -> None:
         self._cache = cache
         self._bandwidth = bandwidth
         self._authenticity = authenticity

@@ -13,7 +13,7 @@ import pytest
 from agents.executor import manifest
 from agents.executor.http import Request, Response
 from agents.executor.local import Moment
-from agents.runtime.drive import LONGEST_S, SHORTEST_S, UNASKED_S, Pauses
+from agents.runtime.driver import LONGEST_S, SHORTEST_S, UNASKED_S, Pauses
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings, lane_of
 from dispatcher.model import names
 from dispatcher.model.messages import (
@@ -356,13 +356,13 @@ async def test_many_refusals_make_fewer_requests_at_once_and_answers_more_again(
         limit = [16]
 
         def says(request: Request) -> Response:
-            limit.append(it.loop._turns._slots.limit)
+            limit.append(it.loop._slot_queue._slots.limit)
             return Response(429, BUSY, retry_after_s=1.0) if it.time.seconds < 104.0 else it.world.api.answer(request)
 
         it.server.says = says
         assert await it.do(*(it.home(f"p{number}") for number in range(64))) == [BOUND] * 64
         assert min(limit) <= 4
-        assert it.loop._turns._slots.limit > min(limit)
+        assert it.loop._slot_queue._slots.limit > min(limit)
         assert it.world.api.count("bind") == 64
 
 

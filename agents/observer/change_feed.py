@@ -1,4 +1,4 @@
-"""What one follower gets: everything, or what changed since the revision it has."""
+"""Answers `changes` for one follower: a full state, or what changed since the revision that it has."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class Health:
     restored: bool = False
 
 
-class Follow:
+class ChangeFeed:
     """Answers `since(revision)`. A follower that applies every answer in turn ends with the cache's own content."""
 
     def __init__(self, cache: ClusterCache, loads: Loads) -> None:

@@ -2,18 +2,18 @@
 
 import pytest
 
-from agents.executor.fence import Fence
+from agents.executor.epoch_guard import EpochGuard
 from agents.executor.recent import Recent
 
 
 def test_a_dispatcher_of_a_lower_epoch_or_a_twin_of_the_same_is_superseded() -> None:
-    fence = Fence()
-    assert fence.superseded("one", 5) == ""
-    assert fence.superseded("one", 5) == ""
-    assert "superseded dispatcher" in fence.superseded("old", 4)
-    assert "superseded dispatcher" in fence.superseded("twin", 5)
-    assert fence.superseded("two", 6) == ""
-    assert "superseded dispatcher" in fence.superseded("one", 5)
+    epoch_guard = EpochGuard()
+    assert epoch_guard.superseded("one", 5) == ""
+    assert epoch_guard.superseded("one", 5) == ""
+    assert "superseded dispatcher" in epoch_guard.superseded("old", 4)
+    assert "superseded dispatcher" in epoch_guard.superseded("twin", 5)
+    assert epoch_guard.superseded("two", 6) == ""
+    assert "superseded dispatcher" in epoch_guard.superseded("one", 5)
 
 
 # (dispatcher epoch, attempt) after attempt 3 of dispatcher 1 was heard, and closed or not.
@@ -32,11 +32,11 @@ ATTEMPTS = [
 def test_an_attempt_is_allowed_unless_a_newer_one_was_heard_or_it_was_given_up(
     attempt: tuple[int, int], closed: bool, allowed: bool
 ) -> None:
-    fence = Fence()
-    fence.outdated("uid", 1, 3)
+    epoch_guard = EpochGuard()
+    epoch_guard.outdated("uid", 1, 3)
     if closed:
-        fence.close("uid", 1, 3)
-    assert (fence.outdated("uid", *attempt) == "") is allowed
+        epoch_guard.invalidate("uid", 1, 3)
+    assert (epoch_guard.outdated("uid", *attempt) == "") is allowed
 
 
 def test_memory_is_bounded_and_forgets_what_was_written_longest_ago() -> None:

@@ -4,22 +4,22 @@
   and is not meant.
 - One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
   for it may be running. When the cluster is back, its delegate's status is mirrored again.
-- One that must not be replaced while its cluster is lost gets tolerations for ever (`lost.py`), before it matters. One
-  of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lapse.py`).
+- One that must not be replaced while its cluster is lost gets unlimited tolerations (`failover_mode.py`) in time.
+  One of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lease_expiry.py`).
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from agents.executor import events, lost, pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, open_question, said
+from agents.executor import events, failover_mode, pods
+from agents.executor.answer import CONFLICT, NOT_FOUND, is_ambiguous, said
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import is_proxy
-from agents.executor.pods import Truth
-from agents.executor.proxy import Duty
+from agents.executor.pods import LivePod
+from agents.executor.proxy import ReconcileTask
 from agents.executor.times import rfc3339
 from dispatcher.model import leases, names
 from dispatcher.model.leases import LEASE
@@ -29,7 +29,7 @@ from dispatcher.model.pod import Pod
 FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
 
 
-def duties(local: Local, now: Moment) -> Iterator[Duty]:
+def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """What is due now, by UID of the pod; what is urgent for services comes first."""
     later: list[Pod] = []
     for node in tuple(local.view.nodes()):
@@ -45,12 +45,12 @@ def duties(local: Local, now: Moment) -> Iterator[Duty]:
                 later.append(pod)
     kept, freed = list[Pod](), list[Pod]()
     for pod in later:
-        (kept if _mode(pod, pod.failover, local) == lost.STRICT else freed).append(pod)
+        (kept if _mode(pod, pod.failover, local) == failover_mode.STRICT else freed).append(pod)
     yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*kept, *freed[:FREED_AT_ONCE]))
 
 
-def _duty(pod: Pod, procedure: Procedure[str]) -> Duty:
-    return Duty(pod.uid, pod.namespace, procedure)
+def _duty(pod: Pod, procedure: Procedure[str]) -> ReconcileTask:
+    return ReconcileTask(pod.uid, pod.namespace, procedure)
 
 
 def _ref(pod: Pod) -> PodRef:
@@ -80,16 +80,16 @@ def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedu
 def _wants_tolerations(pod: Pod, local: Local) -> bool:
     """Whether a source pod that another cluster runs would be deleted too early if that cluster were lost, or never."""
     ours = pod.has_finalizer and not (pod.terminating or pod.terminal)
-    return ours and not lost.stays(_mode(pod, pod.failover, local), pod.tolerations)
+    return ours and not failover_mode.stays(_mode(pod, pod.failover, local), pod.tolerations)
 
 
 def _mode(pod: Pod, failover: str, local: Local) -> str:
-    mode = lost.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
+    mode = failover_mode.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
     # Asked of every remote pod at each look: all peers are looked through only for the few that are not strict.
-    return lost.STRICT if mode != lost.STRICT and local.peers.too_many_lost else mode
+    return failover_mode.STRICT if mode != failover_mode.STRICT and local.peers.too_many_lost else mode
 
 
-def _failover(pod: Truth, local: Local) -> str:
+def _failover(pod: LivePod, local: Local) -> str:
     """As Pod.failover, of the truth."""
     said, signed = pod.annotations.get(names.FAILOVER, ""), pod.claimed(local.keys.public)
     return "" if said == LEASE and (signed is None or signed.failover != LEASE) else said
@@ -118,15 +118,15 @@ def _tolerate(pod: Pod, local: Local, now: Moment) -> Procedure[str]:
     current = msgspec.json.decode(look.body, type=_Tolerating).spec.tolerations or []
     failover = _failover(look.pod, local)
     mode = _mode(pod, failover, local)
-    wanted = lost.tolerations_for(mode, current)
+    wanted = failover_mode.tolerations_for(mode, current)
     if wanted == current:
         return ""
     guard = {"uid": ref.uid, "resourceVersion": look.pod.metadata.resource_version}
     body = msgspec.json.encode({"metadata": guard, "spec": {"tolerations": wanted}})
     response = yield Request("PATCH", pods.path(ref.namespace, ref.name), body, MERGE_PATCH)
-    if response.ok and failover == LEASE and mode == lost.ASAP:
+    if response.ok and failover == LEASE and mode == failover_mode.ASAP:
         _tell(pod, local, now)
-    if response.ok or open_question(response) or response.status == NOT_FOUND:
+    if response.ok or is_ambiguous(response) or response.status == NOT_FOUND:
         return ""  # done, or looked at again at the next view
-    what = "be replaced 300 s after its cluster is lost" if mode == lost.STRICT else "never be replaced"
+    what = "be replaced 300 s after its cluster is lost" if mode == failover_mode.STRICT else "never be replaced"
     return f"pod {ref.namespace}/{ref.name} would {what}: {said(response)}"

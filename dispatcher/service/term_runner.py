@@ -1,4 +1,4 @@
-"""Terms of one process, one after the other: stand by, lead, stand by again; each begins with an empty core."""
+"""Runs one leader term after the other: stand by, lead, stand by again. Each term begins with an empty core."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dispatcher.api.fleet_views import FleetViews
 from dispatcher.config import DispatcherConfig
 from dispatcher.service.assembly import ConfiguredShard, Dispatcher, assemble
-from dispatcher.service.leadership import Leadership, Standing
+from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
 from dispatcher.service.service import Service
 from dispatcher.service.term import Term
@@ -14,8 +14,8 @@ from dispatcher.service.term import Term
 NOBODY = Term("", 0, lambda: False)  # before the first term: nothing may be sent
 
 
-class Stage:
-    """Shows the dispatcher of this term, or of the last one: the HTTP API, metrics and reloads ask here.
+class TermRunner:
+    """The dispatcher of this term, or of the last one: the HTTP API, metrics and reloads ask here.
 
     `shards` makes links to shards for a term.
     """
@@ -41,9 +41,9 @@ class Stage:
         return self.dispatcher.views
 
     @property
-    def standing(self) -> Standing:
+    def leader_status(self) -> LeaderStatus:
         """Whether this process leads."""
-        return self._leadership.standing
+        return self._leadership.leader_status
 
     def take_policies(self, changed: DispatcherConfig) -> None:
         """Decide by a changed configuration, in this term and in later ones."""
@@ -73,12 +73,12 @@ class Stage:
                 if task.done():
                     task.result()
         finally:
-            service.silence()
+            service.stop_sending()
             service.stop()
             holding.cancel()
             await asyncio.gather(serving, holding, return_exceptions=True)
 
     def _assembled(self, term: Term, shards: Sequence[ConfiguredShard]) -> Dispatcher:
         made = assemble(self._links, self._config, shards, term)
-        made.service.metrics.watch_leader(lambda: self.standing.leads)
+        made.service.metrics.watch_leader(lambda: self.leader_status.leads)
         return made

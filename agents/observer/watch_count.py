@@ -1,4 +1,4 @@
-"""Whether a watch has brought as many objects as its server has, compared at the same version and nowhere else.
+"""Detects a watch that has lost objects: its count is compared with the server's, at the same resourceVersion only.
 
 The server is asked now and then for its version and its count (a list of one). The watch's own count is comparable when
 it passes that version; or when it has brought nothing at all for `patience_s`, so that nothing more seems to come.
@@ -11,20 +11,20 @@ FIRST_REST_S, LONGEST_REST_S = 30.0, 900.0  # between two lists for this reason,
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class ServerCount:
     """The server's version and how many objects of a kind it had then; None: it does not say."""
 
     version: int
     count: int | None = None
 
 
-class Counted:
+class WatchCount:
     """One watch. `doubts`: comparisons in a row that differ. Times are monotonic seconds."""
 
     def __init__(self, patience_s: float = 4.0) -> None:
         self.doubts = 0
         self._patience_s = patience_s
-        self._expected: Truth | None = None
+        self._expected: ServerCount | None = None
         self._told_at = 0.0
         self._watch_at = 0  # the watch's version when the truth was told
         self._blind = False
@@ -39,17 +39,17 @@ class Counted:
         """The watch brought an object without identity: nothing is compared until the next list."""
         self._blind = True
 
-    def told(self, truth: Truth, watch_at: int, own: int, now: float) -> None:
+    def told(self, server: ServerCount, watch_at: int, own: int, now: float) -> None:
         """The server's word, to a watch that is at version `watch_at` with `own` objects."""
-        if self._blind or truth.count is None or not truth.version:
+        if self._blind or server.count is None or not server.version:
             self._expected = None
             return
         if self._expected is not None and self._waits(watch_at, own, now):
             return
-        self._expected, self._told_at, self._watch_at = truth, now, watch_at
-        if watch_at == truth.version:
+        self._expected, self._told_at, self._watch_at = server, now, watch_at
+        if watch_at == server.version:
             self._compare(own)
-        elif watch_at > truth.version:
+        elif watch_at > server.version:
             self._expected = None  # it has gone on since; the next word may be caught
 
     def _waits(self, watch_at: int, own: int, now: float) -> bool:

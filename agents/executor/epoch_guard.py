@@ -1,6 +1,6 @@
-"""Who may still give orders: the newest dispatcher life, and of each pod the newest attempt.
+"""Fencing by epoch: only the newest dispatcher, and of each pod only the newest attempt, may still place anything.
 
-A dispatcher that was paused, or a message that was delayed, may speak after it was replaced. Its words are stale.
+A dispatcher that was paused, or a message that was delayed, may arrive after a newer one. Its intents are stale.
 """
 
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from agents.executor.recent import Recent
 class _Seen(NamedTuple):
     dispatcher_epoch: int
     epoch: int
-    closed: bool
+    invalidated: bool
     why: str = ""
 
 
-class Fence:
+class EpochGuard:
     """Highest dispatcher epoch seen, and per pod the highest attempt of that dispatcher."""
 
     def __init__(self) -> None:
@@ -35,17 +35,17 @@ class Fence:
         )
 
     def outdated(self, uid: str, dispatcher_epoch: int, epoch: int) -> str:
-        """Note an attempt to place a pod; why it is too late, or '' if it is the newest and not closed."""
+        """Note an attempt to place a pod; why it is too late, or '' if it is the newest and not invalidated."""
         seen = self._attempts.get(uid)
         if seen is None or (dispatcher_epoch, epoch) > seen[:2]:
-            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, closed=False))
+            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, invalidated=False))
             return ""
         if (dispatcher_epoch, epoch) < seen[:2]:
             return f"attempt {epoch} is superseded by attempt {seen.epoch}"
-        return ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why))) if seen.closed else ""
+        return ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why))) if seen.invalidated else ""
 
-    def close(self, uid: str, dispatcher_epoch: int, epoch: int, why: str = "") -> None:
+    def invalidate(self, uid: str, dispatcher_epoch: int, epoch: int, why: str = "") -> None:
         """An attempt was undone, or came to nothing: a late copy of its orders must not do it again."""
         seen = self._attempts.get(uid)
         if seen is None or (dispatcher_epoch, epoch) >= seen[:2]:
-            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, closed=True, why=why))
+            self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, invalidated=True, why=why))

@@ -23,13 +23,13 @@ from agents.kube import wire
 from agents.kube.client import KubeClient
 from agents.kube.convert import version_of
 from agents.kube.listwatch import RESTORED_AFTER, ListWatch
-from agents.observer.counted import Truth
+from agents.observer.watch_count import ServerCount
 from agents.runtime.settings import ApiSettings
 
 LOG = structlog.get_logger("agent.truth")
 
 
-class Truths:
+class WatchVerifier:
     """Asks one API server about all its watches every `truth_s`, sooner where there is doubt.
 
     `reopen` ends a watch's run and begins it again. `went_back` is told the version known and the one found, before
@@ -85,21 +85,21 @@ class Truths:
         seen = watch.highest
         if not seen or (watch.optional and watch.broken_since is not None):
             return 1.0
-        truth = await self._ask(watch.path)
-        if truth is None or watch.highest < seen:  # no answer, or one from before it was known to have gone back
+        server = await self._ask(watch.path)
+        if server is None or watch.highest < seen:  # no answer, or one from before it was known to have gone back
             return 1.0
-        if truth.version and truth.version < seen:
-            self._older.setdefault(watch.kind, []).append(truth.version)
+        if server.version and server.version < seen:
+            self._older.setdefault(watch.kind, []).append(server.version)
             return 0.1
         self._older.pop(watch.kind, None)
-        return 0.5 if watch.compare(truth) else 1.0
+        return 0.5 if watch.compare(server) else 1.0
 
-    async def _ask(self, path: str) -> Truth | None:
+    async def _ask(self, path: str) -> ServerCount | None:
         timeout = self._settings.probe_timeout_s
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * timeout):  # however often it is told to come back later
                 answer = await self._client.send(Request("GET", path, params={"limit": "1"}), timeout_s=timeout)
-                return read_truth(answer.body) if answer.ok else None
+                return read_server_count(answer.body) if answer.ok else None
         return None
 
     # --- concluding --------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Truths:
                 self._reopen(watch)
 
 
-def read_truth(body: bytes) -> Truth | None:
+def read_server_count(body: bytes) -> ServerCount | None:
     """Version and count of a list of one; None for what is no list."""
     try:
         raw = wire.read_list(body)
@@ -147,4 +147,4 @@ def read_truth(body: bytes) -> Truth | None:
         return None
     shown, more = len(raw.items or ()), raw.metadata.remaining_item_count
     count = shown + more if more is not None else None if raw.metadata.continue_ else shown
-    return Truth(version_of(raw.metadata.resource_version), count)
+    return ServerCount(version_of(raw.metadata.resource_version), count)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from agents.executor.answer import POSTPONED, TOO_BUSY
 from agents.executor.http import Procedure, Request, Response
-from agents.runtime.turns import Sleep, Turns
+from agents.runtime.slot_queue import Sleep, SlotQueue
 
 T = TypeVar("T")
 
@@ -33,11 +33,11 @@ class ApiClient(Protocol):
 
 
 @dataclass(slots=True)
-class Errand:
+class Execution:
     """How a procedure is carried out. `lane` is its lane in the queue of slots; without one it needs no slot.
 
     While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an `objection` (why
-    it may go on no longer, '' while it may). `wrote`: a write was sent that may have been done. `behind`: the errand
+    it may go on no longer, '' while it may). `wrote`: a write was sent that may have been done. `behind`: the execution
     that has to end before.
     """
 
@@ -45,7 +45,7 @@ class Errand:
     lane: str | None = None
     objection: Callable[[], str] = lambda: ""
     wrote: bool = False
-    behind: "Errand | None" = None
+    behind: "Execution | None" = None
     ticket: int | None = field(default=None, init=False)
 
 
@@ -64,23 +64,23 @@ class TooBusyError(Exception):
 class Driver:
     """Drives procedures against one API server."""
 
-    def __init__(self, client: ApiClient, turns: Turns, seconds: Callable[[], float], pauses: Pauses) -> None:
+    def __init__(self, client: ApiClient, slot_queue: SlotQueue, seconds: Callable[[], float], pauses: Pauses) -> None:
         self._client = client
-        self._turns = turns
+        self._slot_queue = slot_queue
         self._seconds = seconds
         self._sleep = pauses.sleep
         self._dice = pauses.dice
 
-    async def drive(self, procedure: Procedure[T], errand: Errand) -> T:
+    async def drive(self, procedure: Procedure[T], execution: Execution) -> T:
         """The procedure's result; TooBusyError if the server was too busy for too long. Holds a slot at its return."""
         doubt_s = _DOUBT_S
         try:
             request = next(procedure)
             while True:
-                response = await self._ask(request, errand)
+                response = await self._ask(request, execution)
                 request = procedure.send(response)
                 if response.unknown or response.status in POSTPONED:
-                    await self._pause(doubt_s * self._dice.uniform(0.5, 1.0), errand)
+                    await self._pause(doubt_s * self._dice.uniform(0.5, 1.0), execution)
                     doubt_s = min(2 * doubt_s, _MOST_DOUBT_S)
         except StopIteration as end:
             result: T = end.value
@@ -88,49 +88,49 @@ class Driver:
         finally:
             procedure.close()
 
-    async def begin(self, errand: Errand) -> None:
+    async def begin(self, execution: Execution) -> None:
         """Wait for the slot."""
-        if errand.lane is not None:
-            errand.ticket = await self._turns.take(errand.lane)
+        if execution.lane is not None:
+            execution.ticket = await self._slot_queue.take(execution.lane)
 
-    def hangs(self, errand: Errand) -> bool:
+    def hangs(self, execution: Execution) -> bool:
         """Whether it is held up by requests that hang, its own or those before it; not by others that get on."""
-        while errand.behind is not None:
-            errand = errand.behind
-        return errand.lane is not None and self._turns.hangs(errand.ticket, errand.lane)
+        while execution.behind is not None:
+            execution = execution.behind
+        return execution.lane is not None and self._slot_queue.hangs(execution.ticket, execution.lane)
 
-    def end(self, errand: Errand) -> None:
+    def end(self, execution: Execution) -> None:
         """Give the slot back."""
-        if errand.ticket is not None:
-            ticket, errand.ticket = errand.ticket, None
-            self._turns.give(ticket)
+        if execution.ticket is not None:
+            ticket, execution.ticket = execution.ticket, None
+            self._slot_queue.give(ticket)
 
-    async def _ask(self, request: Request, errand: Errand) -> Response:
+    async def _ask(self, request: Request, execution: Execution) -> Response:
         while True:
             response = await self._client.send(request)
             if response.status != TOO_BUSY:
                 break
-            self._turns.refused()
-            await self._patience(response, errand)
+            self._slot_queue.refused()
+            await self._patience(response, execution)
         if response.ok:
-            self._turns.answered()
+            self._slot_queue.answered()
         if request.method != "GET" and (response.ok or response.unknown):
-            errand.wrote = True
+            execution.wrote = True
         return response
 
-    async def _patience(self, response: Response, errand: Errand) -> None:
+    async def _patience(self, response: Response, execution: Execution) -> None:
         """Wait as the server asks; TooBusyError past the deadline or on an objection."""
         asked = min(max(response.retry_after_s or UNASKED_S, SHORTEST_S), LONGEST_S)
-        left = errand.deadline - self._seconds()
-        await self._pause(max(0.0, min(asked * self._dice.uniform(1.0, 1.3), left)), errand)
-        if self._seconds() >= errand.deadline:
+        left = execution.deadline - self._seconds()
+        await self._pause(max(0.0, min(asked * self._dice.uniform(1.0, 1.3), left)), execution)
+        if self._seconds() >= execution.deadline:
             raise TooBusyError("the API server is too busy (HTTP 429)")
-        if why := errand.objection():
+        if why := execution.objection():
             raise TooBusyError(why)
 
-    async def _pause(self, seconds: float, errand: Errand) -> None:
+    async def _pause(self, seconds: float, execution: Execution) -> None:
         """Sleep without the slot, then go on before the others of the lane."""
-        self.end(errand)
+        self.end(execution)
         await self._sleep(seconds)
-        if errand.lane is not None:
-            errand.ticket = await self._turns.take(errand.lane, first=True)
+        if execution.lane is not None:
+            execution.ticket = await self._slot_queue.take(execution.lane, first=True)

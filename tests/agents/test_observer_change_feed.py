@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.observer.cache import ClusterCache
+from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
-from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads, Measure, Sample
 from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
 from dispatcher.model.messages import Changes
@@ -56,7 +56,7 @@ class World:
         self.log = ChangeLog(max_graves=max_graves)
         self.cache = ClusterCache(self.log, KINDS)
         self.loads = Loads(self.log, tau_s=0)
-        self.follow = Follow(self.cache, self.loads)
+        self.follow = ChangeFeed(self.cache, self.loads)
         self.version = 0
         for kind in (NODES, PODS, *KINDS) if synced else ():
             self.empty_list(kind)

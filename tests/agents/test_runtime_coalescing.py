@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.runtime.company import MOST_PAUSES, wait_for_company
+from agents.runtime.coalescing import MOST_PAUSES, coalesce_changes
 
 COMING = {
     "a change alone": ((0,), 99, 1),
@@ -20,5 +20,5 @@ async def test_an_answer_waits_on_while_changes_come(coming: tuple[int, ...], ur
     async def pause() -> None:
         revisions.append(revisions[-1] + coming[len(revisions) - 1])
 
-    await wait_for_company(lambda: revisions[-1], pause, lambda: len(revisions) > urgent_from)
+    await coalesce_changes(lambda: revisions[-1], pause, lambda: len(revisions) > urgent_from)
     assert len(revisions) - 1 == pauses

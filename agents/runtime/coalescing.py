@@ -1,11 +1,11 @@
-"""How long a changes answer waits for further changes that can travel with it."""
+"""Coalescing: how long an answer to `changes` waits for further changes to send in the same message."""
 
 from collections.abc import Awaitable, Callable
 
 MOST_PAUSES = 5
 
 
-async def wait_for_company(
+async def coalesce_changes(
     revision: Callable[[], int], pause: Callable[[], Awaitable[None]], urgent: Callable[[], bool]
 ) -> None:
     """One pause, and up to MOST_PAUSES in all while each brings a change and none of them is urgent.

@@ -1,4 +1,4 @@
-"""Slots for coroutines: who asks waits here until the fair queue of slots grants its turn."""
+"""The fair queue of request slots (`executor.slots`) for coroutines: a caller waits here until it is granted a slot."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ Sleep = Callable[[float], Awaitable[None]]
 _LEAST_S = 0.01  # between two looks at slots that may have become slow
 
 
-class Turns:
+class SlotQueue:
     """The slots of one API server. `seconds` is a monotonic clock, `sleep` waits on the same."""
 
     def __init__(self, limit: int, seconds: Callable[[], float], sleep: Sleep) -> None:

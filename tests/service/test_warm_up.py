@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from dispatcher.service import warm
+from dispatcher.service import warm_up
 
 
 @pytest.fixture
@@ -16,19 +16,19 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(1)
         return True
 
-    monkeypatch.setattr(warm, "_LOOK_S", 0.0)
-    monkeypatch.setattr(warm, "compile_all", compile_all)
+    monkeypatch.setattr(warm_up, "_LOOK_S", 0.0)
+    monkeypatch.setattr(warm_up, "compile_all", compile_all)
     return made
 
 
 async def test_a_large_fleet_gets_kernels_once(calls: list[int]) -> None:
     sizes = iter([3, 999, 1000])
-    await warm.compile_when_large(lambda: next(sizes))
+    await warm_up.compile_when_large(lambda: next(sizes))
     assert (calls, next(sizes, None)) == ([1], None)
 
 
 async def test_a_small_fleet_never_compiles(calls: list[int]) -> None:
-    waiting = asyncio.create_task(warm.compile_when_large(lambda: 999))
+    waiting = asyncio.create_task(warm_up.compile_when_large(lambda: 999))
     for _ in range(20):
         await asyncio.sleep(0)
     assert (waiting.done(), calls) == (False, [])
@@ -41,9 +41,9 @@ async def test_a_compiler_that_fails_is_told_of_and_ends_nothing(
     def compile_all() -> bool:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(warm, "compile_all", compile_all)
+    monkeypatch.setattr(warm_up, "compile_all", compile_all)
     with capture_logs() as logs:
-        await warm.compile_when_large(lambda: 1000)
+        await warm_up.compile_when_large(lambda: 1000)
     assert [(line["log_level"], line["event"]) for line in logs] == [
         ("error", "kernels cannot be compiled: NumPy decides")
     ]

@@ -153,7 +153,7 @@ def test_absence_is_not_confirmed_while_the_keys_that_would_tell_whose_it_is_are
 def test_an_order_that_comes_too_late_does_not_deny_a_copy_of_another_scheduler() -> None:
     world = World(cluster="b")
     copy_of_another_scheduler(world)
-    world.local.fence.close(SOURCE.uid, 1, 1)
+    world.local.epoch_guard.invalidate(SOURCE.uid, 1, 1)
     assert (world.do(order()).verdict, world.api.count("delete")) == (UNKNOWN, 0)
 
 

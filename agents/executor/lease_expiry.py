@@ -9,20 +9,20 @@ from agents.executor import events
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import Duty
+from agents.executor.proxy import ReconcileTask
 from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import DONE, PodRef
 from dispatcher.model.pod import Pod
 
 
-def duties(local: Local, now: Moment) -> Iterator[Duty]:
+def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
     """One for each delegate that is to be stopped now, by its UID."""
     why = local.renewals.lapsed(now.mono)
     for node in tuple(local.view.nodes()) if why else ():
         for pod in tuple(local.view.pods_on(node.name)):
             version = local.view.pod_version(pod.uid)
             if is_meant(pod) and local.stopped.get(pod.uid) != version:  # else the view does not show it yet
-                yield Duty(pod.uid, pod.namespace, _stop(pod, version, why, local, now))
+                yield ReconcileTask(pod.uid, pod.namespace, _stop(pod, version, why, local, now))
 
 
 def is_meant(pod: Pod) -> bool:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import lost, remote
+from agents.executor import failover_mode, proxy_pods
+from agents.executor.failover_mode import tolerations_for
 from agents.executor.http import Request, Response
-from agents.executor.lost import tolerations_for
 from dispatcher.model import names
 from dispatcher.model.leases import LEASE, stopped_after_s
 from dispatcher.model.messages import Peer, PodRef
@@ -70,7 +70,7 @@ class Remote:
 
     def tend(self) -> list[str]:
         self.requests = []
-        problems = [run(duty.procedure, self._answer) for duty in remote.duties(self.world.local, NOW)]
+        problems = [run(duty.procedure, self._answer) for duty in proxy_pods.reconcile_tasks(self.world.local, NOW)]
         self.world.sync()
         return [problem for problem in problems if problem]
 
@@ -121,7 +121,7 @@ def test_tolerations_are_without_an_end_unless_the_pod_may_be_replaced(mode: str
 
 @pytest.mark.parametrize(("stopped", "mode"), [(False, "strict"), (True, "asap")])
 def test_lease_is_strict_until_the_delegate_has_stopped(stopped: bool, mode: str) -> None:
-    assert lost.mode_of(LEASE, stopped=stopped) == mode
+    assert failover_mode.mode_of(LEASE, stopped=stopped) == mode
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_lease_is_strict_until_the_delegate_has_stopped(stopped: bool, mode: str
     [(DEFAULTS, True), ([*OURS, *DEFAULTS], False), (OURS, True), ([EVERYTHING, *DEFAULTS], True), ([], True)],
 )
 def test_a_pod_that_may_be_replaced_is_changed_where_ours_can_be_taken_off(current: Any, stays: bool) -> None:
-    assert lost.stays("asap", [model_of(one) for one in current]) is stays
+    assert failover_mode.stays("asap", [model_of(one) for one in current]) is stays
     assert (tolerations_for("asap", current) == current) is stays
 
 
@@ -141,14 +141,14 @@ def test_what_was_added_is_taken_off_again(current: Any) -> None:
 
 @pytest.mark.parametrize(("text", "mode"), [(None, "strict"), ("asap", "asap"), ("Asap", "strict")])
 def test_a_mode_that_means_nothing_is_strict(text: str | None, mode: str) -> None:
-    assert lost.mode_of(text) == mode
+    assert failover_mode.mode_of(text) == mode
 
 
 def test_what_stays_is_what_would_not_be_changed() -> None:
     cases: list[list[dict[str, Any]]] = [DEFAULTS, OURS, [*OURS, *DEFAULTS], [*DEFAULTS, *OURS], [EVERYTHING], []]
     for current in cases:
         unchanged = tolerations_for("strict", current) == list(current)
-        assert lost.stays("strict", [model_of(one) for one in current]) is unchanged
+        assert failover_mode.stays("strict", [model_of(one) for one in current]) is unchanged
 
 
 def test_pods_of_a_lost_cluster_are_set_not_ready_once_and_nothing_else_of_them_changes() -> None:
@@ -172,7 +172,7 @@ def test_a_silent_dispatcher_leaves_the_pods_ready() -> None:
     it = Remote()
     it.pod()
     it.say(ready=True)
-    for duty in remote.duties(it.world.local, later(3600)):
+    for duty in proxy_pods.reconcile_tasks(it.world.local, later(3600)):
         run(duty.procedure, it.world.api.answer)
     assert it.ready() == "True"
 
@@ -221,7 +221,7 @@ def test_other_pods_keep_their_tolerations(why: str) -> None:
 def test_a_server_that_forbids_it_is_told_of() -> None:
     it = Remote()
     it.pod(tolerations=DEFAULTS)
-    (duty,) = remote.duties(it.world.local, NOW)
+    (duty,) = proxy_pods.reconcile_tasks(it.world.local, NOW)
 
     def forbids(request: Request) -> Response:
         return it.world.api.answer(request) if request.method == "GET" else Response(403, b'{"message":"no"}')
@@ -333,15 +333,17 @@ def test_no_pod_may_be_replaced_while_half_of_the_other_clusters_look_lost() -> 
 
 def test_only_so_many_pods_at_a_time_are_allowed_to_be_replaced() -> None:
     fleet = Remote()
-    for number in range(remote.FREED_AT_ONCE + 5):
+    for number in range(proxy_pods.FREED_AT_ONCE + 5):
         fleet.pod(f"web-{number}", mode="asap")
     fleet.say(ready=False)
-    due = list(remote.duties(fleet.world.local, NOW))
-    assert len(due) >= remote.FREED_AT_ONCE
+    due = list(proxy_pods.reconcile_tasks(fleet.world.local, NOW))
+    assert len(due) >= proxy_pods.FREED_AT_ONCE
     fleet.tend()  # not Ready, all of them
     fleet.tend()
-    freed = [at for at in range(remote.FREED_AT_ONCE + 5) if fleet.seen(f"web-{at}")["spec"]["tolerations"] == DEFAULTS]
-    assert len(freed) == remote.FREED_AT_ONCE
+    freed = [
+        at for at in range(proxy_pods.FREED_AT_ONCE + 5) if fleet.seen(f"web-{at}")["spec"]["tolerations"] == DEFAULTS
+    ]
+    assert len(freed) == proxy_pods.FREED_AT_ONCE
 
 
 def test_of_two_leases_that_dispatchers_have_said_the_longer_is_waited_for() -> None:

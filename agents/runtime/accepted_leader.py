@@ -1,4 +1,4 @@
-"""Whom an executor obeys: what is stored of it is read before the first order, and written before it is acted upon.
+"""Which dispatcher an executor accepts as leader: read from storage before the first intent, stored before it acts.
 
 Another executor of the same cluster may have heard a newer dispatcher meanwhile. So what was read is believed for some
 seconds only: a dispatcher that slept through its own replacement finds nobody who still believes in it.
@@ -15,7 +15,7 @@ from agents.executor.local import Local, Moment
 from agents.executor.state import ASKS, CLUSTER, KEYS, OWN_KEYS, other_name
 from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 
-LOG = structlog.get_logger("agent.obedience")
+LOG = structlog.get_logger("agent.accepted_leader")
 BELIEVED_S = 5.0
 MAX_KEYS = 176 * 1024  # bytes of the keys of other clusters: a thousand clusters with a key each
 _SHOWN = 8  # clusters that a message names
@@ -23,7 +23,7 @@ _SHOWN = 8  # clusters that a message names
 Drive = Callable[[Procedure[str]], Awaitable[str]]
 
 
-class Obedience:
+class AcceptedLeader:
     """Asks and keeps `local.state`. `problem` says why nobody is obeyed, '' while that is not so.
 
     `confirm_restored` is called when an operator of the cluster says so. `rename_from` is the name that may be replaced
@@ -63,7 +63,7 @@ class Obedience:
         async with self._one_at_a_time:
             if epoch > self._local.state.epoch or not self._fresh():
                 await self._obey(dispatcher, epoch)
-            return self.problem or self._local.fence.superseded(dispatcher, epoch)
+            return self.problem or self._local.epoch_guard.superseded(dispatcher, epoch)
 
     async def recall(self) -> None:
         """Read what is stored, unless it was read, and without a problem."""
@@ -144,7 +144,7 @@ class Obedience:
             problem = await self._hold_keys()
         if not problem:
             self._read_at = self._clock().mono  # a server that is slow to tell must not be asked for each batch
-            self._local.fence.superseded(state.dispatcher, state.epoch)
+            self._local.epoch_guard.superseded(state.dispatcher, state.epoch)
             self._recall_keys()
             await self._heed()
         self._found(problem)

@@ -7,7 +7,7 @@ was anybody's wish, so for a while absence there proves nothing, or until an ope
 from collections.abc import Mapping
 
 
-class Restored:
+class ServerRestore:
     """Held for `hold_s` seconds from the last step back, or until it is confirmed. `now`: monotonic seconds."""
 
     def __init__(self, hold_s: float) -> None:
