@@ -11,6 +11,7 @@ COPY requirements.lock ./
 RUN /opt/global-dispatcher/bin/python -m pip install --require-hashes --only-binary=:all: -r requirements.lock
 COPY dispatcher ./dispatcher
 COPY agents ./agents
+COPY localfleet ./localfleet
 COPY configs ./configs
 COPY pyproject.toml LICENSE README.md ./
 # The build tool stays out of the image, in a virtual environment that is left behind.

@@ -7,7 +7,7 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim system programs real parity check fix bench lock clean
+.PHONY: help demo test sim system programs real parity check fix bench docs lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -39,7 +39,7 @@ system: $(VENV)/dev.stamp ## Run the system tests: real Ray, embedded clusters a
 	@$(BIN)/python -m pytest -m "system and not real" $(ARGS)
 
 programs: $(VENV)/dev.stamp
-	@$(BIN)/python -m agents.controlplane.binaries >/dev/null || test $$? -eq 3 # 3: no Go, so what needs them is skipped
+	@$(BIN)/python -m localfleet.controlplane.binaries >/dev/null || test $$? -eq 3 # 3: no Go, so what needs them is skipped
 
 real: programs ## Run the suites on real control planes (builds them from Go modules once, into a cache)
 	@$(BIN)/python -m pytest -m real $(ARGS)
@@ -59,6 +59,10 @@ fix: $(VENV)/dev.stamp ## Format and mend what the linter can
 
 bench: $(VENV)/dev.stamp ## Measure beside kube-scheduler and published figures; appends to benchmarks/results.jsonl (docs/benchmarks.md)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/dev.stamp ## Build the documentation into build/site; a link that leads nowhere fails
+	@PYTHONPATH=. $(BIN)/python -m docs.generate
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lock: $(VENV)/dev.stamp ## Refresh the hash-locked dependency files
 	@$(BIN)/python -m pip install --quiet 'uv>=0.13,<0.14'

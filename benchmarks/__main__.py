@@ -43,8 +43,8 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from benchmarks.catalogue import chosen, minutes
-    from dispatcher.runtime.warm import collect_less_often
     from dispatcher.scheduling.framework.kernels import compile_all
+    from dispatcher.service.warm import collect_less_often
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)

@@ -17,14 +17,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from agents.controlplane import binaries
-from agents.controlplane.components import PlaneSpec
-from agents.controlplane.nodes import NodeSpec, equal_nodes
-from agents.controlplane.plane import ControlPlane, control_planes
 from benchmarks.end_to_end.audit_tail import Tail
 from benchmarks.end_to_end.contestants import THEM, US, Contestant, Dispatcher, KubeScheduler, grant
 from benchmarks.end_to_end.processes import cpu_seconds
 from benchmarks.report.rows import Row
+from localfleet.controlplane import binaries
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.nodes import NodeSpec, equal_nodes
+from localfleet.controlplane.plane import ControlPlane, control_planes
 
 PAIRS = 3
 # Nodes and pods; the second as scheduler_perf's SchedulingBasic/5000Nodes_10000Pods.

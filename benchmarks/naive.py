@@ -14,7 +14,7 @@ def naive_rate(fleet: FleetState, pods: Sequence[Placed]) -> float:
     """Decisions a second of the loop."""
     nodes = [
         [row, int(fleet.allocatable[0, row]), int(fleet.allocatable[1, row]), int(fleet.requested[0, row]),
-         int(fleet.requested[1, row]), float(fleet.cpu_used[row])]
+         int(fleet.requested[1, row]), float(fleet.signals.used("cpu")[row])]
         for row in range(fleet.n)
     ]  # fmt: skip
     start = process_time()

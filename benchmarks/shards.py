@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from benchmarks.fleets import fleet_of, placed
 from benchmarks.report.rows import Row
+from dispatcher.config import DispatcherConfig
 from dispatcher.model.pod import SpreadConstraint
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
-from dispatcher.runtime.settings import DispatcherConfig
-from dispatcher.runtime.shards.policy import name_of, plans_of, policy_of
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.rows import FullScan
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -28,6 +26,8 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.shards.crew import MOST_TOLD, Shards
 from dispatcher.scheduling.shards.orders import Parcel
 from dispatcher.scheduling.shards.shard import Shard
+from dispatcher.service.ray_runtime import RayOptions, RayRuntime
+from dispatcher.service.shards.policy import name_of, plans_of, policy_of
 
 NODES, SHARDS, ROUNDS = 5000, 2, 100
 WARM_UP = 70  # decisions of each side before, so that classes use memory again

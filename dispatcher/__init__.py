@@ -1,7 +1,8 @@
 """The central dispatcher: one scheduler for the pods of many clusters.
 
 Rooms, each importing only those before it: `model` (nouns), `scheduling` (the pure core),
-`plugins` (one policy a file), `runtime` (the only room that touches the world), `web` (the page).
+`plugins` (one policy a file), `kit` (for their authors), and the rooms that touch the world: `config` (settings),
+`service` (loop, Ray, leader election) with `api` (HTTP API, metrics), `cli` (the command).
 """
 
 __version__ = "0.1.0"

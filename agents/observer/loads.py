@@ -1,12 +1,14 @@
 """The live load of every node, from samples of any source, and the reading that crosses the wire."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agents.observer.changes import ChangeLog
 from agents.observer.rates import Track
 from agents.observer.seen import NodeTarget
+from agents.observer.signals import BASE, OF_BANDWIDTH, RECEIVE, TRANSMIT, Signal
 from dispatcher.model.node import Reading
+from dispatcher.model.signals import NETWORK_SIGNAL
 
 READINGS = "readings"
 OVER = 4.0  # a share above this many times the capacity is a fault of the source, not a load
@@ -14,38 +16,41 @@ MAX_BYTES_S = 1e13
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What a source said of one node. Times are seconds of the source's clock; None is what it did not say.
+class Measure:
+    """One number that a source measured at `time`, seconds of its own clock. None: it did not say.
 
-    `interfaces` names what the byte totals add up, since a sum over other interfaces is another counter.
+    `counter`: a growing total, of which the rate counts. `parts` names what a total adds up, since a sum over other
+    parts (interfaces, say) is another counter.
     """
 
+    value: float | None
+    time: float = 0.0
+    counter: bool = False
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a source said of one node, by measure. Which signals are made of that is configuration (`signals`)."""
+
     source: str
-    cpu_cores: float | None = None
-    cpu_seconds: float | None = None
-    cpu_time: float = 0.0
-    memory_bytes: float | None = None
-    memory_time: float = 0.0
-    receive_bytes: float | None = None
-    transmit_bytes: float | None = None
-    net_time: float = 0.0
-    interfaces: tuple[str, ...] = ()
+    measures: Mapping[str, Measure] = field(default_factory=dict)
 
 
 class NodeLoad:
     """Load of one node. Shares are of the node's capacity; network of its bandwidth, if that is known."""
 
-    __slots__ = ("_cpu", "_interfaces", "_memory", "_receive", "_source", "_target", "_transmit")
+    __slots__ = ("_parts", "_signals", "_source", "_target", "_tracks")
 
-    def __init__(self, target: NodeTarget, tau_s: float) -> None:
-        self._target = target
+    def __init__(self, target: NodeTarget, tau_s: float, signals: Sequence[Signal] = BASE) -> None:
+        self._target, self._signals = target, signals
         self._source = ""
-        self._interfaces: tuple[str, ...] = ()
-        self._cpu = Track(tau_s=tau_s, limit=OVER * target.cpu / 1000)
-        self._memory = Track(limit=OVER * target.memory)
-        net_limit = OVER * target.bandwidth if target.bandwidth else MAX_BYTES_S
-        self._receive = Track(tau_s=tau_s, limit=net_limit)
-        self._transmit = Track(tau_s=tau_s, limit=net_limit)
+        self._parts: dict[str, tuple[str, ...]] = {}
+        self._tracks: dict[tuple[str, str], Track] = {
+            (signal.name, measure): Track(tau_s=tau_s if signal.smoothed else 0.0, limit=_limit(signal, target))
+            for signal in signals
+            for measure in signal.of
+        }
 
     def fits(self, target: NodeTarget) -> bool:
         """Whether the node still has the capacity that the load was measured against."""
@@ -56,55 +61,61 @@ class NodeLoad:
         """Take a sample; True if any value is new."""
         if sample.source != self._source:
             self._source = sample.source
-            for track in (self._cpu, self._memory, self._receive, self._transmit):
+            for track in self._tracks.values():
                 track.rebase()
-        if sample.interfaces != self._interfaces:
-            self._interfaces = sample.interfaces
-            self._receive.rebase()
-            self._transmit.rebase()
-        if sample.cpu_cores is not None:
-            news = self._cpu.gauge(sample.cpu_cores, sample.cpu_time, now)
-        else:
-            news = self._cpu.counter(sample.cpu_seconds, sample.cpu_time, now)
-        news |= self._memory.gauge(sample.memory_bytes, sample.memory_time, now)
-        news |= self._receive.counter(sample.receive_bytes, sample.net_time, now)
-        return news | self._transmit.counter(sample.transmit_bytes, sample.net_time, now)
+        news = False
+        for (_, name), track in self._tracks.items():
+            measure = sample.measures.get(name)
+            if measure is None:
+                continue
+            if measure.counter:
+                if measure.parts != self._parts.get(name, measure.parts):
+                    track.rebase()
+                news |= track.counter(measure.value, measure.time, now)
+            else:
+                news |= track.gauge(measure.value, measure.time, now)
+        self._parts.update((name, measure.parts) for name, measure in sample.measures.items())
+        return news
 
     def cpu_age(self, now: float) -> float | None:
-        """Age of the CPU value in seconds, None if there is none."""
-        return self._cpu.age(now) if self._cpu.value is not None else None
+        """Age of the first signal's value (CPU) in seconds, None if there is none."""
+        return next((track.age(now) for track in self._tracks_of(self._signals[0])), None)
+
+    def _tracks_of(self, signal: Signal) -> list[Track]:
+        found = (self._tracks[signal.name, measure] for measure in signal.of)
+        return [track for track in found if track.value is not None]
+
+    def _told(self, signal: Signal, now: float) -> tuple[float | None, float]:
+        """(share, age) of a signal."""
+        tracks = self._tracks_of(signal)
+        busiest = max((track.value for track in tracks if track.value is not None), default=None)
+        return _share(busiest, signal.capacity(self._target)), max((track.age(now) for track in tracks), default=0.0)
 
     def reading(self, now: float) -> Reading:
         """The reading as of `now`."""
-        receive, transmit = self._receive.value, self._transmit.value
-        busiest = max((rate for rate in (receive, transmit) if rate is not None), default=None)
-        return Reading(
-            node=self._target.name,
-            cpu=_share(self._cpu.value, self._target.cpu / 1000),
-            memory=_share(self._memory.value, self._target.memory),
-            net=_share(busiest, self._target.bandwidth),
-            receive_bytes_s=receive,
-            transmit_bytes_s=transmit,
-            cpu_age_s=_age(self._cpu, now),
-            memory_age_s=_age(self._memory, now),
-            net_age_s=max(_age(self._receive, now), _age(self._transmit, now)),
-            source=self._source,
+        receive, transmit = (self._tracks.get((NETWORK_SIGNAL, measure)) for measure in (RECEIVE, TRANSMIT))
+        return Reading.of(
+            self._target.name,
+            {signal.name: self._told(signal, now) for signal in self._signals},
+            self._source,
+            receive_bytes_s=receive.value if receive is not None else None,
+            transmit_bytes_s=transmit.value if transmit is not None else None,
         )
 
 
 class Loads:
     """Loads of all nodes; every new value is a numbered change."""
 
-    def __init__(self, log: ChangeLog, *, tau_s: float) -> None:
+    def __init__(self, log: ChangeLog, *, tau_s: float, signals: Sequence[Signal] = BASE) -> None:
         self._log = log
-        self._tau = tau_s
+        self._tau, self._signals = tau_s, signals
         self._loads: dict[str, NodeLoad] = {}
 
     def add(self, target: NodeTarget, sample: Sample, now: float) -> bool:
         """Take a sample of a node; True if it said something new."""
         load = self._loads.get(target.name)
         if load is None or not load.fits(target):
-            load = self._loads[target.name] = NodeLoad(target, self._tau)
+            load = self._loads[target.name] = NodeLoad(target, self._tau, self._signals)
         if not load.add(sample, now):
             return False
         self._log.touch(READINGS, target.name)
@@ -135,5 +146,8 @@ def _share(value: float | None, capacity: float) -> float | None:
     return min(1.0, value / capacity) if value is not None and capacity > 0 else None
 
 
-def _age(track: Track, now: float) -> float:
-    return track.age(now) if track.value is not None else 0.0
+def _limit(signal: Signal, target: NodeTarget) -> float:
+    """Above this a measure is not believed."""
+    if signal.per == OF_BANDWIDTH and not target.bandwidth:
+        return MAX_BYTES_S
+    return OVER * signal.capacity(target)

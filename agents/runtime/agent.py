@@ -23,6 +23,7 @@ from agents.observer.changes import ChangeLog
 from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads
 from agents.observer.seen import NODES, PODS, Misplaced
+from agents.observer.signals import with_base
 from agents.runtime.company import wait_for_company
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
@@ -50,7 +51,9 @@ class Agent:
         self._news = asyncio.Event()
         self._log = ChangeLog(max_graves=settings.max_graves, on_change=self._news.set)
         self.cache = ClusterCache(self._log, (kind.name for kind in KINDS))
-        self._loads = Loads(self._log, tau_s=settings.kubelet.smoothing_s)
+        self._loads = Loads(
+            self._log, tau_s=settings.kubelet.smoothing_s, signals=with_base(one.signal() for one in settings.signals)
+        )
         self._follow = Follow(self.cache, self._loads)
         api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))

@@ -2,9 +2,12 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agents.executor.policy import ANNOTATIONS, Allowance
+from agents.observer.rates import MAX_VALUE
+from agents.observer.signals import Signal
+from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
 
 class KubeletSettings(BaseModel):
@@ -26,6 +29,35 @@ class KubeletSettings(BaseModel):
         ge=0,
         description="Bytes/s per direction of nodes without global-dispatcher.io/bandwidth; 0: unknown.",
     )
+
+
+class SignalSettings(BaseModel):
+    """A signal of live load beside cpu, memory and network, or another way to make one of these."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=NAME_PATTERN, description="What profiles call it.")
+    of: tuple[str, ...] = Field(
+        default=(),
+        description="Measures of the sources, of which the largest counts (network_receive, network_transmit, disk, "
+        "pressure_cpu, pressure_memory, pressure_io); empty: the one of the same name.",
+    )
+    per: Literal["cpu", "memory", "bandwidth"] | float = Field(
+        default=1.0,
+        description="What is full: that of the node, or a number above 0 in the unit of the measure.",
+    )
+    smoothed: bool = Field(default=False, description="Whether a moving average counts; see kubelet.smoothing_s.")
+
+    @field_validator("per")
+    @classmethod
+    def _above_zero(cls, value: str | float) -> str | float:
+        if isinstance(value, float) and not 0 < value < MAX_VALUE:
+            raise ValueError("must be cpu, memory, bandwidth or a number above 0")
+        return value
+
+    def signal(self) -> Signal:
+        """As the observer knows it."""
+        return Signal(self.name, self.of or (self.name,), self.per, self.smoothed)
 
 
 class ApiSettings(BaseModel):
@@ -113,6 +145,9 @@ class AgentSettings(BaseModel):
     context: str = Field(default="", description="Context of that file; empty: its current one.")
     api: ApiSettings = Field(default_factory=ApiSettings)
     kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
+    signals: tuple[SignalSettings, ...] = Field(
+        default=(), max_length=MAX_SIGNALS, description="Signals of live load beside cpu, memory and network."
+    )
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."

@@ -8,7 +8,8 @@ from datetime import datetime
 import aiohttp
 import msgspec
 
-from agents.observer.loads import Sample
+from agents.observer import signals
+from agents.observer.loads import Measure, Sample
 from agents.observer.seen import NodeTarget
 
 SOURCE = "kubelet"
@@ -35,12 +36,25 @@ class SourceError(RuntimeError):
     """A source did not give a sample; the text says which and why."""
 
 
+class Some(msgspec.Struct, gc=False):
+    """PSIData: the percentage of time in which some task waited."""
+
+    avg10: float | None = None
+
+
+class Pressure(msgspec.Struct, gc=False):
+    """PSIStats, of kubelets that tell them (Kubernetes 1.34)."""
+
+    some: Some = msgspec.field(default_factory=Some)
+
+
 class Cpu(msgspec.Struct, gc=False, rename="camel"):
     """CPUStats."""
 
     time: str = ""
     usage_nano_cores: float | None = None
     usage_core_nano_seconds: float | None = None
+    psi: Pressure | None = None
 
 
 class Memory(msgspec.Struct, gc=False, rename="camel"):
@@ -48,6 +62,22 @@ class Memory(msgspec.Struct, gc=False, rename="camel"):
 
     time: str = ""
     working_set_bytes: float | None = None
+    psi: Pressure | None = None
+
+
+class Filesystem(msgspec.Struct, gc=False, rename="camel"):
+    """FsStats."""
+
+    time: str = ""
+    capacity_bytes: float | None = None
+    used_bytes: float | None = None
+
+
+class Io(msgspec.Struct, gc=False):
+    """IOStats."""
+
+    time: str = ""
+    psi: Pressure | None = None
 
 
 class Interface(msgspec.Struct, gc=False, rename="camel"):
@@ -74,6 +104,8 @@ class NodeStats(msgspec.Struct, gc=False):
     cpu: Cpu = msgspec.field(default_factory=Cpu)
     memory: Memory = msgspec.field(default_factory=Memory)
     network: Network = msgspec.field(default_factory=Network)
+    fs: Filesystem | None = None
+    io: Io | None = None
 
 
 class Summary(msgspec.Struct, gc=False):
@@ -91,19 +123,43 @@ def read_summary(body: bytes) -> Sample:
         node = _SUMMARY.decode(body).node
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(f"the summary cannot be read: {error}") from None
-    interfaces = _own_interfaces(node.network)
+    memory = Measure(node.memory.working_set_bytes, seconds(node.memory.time))
     return Sample(
-        source=SOURCE,
-        cpu_cores=_scaled(node.cpu.usage_nano_cores),
-        cpu_seconds=_scaled(node.cpu.usage_core_nano_seconds),
-        cpu_time=seconds(node.cpu.time),
-        memory_bytes=node.memory.working_set_bytes,
-        memory_time=seconds(node.memory.time),
-        receive_bytes=_total([one.rx_bytes for one in interfaces]),
-        transmit_bytes=_total([one.tx_bytes for one in interfaces]),
-        net_time=seconds(node.network.time),
-        interfaces=tuple(sorted(one.name for one in interfaces)),
+        SOURCE, {signals.CPU: _cpu(node.cpu), signals.MEMORY: memory, **_network(node.network), **_more(node)}
     )
+
+
+def _cpu(cpu: Cpu) -> Measure:
+    """Cores in use, or where a runtime does not say that, the seconds used so far."""
+    cores, at = _scaled(cpu.usage_nano_cores), seconds(cpu.time)
+    return Measure(cores, at) if cores is not None else Measure(_scaled(cpu.usage_core_nano_seconds), at, counter=True)
+
+
+def _network(network: Network) -> dict[str, Measure]:
+    interfaces, at = _own_interfaces(network), seconds(network.time)
+    parts = tuple(sorted(one.name for one in interfaces))
+    receive, transmit = _total([one.rx_bytes for one in interfaces]), _total([one.tx_bytes for one in interfaces])
+    return {
+        signals.RECEIVE: Measure(receive, at, counter=True, parts=parts),
+        signals.TRANSMIT: Measure(transmit, at, counter=True, parts=parts),
+    }
+
+
+def _more(node: NodeStats) -> dict[str, Measure]:
+    """Shares that count only where a signal is configured to be made of them: disk space, and time spent waiting."""
+    pressures = {
+        signals.PRESSURE_CPU: (node.cpu.psi, node.cpu.time),
+        signals.PRESSURE_MEMORY: (node.memory.psi, node.memory.time),
+        signals.PRESSURE_IO: (node.io.psi, node.io.time) if node.io is not None else (None, ""),
+    }
+    found = {
+        name: Measure(psi.some.avg10 / 100, seconds(time))
+        for name, (psi, time) in pressures.items()
+        if psi is not None and psi.some.avg10 is not None
+    }
+    if node.fs is not None and node.fs.capacity_bytes and node.fs.used_bytes is not None:
+        found[signals.DISK] = Measure(node.fs.used_bytes / node.fs.capacity_bytes, seconds(node.fs.time))
+    return found
 
 
 def seconds(timestamp: str) -> float:

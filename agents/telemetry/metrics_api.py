@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agents.observer.loads import Sample
+from agents.observer import signals
+from agents.observer.loads import Measure, Sample
 from agents.telemetry.kubelet import SourceError, seconds
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
@@ -46,14 +47,12 @@ def read_metrics(body: bytes) -> dict[str, Sample]:
 
 def _sample(item: NodeMetrics) -> Sample:
     time = seconds(item.timestamp)
-    return Sample(
-        source=SOURCE,
+    measures = {
         # Nano-cores: finer than the internal unit, which would round small loads up to a milli-core.
-        cpu_cores=_quantity(item.usage.get(CPU), 1e9),
-        cpu_time=time,
-        memory_bytes=_quantity(item.usage.get(MEMORY), 1.0),
-        memory_time=time,
-    )
+        signals.CPU: Measure(_quantity(item.usage.get(CPU), 1e9), time),
+        signals.MEMORY: Measure(_quantity(item.usage.get(MEMORY), 1.0), time),
+    }
+    return Sample(SOURCE, measures)
 
 
 def _quantity(text: object, scale: float) -> float | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agents.controlplane.audit import AuditLog
+from localfleet.controlplane.audit import AuditLog
 
 
 class _Event(msgspec.Struct, rename="camel"):

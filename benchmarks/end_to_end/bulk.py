@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from agents.controlplane.components import IDENTITIES
-from agents.controlplane.plane import ControlPlane
+from localfleet.controlplane.components import IDENTITIES
+from localfleet.controlplane.plane import ControlPlane
 
 _IN_FLIGHT = 32
 Order = tuple[str, Mapping[str, Any]]  # the collection's path, the object

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from agents.controlplane import binaries, ports
-from agents.controlplane.plane import ControlPlane
 from benchmarks.end_to_end.contestants import THEM, US, Contestant, Dispatcher, KubeScheduler
 from benchmarks.end_to_end.race import Run, race
 from benchmarks.end_to_end.seeded_plane import seeded
 from benchmarks.report.rows import Row
 from benchmarks.workloads.cases import Case, case
+from localfleet.controlplane import binaries, ports
+from localfleet.controlplane.plane import ControlPlane
 
 LIMIT_S = 120.0
 _MOST = 2000  # measured pods

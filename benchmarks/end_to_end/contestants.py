@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from agents.controlplane.plane import ControlPlane
-from agents.controlplane.process import Component
 from benchmarks.end_to_end.processes import family
+from localfleet.controlplane.plane import ControlPlane
+from localfleet.controlplane.process import Component
 
 US, THEM = "global-dispatcher", "kube-scheduler"
 # The user that the agent is; what it may do is granted by RBAC.
@@ -78,7 +78,7 @@ class Dispatcher:
 
     def start(self) -> None:
         """Begin."""
-        command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(self._config)]
+        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(self._config)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

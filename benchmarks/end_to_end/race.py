@@ -17,13 +17,13 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agents.controlplane.plane import ControlPlane
 from benchmarks.end_to_end.audit_tail import Tail
 from benchmarks.end_to_end.bulk import Bulk, bulk
 from benchmarks.end_to_end.contestants import Contestant
 from benchmarks.end_to_end.processes import cpu_seconds
 from benchmarks.end_to_end.seeded_plane import WARM_UP, order
 from benchmarks.workloads.cases import Case, Pods
+from localfleet.controlplane.plane import ControlPlane
 
 MEASURED = "measured"
 _WARM = Pods("light-pod", 20, WARM_UP)

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.controlplane.components import PlaneSpec
-from agents.controlplane.plane import ControlPlane, control_planes
 from benchmarks.end_to_end.bulk import Order, bulk
 from benchmarks.end_to_end.contestants import Dispatcher, grant
 from benchmarks.workloads.cases import Case, Pods
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.plane import ControlPlane, control_planes
 
 WARM_UP = "warm-up"  # namespace of the pods that show that a scheduler works
 _API_FLAGS = ("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,Priority",)

@@ -1,6 +1,9 @@
 """The node and its live readings, reduced to what placement needs."""
 
+from collections.abc import Iterator, Mapping
+
 from dispatcher.model.pod import Record, Toleration
+from dispatcher.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
 NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
 
@@ -47,10 +50,11 @@ class Node(Record, frozen=True):
 
 
 class Reading(Record, frozen=True):
-    """Live load of one node: shares 0..1 of its capacity, None unknown, and the age of each in seconds.
+    """Live load of one node: by signal a share 0..1 of its capacity, None unknown, and its age in seconds.
 
     Ages are counted by the agent on its own monotonic clock from the time of the sample, so no two machines'
-    clocks are ever compared. `net` is the larger of receive and transmit over the bandwidth.
+    clocks are ever compared. `net` is the larger of receive and transmit over the bandwidth. `more` holds (share, age)
+    of all signals beside cpu, memory and network, which keep the places they had on the wire before there were others.
     """
 
     node: str
@@ -63,3 +67,37 @@ class Reading(Record, frozen=True):
     memory_age_s: float = 0.0
     net_age_s: float = 0.0
     source: str = ""
+    more: dict[str, tuple[float, float]] = {}
+
+    @classmethod
+    def of(
+        cls, node: str, told: Mapping[str, tuple[float | None, float]], source: str = "", **rates: float | None
+    ) -> "Reading":
+        """A reading of (share, age) by signal; `rates`: `receive_bytes_s` and `transmit_bytes_s`, if known."""
+        cpu, memory, net = (told.get(name, _UNKNOWN) for name in BASE_SIGNALS)
+        more = {
+            name: (share, age) for name, (share, age) in told.items() if name not in BASE_SIGNALS and share is not None
+        }
+        return cls(
+            node,
+            *(cpu[0], memory[0], net[0]),
+            rates.get("receive_bytes_s"),
+            rates.get("transmit_bytes_s"),
+            *(cpu[1], memory[1], net[1]),
+            source,
+            more,
+        )
+
+    def signals(self) -> Iterator[tuple[str, float, float]]:
+        """(signal, share, age in seconds) of all that are known."""
+        if self.cpu is not None:
+            yield CPU_SIGNAL, self.cpu, self.cpu_age_s
+        if self.memory is not None:
+            yield MEMORY_SIGNAL, self.memory, self.memory_age_s
+        if self.net is not None:
+            yield NETWORK_SIGNAL, self.net, self.net_age_s
+        for name, (share, age) in self.more.items():
+            yield name, share, age
+
+
+_UNKNOWN = (None, 0.0)

@@ -1,4 +1,4 @@
-"""Nodes with more measured headroom are better: one policy on three signals, LiveCPU, LiveMemory and LiveNetwork.
+"""Nodes with more measured headroom are better: LiveCPU, LiveMemory, LiveNetwork, and LiveHeadroom for any signal.
 
     u = w * measured + (1 - w) * requested             utilisation expected with this pod, 0..1
     measured  = reading + recent / allocatable + pod / allocatable     (`recent`: placed since that reading)
@@ -8,31 +8,147 @@
 
 So an old or missing reading is never taken for an idle node: the node counts as loaded as its requests say. Above k
 each point of utilisation costs s times as much as below, so hot nodes are avoided in proportion, not excluded.
-A pod is expected to use its request (100m and 200 MiB without). Its network use is not known and counts 0; network is
-the larger of receive and transmit over bandwidth, and falls back to the larger of the CPU and memory requested shares.
+A pod is expected to use its request (100m and 200 MiB without). What it adds to other signals than cpu and memory is
+not known and counts 0; they fall back to the larger of the CPU and memory requested shares. Network is the larger of
+receive and transmit over bandwidth. LiveHeadroom of several signals is the score of the one with the least headroom.
 Readings are shares 0..1, ages seconds. Turn these off (weight 0) where no telemetry is to be had.
+
+The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
 """
 
-from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, cast
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dispatcher.model.resources import CPU, MEMORY
+from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
 from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Readings, Rows
+from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
-from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number
+from dispatcher.scheduling.framework.kernels import (
+    FloatColumn,
+    IntColumn,
+    Number,
+    ShareColumn,
+    choose,
+    kernel,
+    least,
+    most,
+)
+from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number, shown, texts
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
+_ADDS_TO = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}  # signal -> the row of what pods are expected to add to it
 Amounts = tuple[int, int]
 _NOTHING: Amounts = (0, 0)
 
 
+class LoadColumns(NamedTuple):
+    """What the formula takes of one signal: the reading, what came since, and twice what it falls back to.
+
+    `recent`, `more`: what was placed since the reading, and what the pod adds, of `capacity0`; `more` -1: not known.
+    """
+
+    used: ShareColumn
+    sampled_at: FloatColumn
+    recent: IntColumn
+    more: Number
+    nonzero0: IntColumn
+    capacity0: IntColumn
+    more0: Number
+    nonzero1: IntColumn
+    capacity1: IntColumn
+    more1: Number
+
+
+# --- the formula -----------------------------------------------------------------------------------------------------
+
+
+def _measured(used: Any, recent: Any, more: Any, capacity: Any) -> Any:
+    """Utilisation with the pod by the reading; not a number where that is unknown."""
+    if more < 0.0:
+        return used
+    return used + (recent + more) / most(capacity, 1)
+
+
+def _requested(nonzero0: Any, more0: Any, capacity0: Any, nonzero1: Any, more1: Any, capacity1: Any) -> Any:
+    """Utilisation with the pod by requests; far above 1 where nothing can be allocated."""
+    return most((nonzero0 + more0) / most(capacity0, 1), (nonzero1 + more1) / most(capacity1, 1))
+
+
+def _weight(age: Any, fresh: Any, stale: Any, measured: Any) -> Any:
+    """What the reading counts beside the requests, 0..1."""
+    return choose(np.isnan(measured), 0.0, least(most((stale - age) / (stale - fresh), 0.0), 1.0))
+
+
+def _mixed(measured: Any, requested: Any, weight: Any) -> Any:
+    """The utilisation expected."""
+    return choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested
+
+
+def _score(utilisation: Any, knee: Any, extra: Any) -> Any:
+    """The curve: 100 for an idle node, 0 for a full one, `extra` times steeper above the knee."""
+    hot = most(utilisation - knee, 0.0)
+    return 100.0 * (1.0 - (utilisation + extra * hot) / (1.0 + extra * (1.0 - knee)))
+
+
+def _lowest(fresh: Any, measured: Any, requested: Any) -> Any:
+    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it is fresh."""
+    lesser = choose(measured < requested, measured, requested)  # also where nothing was measured
+    return least(choose(fresh & (measured == measured), measured, lesser), 1.0)  # noqa: PLR0124 - no number
+
+
+def _slope(utilisation: Any, knee: Any, extra: Any) -> Any:
+    """Points that the curve falls for a whole node more."""
+    return choose(utilisation >= knee, 1.0 + extra, 1.0) * (100.0 / (1.0 + extra * (1.0 - knee)))
+
+
+_FORMULA = (_measured, _requested, _weight, _mixed, _score, _lowest, _slope)
+
+
+@kernel(LoadColumns, "float float float float float out", formulas=_FORMULA)
+def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no-untyped-def]
+    """The score of each row."""
+    used, sampled_at, recent, more = columns.used, columns.sampled_at, columns.recent, columns.more
+    nonzero0, capacity0, nonzero1, capacity1 = columns.nonzero0, columns.capacity0, columns.nonzero1, columns.capacity1
+    faded = 0
+    for row in range(len(scores)):  # all as if fresh, without a branch: the usual case
+        measured = least(_measured(float(used[row]), recent[row], more, capacity0[row]), 1.0)
+        faded += not (now - sampled_at[row] <= fresh) or measured != measured  # noqa: PLR0124 - no number
+        scores[row] = _score(measured, knee, extra)
+    for row in range(len(scores) if faded else 0):
+        measured = least(_measured(float(used[row]), recent[row], more, capacity0[row]), 1.0)
+        weight = _weight(now - sampled_at[row], fresh, stale, measured)
+        if weight < 1.0:
+            requested = _requested(
+                nonzero0[row], columns.more0, capacity0[row], nonzero1[row], columns.more1, capacity1[row]
+            )
+            scores[row] = _score(_mixed(measured, least(requested, 1.0), weight), knee, extra)
+
+
+@kernel(LoadColumns, "float float float float out out out", formulas=_FORMULA)
+def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    """See `_LiveHeadroom._bound`."""
+    used, sampled_at, recent, more = columns.used, columns.sampled_at, columns.recent, columns.more
+    nonzero0, capacity0, nonzero1, capacity1 = columns.nonzero0, columns.capacity0, columns.nonzero1, columns.capacity1
+    for row in range(len(base)):
+        measured = _measured(float(used[row]), recent[row], more, capacity0[row])
+        requested = _requested(
+            nonzero0[row], columns.more0, capacity0[row], nonzero1[row], columns.more1, capacity1[row]
+        )
+        low = _lowest(until - sampled_at[row] <= fresh, measured, requested)
+        fall = _slope(low, knee, extra)
+        base[row] = _score(low, knee, extra)
+        slope[row] = fall
+        room[row] = fall * (1.0 - low)
+
+
+# --- the plugins -----------------------------------------------------------------------------------------------------
+
+
 class _LiveHeadroom(BoundedScore):
-    """What the three signals share: the fade of readings and the curve."""
+    """The formula over one or several signals."""
 
     depends: ClassVar[Depends] = Depends.NODE
     ARGS: ClassVar[ArgTable] = {
@@ -41,148 +157,118 @@ class _LiveHeadroom(BoundedScore):
         "hot_above": Arg(0.8, "utilisation (0..1) above which a node is hot", number(0, 1)),
         "hot_steepness": Arg(4.0, "how much more a point of utilisation costs on a hot node", number(1, 100)),
     }
+    SIGNALS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self._fresh_s, self._stale_s = fresh_s, stale_s
         self._knee, self._extra = hot_above, hot_steepness - 1.0
+        self._signals = self.SIGNALS
 
-    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
-        """[n] used share, and when it was sampled."""
-        raise TypeError(f"plugin {self.name} reads nothing")
-
-    def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
-        """[rows] utilisation with this pod by the reading; NaN where unknown."""
-        raise TypeError(f"plugin {self.name} measures nothing")
-
-    def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-        """[rows] utilisation with this pod by requests."""
-        raise TypeError(f"plugin {self.name} falls back to nothing")
+    def class_key(self, placed: Placed) -> Hashable:
+        """What the pod is expected to use of CPU and memory: the fallback judges by them."""
+        amounts, added = nonzero_request(placed.pod), {_ADDS_TO.get(name) for name in self._signals}
+        return amounts[only] if len(added) == 1 and (only := added.pop()) is not None else amounts
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
         """(milli-CPU, bytes) the pod is expected to use."""
         return nonzero_request(placed.pod)
 
-    def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
-        """What `_curve` takes of the fleet: for the reading, then twice for the fallback; None if it cannot."""
-        return None
-
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        """The curve of the module over the utilisation expected with this pod."""
-        columns = None if _curve.fast is None else self._columns(cast(Amounts, state), fleet, rows)
-        if columns is not None:
-            scores = np.empty(len(columns[0]))
-            _curve.fast(*columns, fleet.now, self._fresh_s, self._stale_s, self._knee, self._extra, scores)
-            return scores
-        utilisation, _ = self._utilisation(cast(Amounts, state), fleet, rows)
-        hot = np.maximum(utilisation - self._knee, 0.0)
-        whole = 1.0 + self._extra * (1.0 - self._knee)
-        return MAX_SCORE * (1.0 - (utilisation + self._extra * hot) / whole)
+        """The curve of the module over the utilisation expected with this pod; the least of several signals."""
+        scores = self._score(_columns(self._signals[0], cast(Amounts, state), fleet, rows), fleet.now)
+        for name in self._signals[1:]:
+            np.minimum(scores, self._score(_columns(name, cast(Amounts, state), fleet, rows), fleet.now), out=scores)
+        return scores
 
-    def _utilisation(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
+    def _score(self, columns: LoadColumns, now: float) -> Floats:
+        if _scores.fast is not None:
+            scores = np.empty(len(columns.used))
+            _scores.fast(*columns, now, self._fresh_s, self._stale_s, self._knee, self._extra, scores)
+            return scores
+        utilisation, _ = self._utilisation(columns, now)
+        curve: Floats = _score(utilisation, self._knee, self._extra)
+        return curve
+
+    def _utilisation(self, columns: LoadColumns, now: float) -> tuple[Floats, Floats]:
         """[rows] utilisation, and the weight that the reading had in it."""
-        used, sampled_at = (column[rows] for column in self._reading(fleet))
-        measured = np.minimum(self._measured(amounts, used.astype(np.float64), fleet, rows), 1.0)
-        age = fleet.now - sampled_at
+        measured = least(_measured_in(columns), 1.0)
+        age = now - columns.sampled_at
         if (age <= self._fresh_s).all() and not np.isnan(measured).any():  # the usual case, at half the cost
             return measured, np.ones(len(measured))
-        weight = np.clip((self._stale_s - age) / (self._stale_s - self._fresh_s), 0.0, 1.0)
-        weight = np.where(np.isnan(measured), 0.0, weight)
-        requested = np.minimum(self._requested(amounts, fleet, rows), 1.0)
-        return np.where(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, weight
+        weight = _weight(age, self._fresh_s, self._stale_s, measured)
+        return _mixed(measured, least(_requested_in(columns), 1.0), weight), weight
 
     def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
         """By the reading where it counts in full until then, else by the lesser of reading and requests.
 
-        The curve bends down at the knee, so its slope without the pod bounds it up to full utilisation.
+        The curve bends down at the knee, so its slope without the pod bounds it up to full utilisation. The least of
+        several signals is no higher than the first.
         """
-        columns = None if _bound.fast is None else self._columns(_NOTHING, fleet, rows)
-        if columns is not None:
-            base, slope, most = (np.empty(len(columns[0])) for _ in range(3))
-            _bound.fast(*columns, until, self._fresh_s, self._knee, self._extra, base, slope, most)
-        else:
-            base, slope, most = self._bound(fleet, rows, until)
-        cpu, memory = self._falls(slope, fleet, rows)
-        return Ceiling(base, cpu, most, memory, most)
+        signal = self._signals[0]
+        columns = _columns(signal, _NOTHING, fleet, rows)
+        base, slope, room = self._bound(columns, until)
+        none, adds_to = np.zeros(len(base)), _ADDS_TO.get(signal)
+        falls = none if adds_to is None else slope / most(columns.capacity0, 1)
+        return Ceiling(base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room)
 
-    def _bound(self, fleet: Fleet, rows: Rows, until: float) -> tuple[Floats, Floats, Floats]:
+    def _bound(self, columns: LoadColumns, until: float) -> tuple[Floats, Floats, Floats]:
         """[rows] the score without the pod, and what it falls by for a whole node more and for all that is left."""
-        used, sampled_at = (column[rows] for column in self._reading(fleet))
-        measured = self._measured(_NOTHING, used.astype(np.float64), fleet, rows)
-        requested = self._requested(_NOTHING, fleet, rows)
-        fresh = (until - sampled_at <= self._fresh_s) & ~np.isnan(measured)
-        low = np.minimum(np.where(fresh, measured, np.fmin(measured, requested)), 1.0)
-        whole = 1.0 + self._extra * (1.0 - self._knee)
-        slope: Floats = np.where(low >= self._knee, 1.0 + self._extra, 1.0) * (MAX_SCORE / whole)
-        base = MAX_SCORE * (1.0 - (low + self._extra * np.maximum(low - self._knee, 0.0)) / whole)
-        return base, slope, slope * (1.0 - low)
-
-    def _falls(self, slope: Floats, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
-        """[rows] by how many points a milli-CPU and a byte bring the curve down at least."""
-        return np.zeros(len(slope)), np.zeros(len(slope))
+        if _bounds.fast is not None:
+            base, slope, room = (np.empty(len(columns.used)) for _ in range(3))
+            _bounds.fast(*columns, until, self._fresh_s, self._knee, self._extra, base, slope, room)
+            return base, slope, room
+        fresh = until - columns.sampled_at <= self._fresh_s
+        low = _lowest(fresh, _measured_in(columns), _requested_in(columns))
+        slope = _slope(low, self._knee, self._extra)
+        return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
     def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
-        at = np.asarray([row])
-        utilisation, weight = self._utilisation(cast(Amounts, state), fleet, at)
-        used, sampled_at = (column[row] for column in self._reading(fleet))
+        return self._told(self._signals[0], cast(Amounts, state), fleet, row)
+
+    def _told(self, signal: str, amounts: Amounts, fleet: Fleet, row: int) -> dict[str, Any]:
+        columns = _columns(signal, amounts, fleet, np.asarray([row]))
+        utilisation, weight = self._utilisation(columns, fleet.now)
+        used, sampled_at = float(columns.used[0]), float(columns.sampled_at[0])
         known = bool(np.isfinite(used) and np.isfinite(sampled_at))
         return {
             "utilisation": round(float(utilisation[0]), 4),
-            "reading": round(float(used), 4) if known else None,
-            "age_s": round(max(fleet.now - float(sampled_at), 0.0), 1) if known else None,
+            "reading": round(used, 4) if known else None,
+            "age_s": round(max(fleet.now - sampled_at, 0.0), 1) if known else None,
             "judged": _in_words(known, float(weight[0])),
         }
 
 
-@kernel("shares floats ints float ints ints float ints ints float float float float float float out")
-def _curve(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
-    used, sampled_at, recent, more, nonzero0, all0, more0, nonzero1, all1, more1, now, fresh, stale, knee, extra, scores
-):
-    """The score; `more` is not negative where the pod adds to what is measured, and then of the first resource."""
-    whole, faded = 1.0 + extra * (1.0 - knee), 0
-    for row in range(len(scores)):  # all as if fresh, without a branch: the usual case
-        measured = float(used[row])
-        if more >= 0.0:
-            measured += (recent[row] + more) / max(all0[row], 1)
-        measured = 1.0 if measured > 1.0 else measured
-        faded += not (now - sampled_at[row] <= fresh) or measured != measured  # noqa: PLR0124 - no number
-        scores[row] = 100.0 * (1.0 - (measured + extra * max(measured - knee, 0.0)) / whole)
-    for row in range(len(scores) if faded else 0):
-        measured = float(used[row])
-        if more >= 0.0:
-            measured += (recent[row] + more) / max(all0[row], 1)
-        measured = 1.0 if measured > 1.0 else measured
-        weight = min(max((stale - (now - sampled_at[row])) / (stale - fresh), 0.0), 1.0)
-        if np.isnan(measured):
-            weight = 0.0
-        if weight < 1.0:
-            requested = max((nonzero0[row] + more0) / max(all0[row], 1), (nonzero1[row] + more1) / max(all1[row], 1))
-            measured = (weight * measured if weight > 0.0 else 0.0) + (1.0 - weight) * min(requested, 1.0)
-            scores[row] = 100.0 * (1.0 - (measured + extra * max(measured - knee, 0.0)) / whole)
+def _columns(signal: str, amounts: Amounts, fleet: Fleet, rows: Rows) -> LoadColumns:
+    """What the formula takes of a signal, for a pod that is expected to use `amounts`."""
+    used, sampled_at = fleet.signals.used(signal)[rows], fleet.signals.sampled_at(signal)[rows]
+    adds_to = _ADDS_TO.get(signal)
+    if adds_to is None:
+        pairs = (*_fallback(0, amounts, fleet, rows), *_fallback(1, amounts, fleet, rows))
+        return LoadColumns(used, sampled_at, fleet.recent[0][rows], -1.0, *pairs)
+    pair = _fallback(adds_to, amounts, fleet, rows)
+    return LoadColumns(used, sampled_at, fleet.recent[adds_to][rows], pair[2], *pair, *pair)
 
 
-@kernel("shares floats ints float ints ints float ints ints float float float float float out out out")
-def _bound(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
-    used, sampled_at, recent, more, nonzero0, all0, _0, nonzero1, all1, _1, until, fresh, knee, extra, base, slope, most
-):
-    """See `_LiveHeadroom._bound`; the columns are those of `_curve`."""
-    whole = 1.0 + extra * (1.0 - knee)
-    for row in range(len(base)):
-        low = float(used[row])
-        if more >= 0.0:
-            low += recent[row] / max(all0[row], 1)
-        if not (until - sampled_at[row] <= fresh):
-            requested = max(nonzero0[row] / max(all0[row], 1), nonzero1[row] / max(all1[row], 1))
-            low = low if low < requested else requested
-        elif np.isnan(low):
-            low = max(nonzero0[row] / max(all0[row], 1), nonzero1[row] / max(all1[row], 1))
-        low = 1.0 if low > 1.0 else low
-        fall = (1.0 + extra if low >= knee else 1.0) * (100.0 / whole)
-        base[row] = 100.0 * (1.0 - (low + extra * max(low - knee, 0.0)) / whole)
-        slope[row] = fall
-        most[row] = fall * (1.0 - low)
+def _fallback(at: int, amounts: Amounts, fleet: Fleet, rows: Rows) -> tuple[Ints, Ints, float]:
+    """Of CPU or memory: requested, allocatable, and what the pod requests."""
+    nonzero, column = fleet.nonzero[at][rows], fleet.axis.column(_RESOURCES[at])
+    capacity = fleet.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
+    return nonzero, capacity, float(amounts[at])
+
+
+def _measured_in(columns: LoadColumns) -> Floats:
+    used = columns.used.astype(np.float64)
+    measured: Floats = _measured(used, columns.recent, columns.more, columns.capacity0)
+    return measured
+
+
+def _requested_in(columns: LoadColumns) -> Floats:
+    nonzero0, capacity0, more0, nonzero1, capacity1, more1 = columns[4:]
+    requested: Floats = _requested(nonzero0, more0, capacity0, nonzero1, more1, capacity1)
+    return requested
 
 
 def _in_words(known: bool, weight: float) -> str:
@@ -193,90 +279,53 @@ def _in_words(known: bool, weight: float) -> str:
     return "fresh" if weight >= 1.0 else f"fading, {weight:.0%} by reading, rest by requests"
 
 
-def _share(at: int, amounts: NDArray[Any], fleet: Fleet, rows: Rows) -> Floats:
-    """[rows] `amounts` (never 0) as a share of what can be allocated; far above 1 where that is nothing."""
-    column = fleet.axis.column(_RESOURCES[at])
-    capacity = fleet.allocatable[column][rows] if column is not None else np.zeros(len(amounts), dtype=np.int64)
-    share: Floats = amounts / np.maximum(capacity, 1)
-    return share
-
-
-def _by_requests(at: int, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-    return _share(at, fleet.nonzero[at][rows] + float(amounts[at]), fleet, rows)
-
-
-class _LiveResource(_LiveHeadroom):
-    """CPU and memory: both measured and requested."""
-
-    _at: ClassVar[int]
-
-    def class_key(self, placed: Placed) -> Hashable:
-        """What the pod is expected to use."""
-        return nonzero_request(placed.pod)[self._at]
-
-    def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
-        return used + _share(self._at, fleet.recent[self._at][rows] + float(amounts[self._at]), fleet, rows)
-
-    def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-        return _by_requests(self._at, amounts, fleet, rows)
-
-    def _falls(self, slope: Floats, fleet: Fleet, rows: Rows) -> tuple[Floats, Floats]:
-        falls, none = _share(self._at, slope, fleet, rows), np.zeros(len(slope))
-        return (falls, none) if self._at == 0 else (none, falls)
-
-    def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
-        column, more = fleet.axis.column(_RESOURCES[self._at]), float(amounts[self._at])
-        if column is None:
-            return None
-        used, sampled_at = self._reading(fleet)
-        fallback = (fleet.nonzero[self._at][rows], fleet.allocatable[column][rows], more)
-        return [used[rows], sampled_at[rows], fleet.recent[self._at][rows], more, *fallback, *fallback]
-
-
-class LiveCPU(_LiveResource):
+class LiveCPU(_LiveHeadroom):
     """Prefers nodes with idle CPU."""
 
     name: ClassVar[str] = "LiveCPU"
-    _at: ClassVar[int] = 0
-
-    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
-        return fleet.cpu_used, fleet.cpu_at
+    SIGNALS: ClassVar[tuple[str, ...]] = (CPU_SIGNAL,)
 
 
-class LiveMemory(_LiveResource):
+class LiveMemory(_LiveHeadroom):
     """Prefers nodes with free memory."""
 
     name: ClassVar[str] = "LiveMemory"
-    _at: ClassVar[int] = 1
-
-    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
-        return fleet.memory_used, fleet.memory_at
+    SIGNALS: ClassVar[tuple[str, ...]] = (MEMORY_SIGNAL,)
 
 
 class LiveNetwork(_LiveHeadroom):
     """Prefers nodes with idle network."""
 
     name: ClassVar[str] = "LiveNetwork"
+    SIGNALS: ClassVar[tuple[str, ...]] = (NETWORK_SIGNAL,)
 
-    def class_key(self, placed: Placed) -> Hashable:
-        """What the pod is expected to use of CPU and memory: the fallback judges by them."""
-        return nonzero_request(placed.pod)
 
-    def _reading(self, fleet: Fleet) -> tuple[Readings, Floats]:
-        return fleet.net_used, fleet.net_at
+def _signal_names(raw: object) -> tuple[str, ...]:
+    """A list of at least one signal."""
+    names = texts(raw)
+    wrong = [name for name in names if not is_signal_name(name)]
+    if wrong:
+        raise ValueError(f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at most")
+    if not names:
+        raise ValueError("must name at least one signal, for example [disk]")
+    return names
 
-    def _measured(self, amounts: Amounts, used: Floats, fleet: Fleet, rows: Rows) -> Floats:
-        return used
 
-    def _requested(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> Floats:
-        return np.maximum(*(_by_requests(at, amounts, fleet, rows) for at in range(len(_RESOURCES))))
+class LiveHeadroom(_LiveHeadroom):
+    """Prefers nodes with headroom in the scarcest of some signals, whatever agents are configured to measure."""
 
-    def _columns(self, amounts: Amounts, fleet: Fleet, rows: Rows) -> list[Any] | None:
-        used, sampled_at = self._reading(fleet)
-        columns: list[Any] = [used[rows], sampled_at[rows], fleet.recent[0][rows], -1.0]
-        for at, resource in enumerate(_RESOURCES):
-            column = fleet.axis.column(resource)
-            if column is None:
-                return None
-            columns += [fleet.nonzero[at][rows], fleet.allocatable[column][rows], float(amounts[at])]
-        return columns
+    name: ClassVar[str] = "LiveHeadroom"
+    ARGS: ClassVar[ArgTable] = {
+        "signals": Arg((NETWORK_SIGNAL,), "signals of which the least headroom counts", _signal_names),
+        **_LiveHeadroom.ARGS,
+    }
+
+    def __init__(
+        self, signals: Sequence[str], fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float
+    ) -> None:
+        super().__init__(fresh_s, stale_s, hot_above, hot_steepness)
+        self._signals = tuple(signals)
+
+    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+        """By signal, what the chosen row was judged by."""
+        return {name: self._told(name, cast(Amounts, state), fleet, row) for name in self._signals}

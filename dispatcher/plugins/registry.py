@@ -17,7 +17,7 @@ from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import InterPodAffinity
-from dispatcher.plugins.live_headroom import LiveCPU, LiveMemory, LiveNetwork
+from dispatcher.plugins.live_headroom import LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
 from dispatcher.plugins.namespace_open import NamespaceOpen
 from dispatcher.plugins.node_affinity import NodeAffinity
 from dispatcher.plugins.node_name import NodeName
@@ -119,6 +119,7 @@ _SPECS = (
     PluginSpec(LiveCPU, LiveCPU.ARGS),
     PluginSpec(LiveMemory, LiveMemory.ARGS),
     PluginSpec(LiveNetwork, LiveNetwork.ARGS),
+    PluginSpec(LiveHeadroom, LiveHeadroom.ARGS),
     PluginSpec(HomeCluster),
     PluginSpec(DefaultPreemption, DefaultPreemption.ARGS),
     PluginSpec(GPUFragmentation, GPUFragmentation.ARGS),

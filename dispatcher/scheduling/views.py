@@ -87,9 +87,8 @@ def _node_row(fleet: FleetState, row: int) -> Row:
         "unschedulable": bool(fleet.unschedulable[row]),
         **{resource: _use(fleet, row, resource) for resource in (CPU, MEMORY, PODS)},
         "load": {
-            "cpu": _reading(fleet, row, fleet.cpu_used, fleet.cpu_at),
-            "memory": _reading(fleet, row, fleet.memory_used, fleet.memory_at),
-            "network": _reading(fleet, row, fleet.net_used, fleet.net_at),
+            name: _reading(fleet, used, at)
+            for name, (used, at) in zip(fleet.signal_axis.names, fleet.readings_of(row), strict=False)
         },
     }
 
@@ -106,13 +105,9 @@ def _use(fleet: FleetState, row: int, resource: str) -> Row:
     }
 
 
-def _reading(fleet: FleetState, row: int, used: Any, at: Any) -> Row:
-    value = float(used[row])
-    known = not math.isnan(value)
-    return {
-        "used": round(value, 4) if known else None,
-        "age_s": round(fleet.now - float(at[row]), 1) if known else None,
-    }
+def _reading(fleet: FleetState, used: float, at: float) -> Row:
+    known = not math.isnan(used)
+    return {"used": round(used, 4) if known else None, "age_s": round(fleet.now - at, 1) if known else None}
 
 
 def pods_view(core: SchedulerCore) -> list[Row]:

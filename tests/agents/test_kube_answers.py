@@ -92,8 +92,20 @@ def test_one_reader_reads_one_answer_after_another() -> None:
 
 @pytest.mark.parametrize(
     "raw",
-    [PLAIN + b"HTTP", b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n"],
-    ids=["more bytes than told", "the server will close"],
+    [
+        PLAIN + b"HTTP",
+        PLAIN + b"nonsense",
+        PLAIN + PLAIN,
+        b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: x, close\r\nContent-Length: 0\r\n\r\n",
+    ],
+    ids=[
+        "more bytes than told",
+        "bytes of no answer",
+        "an answer too many",
+        "the server will close",
+        "close in a list",
+    ],
 )
 def test_a_connection_is_not_used_again_after(raw: bytes) -> None:
     answer = read(raw)
@@ -119,6 +131,8 @@ BROKEN = {
     "an unknown coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
     "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
     "an underscore in a length": b"HTTP/1.1 200 OK\r\nContent-Length: 1_0\r\n\r\n",
+    "no content, and a length": b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+    "another protocol from now on": b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
     "a chunk of no size": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
     "a chunk longer than told": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
     "a head without end": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 12_000,
@@ -129,6 +143,32 @@ BROKEN = {
 def test_what_is_no_answer_is_an_error(raw: bytes) -> None:
     with pytest.raises(AnswerError):
         AnswerReader(1000).feed(raw)
+
+
+ENDLESS = {
+    "head": (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"),
+    "header": (b"HTTP/1.1 200 OK\r\na: ", b"b"),
+    "chunk extension": (CHUNKED[:-5] + b"5;", b"x"),
+    "trailer": (CHUNKED[:-2], b"a: b\r\n"),
+    "row of announcements": (HINT[:-2], b"a: b\r\n"),
+}
+
+
+@pytest.mark.parametrize(("begin", "more"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_what_has_no_end_is_given_up_before_it_costs_memory(begin: bytes, more: bytes) -> None:
+    reader = AnswerReader(1000)
+    pieces = [begin, *[more * (1000 // len(more))] * 100]
+    with pytest.raises(AnswerError, match="no end"):
+        any(map(reader.feed, pieces))
+
+
+def test_what_is_wrong_comes_after_the_answers_before_it() -> None:
+    reader = AnswerReader(1000)
+    reader.more = 2
+    assert reader.feed(PLAIN + EMPTY + b"nonsense") == read(PLAIN)
+    assert reader.feed(b"") == read(EMPTY)
+    with pytest.raises(AnswerError):
+        reader.feed(b"")
 
 
 @given(st.binary(max_size=200))

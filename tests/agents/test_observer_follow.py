@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
 from agents.observer.follow import Follow, Health, Identity
-from agents.observer.loads import Loads, Sample
+from agents.observer.loads import Loads, Measure, Sample
 from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
@@ -183,7 +183,7 @@ def test_before_the_first_list_the_follower_keeps_what_it_has() -> None:
 def test_readings_come_with_the_changes_and_age_until_they_are_asked_for() -> None:
     world, follower = World(), Follower()
     world.ask(follower)
-    world.loads.add(NodeTarget("n1", cpu=4000, memory=1000), Sample("kubelet", cpu_cores=1.0, cpu_time=5.0), now=100.0)
+    world.loads.add(NodeTarget("n1", cpu=4000, memory=1000), Sample("kubelet", {"cpu": Measure(1.0, 5.0)}), now=100.0)
     changes = world.follow.since(WHO, follower.incarnation, follower.revision, WELL, 103.0)
     assert [(one.node, one.cpu, one.cpu_age_s, one.memory) for one in changes.readings] == [("n1", 0.25, 3.0, None)]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.observer.changes import ChangeLog
-from agents.observer.loads import Loads, NodeLoad, Sample
+from agents.observer.loads import Loads, Measure, NodeLoad, Sample
 from agents.observer.rates import MAX_AHEAD_S, Track
 from agents.observer.seen import NodeTarget
 
@@ -92,13 +92,20 @@ def test_a_steady_counter_has_its_own_rate(steps: list[int], rate: float) -> Non
 
 def sample(at: float, **values: float) -> Sample:
     """A kubelet's sample at one time of its clock."""
-    return Sample("kubelet", cpu_time=at, memory_time=at, net_time=at, interfaces=("eth0",), **values)
+    return Sample("kubelet", {name: Measure(value, at) for name, value in values.items()})
+
+
+def traffic(at: float, *parts: str, **totals: float) -> Sample:
+    """A kubelet's byte totals over some interfaces."""
+    return Sample("kubelet", {name: Measure(total, at, counter=True, parts=parts) for name, total in totals.items()})
 
 
 def test_a_reading_is_shares_of_capacity_with_ages() -> None:
     load = NodeLoad(TARGET, tau_s=0)
-    load.add(sample(0.0, cpu_cores=1.0, memory_bytes=250.0, receive_bytes=0.0, transmit_bytes=0.0), now=50.0)
-    load.add(sample(10.0, cpu_cores=2.0, memory_bytes=500.0, receive_bytes=100.0, transmit_bytes=300.0), now=60.0)
+    for at, values, totals in ((0.0, (1.0, 250.0), (0.0, 0.0)), (10.0, (2.0, 500.0), (100.0, 300.0))):
+        measures = sample(at, cpu=values[0], memory=values[1]).measures
+        bytes_ = traffic(at, "eth0", network_receive=totals[0], network_transmit=totals[1]).measures
+        load.add(Sample("kubelet", {**measures, **bytes_}), now=50.0 + at)
     reading = load.reading(61.0)
     assert (reading.cpu, reading.memory, reading.net) == (0.5, 0.5, 0.3)
     assert (reading.receive_bytes_s, reading.transmit_bytes_s) == (10.0, 30.0)
@@ -107,52 +114,52 @@ def test_a_reading_is_shares_of_capacity_with_ages() -> None:
 
 def test_cpu_comes_from_the_counter_where_there_is_no_gauge() -> None:
     load = NodeLoad(TARGET, tau_s=0)
-    load.add(sample(0.0, cpu_seconds=100.0), now=0.0)
-    load.add(sample(10.0, cpu_seconds=110.0), now=10.0)
+    load.add(Sample("kubelet", {"cpu": Measure(100.0, 0.0, counter=True)}), now=0.0)
+    load.add(Sample("kubelet", {"cpu": Measure(110.0, 10.0, counter=True)}), now=10.0)
     assert load.reading(10.0).cpu == 0.25
 
 
 def test_without_bandwidth_the_share_of_the_network_is_unknown_but_its_rates_are_not() -> None:
     load = NodeLoad(NodeTarget("n1", cpu=1000, memory=1), tau_s=0)
-    load.add(sample(0.0, receive_bytes=0.0), now=0.0)
-    load.add(sample(10.0, receive_bytes=50.0), now=10.0)
+    load.add(traffic(0.0, "eth0", network_receive=0.0), now=0.0)
+    load.add(traffic(10.0, "eth0", network_receive=50.0), now=10.0)
     assert (load.reading(10.0).net, load.reading(10.0).receive_bytes_s) == (None, 5.0)
 
 
 def test_without_a_capacity_there_is_no_share() -> None:
     load = NodeLoad(NodeTarget("n1"), tau_s=0)
-    load.add(sample(0.0, cpu_cores=1.0, memory_bytes=1.0), now=0.0)
+    load.add(sample(0.0, cpu=1.0, memory=1.0), now=0.0)
     reading = load.reading(0.0)
     assert (reading.cpu, reading.memory) == (None, None)
 
 
 def test_another_interface_in_the_sum_is_no_burst_of_traffic() -> None:
     load = NodeLoad(TARGET, tau_s=0)
-    load.add(sample(0.0, receive_bytes=0.0), now=0.0)
-    load.add(sample(10.0, receive_bytes=10.0), now=10.0)
-    more = Sample("kubelet", receive_bytes=350.0, net_time=20.0, interfaces=("eth0", "eth1"))
+    load.add(traffic(0.0, "eth0", network_receive=0.0), now=0.0)
+    load.add(traffic(10.0, "eth0", network_receive=10.0), now=10.0)
+    more = traffic(20.0, "eth0", "eth1", network_receive=350.0)
     assert not load.add(more, now=20.0)
     assert load.reading(20.0).receive_bytes_s == 1.0
 
 
 def test_a_change_of_source_compares_no_clocks() -> None:
     load = NodeLoad(TARGET, tau_s=0)
-    load.add(sample(5000.0, cpu_cores=1.0), now=0.0)
-    assert load.add(Sample("metrics.k8s.io", cpu_cores=3.0, cpu_time=7.0), now=30.0)
+    load.add(sample(5000.0, cpu=1.0), now=0.0)
+    assert load.add(Sample("metrics.k8s.io", {"cpu": Measure(3.0, 7.0)}), now=30.0)
     assert (load.reading(30.0).cpu, load.reading(30.0).source) == (0.75, "metrics.k8s.io")
 
 
 def test_a_share_is_never_above_one_and_nonsense_is_dropped() -> None:
     load = NodeLoad(TARGET, tau_s=0)
-    load.add(sample(0.0, cpu_cores=4.4), now=0.0)
+    load.add(sample(0.0, cpu=4.4), now=0.0)
     assert load.reading(0.0).cpu == 1.0
-    assert not load.add(sample(10.0, cpu_cores=4000.0), now=10.0)
+    assert not load.add(sample(10.0, cpu=4000.0), now=10.0)
 
 
 def test_loads_of_nodes_that_are_gone_are_forgotten() -> None:
     log = ChangeLog()
     loads = Loads(log, tau_s=0)
-    loads.add(TARGET, sample(0.0, cpu_cores=1.0), now=0.0)
+    loads.add(TARGET, sample(0.0, cpu=1.0), now=0.0)
     loads.keep(["other"])
     assert loads.reading("n1", 0.0) is None
     assert list(log.gone(0)) == [("readings", "n1")]

@@ -6,10 +6,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
-from agents.runtime import join
+from agents.runtime.join import node, process, settings
+from agents.runtime.join.health import serving
 from agents.runtime.settings import AgentSettings
 
 SMALLEST = {"cluster": "east", "ray": {"address": "head:6379"}}
@@ -31,14 +33,14 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def options_of(**ray: Any) -> dict[str, str]:
-    settings = join.JoinSettings.model_validate({**SMALLEST, "ray": {"address": "head:6379", **ray}})
-    words = join.node_command(settings)
+    read = settings.JoinSettings.model_validate({**SMALLEST, "ray": {"address": "head:6379", **ray}})
+    words = node.node_command(read)
     return dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
 
 
 def test_the_actor_is_told_the_agents_settings_and_nothing_of_ray(file: Path) -> None:
     file.write_text(yaml.safe_dump({**SMALLEST, "kubelet": {"interval_s": 3}}))
-    assert join.read_settings(file).agent == AgentSettings.model_validate(
+    assert settings.read_settings(file).agent == AgentSettings.model_validate(
         {"cluster": "east", "kubelet": {"interval_s": 3}}
     )
 
@@ -51,7 +53,7 @@ def test_the_node_offers_its_cluster_and_no_room_for_anything_else() -> None:
 
 def test_every_port_of_the_node_is_fixed() -> None:
     ports = {key.removesuffix("-port").replace("-", "_"): value for key, value in options_of().items() if "port" in key}
-    assert ports == {key: str(value) for key, value in join.Ports().model_dump().items()}
+    assert ports == {key: str(value) for key, value in settings.Ports().model_dump().items()}
 
 
 @pytest.mark.parametrize(
@@ -82,14 +84,14 @@ def test_a_wrong_file_is_named_with_its_key_and_ends_with_2(
     content: str, words: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text(content)
-    assert join.main(["--config", str(file)]) == join.WRONG
+    assert process.join(file) == process.WRONG
     said = capsys.readouterr().err
     assert f"error: {file}" in said
     assert words in said
 
 
 def test_a_missing_file_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert join.main(["--config", str(tmp_path / "none.yaml")]) == join.WRONG
+    assert process.join(tmp_path / "none.yaml") == process.WRONG
     assert "none.yaml: cannot be read: No such file" in capsys.readouterr().err
 
 
@@ -97,7 +99,7 @@ def test_nobody_joins_without_a_token(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "")
-    assert join.main(["--config", str(file)]) == join.WRONG
+    assert process.join(file) == process.WRONG
     assert capsys.readouterr().err.startswith("error: RAY_AUTH_TOKEN: is not set")
 
 
@@ -108,16 +110,50 @@ def closed_port() -> int:
         return port
 
 
-def unreachable(wait_s: float) -> join.JoinSettings:
+def unreachable(wait_s: float) -> settings.JoinSettings:
     ray = {"address": f"127.0.0.1:{closed_port()}", "wait_s": wait_s}
-    return join.JoinSettings.model_validate({"cluster": "east", "ray": ray, "health": {"port": 0}})
+    return settings.JoinSettings.model_validate({"cluster": "east", "ray": ray, "health": {"port": 0}})
 
 
 def test_a_head_that_never_comes_is_given_up() -> None:
-    assert join.stay(unreachable(0.01), threading.Event()) == join.LOST
+    assert process.stay(unreachable(0.01), threading.Event()) == process.LOST
 
 
 def test_the_wait_for_a_head_ends_at_once_when_asked_to_stop() -> None:
     stop = threading.Event()
     stop.set()
-    assert join.stay(unreachable(300), stop) == join.STOPPED
+    assert process.stay(unreachable(300), stop) == process.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("path", "problem", "answer"),
+    [
+        pytest.param("/livez", "Ray does not answer", (200, "ok"), id="alive in any case"),
+        pytest.param("/readyz", "", (200, "ok"), id="ready"),
+        pytest.param("/readyz", "Ray does not answer", (503, "Ray does not answer"), id="not ready, and why"),
+        pytest.param("/readyz", "odd \udcff", (503, "odd ?"), id="what is no UTF-8"),
+        pytest.param("/metrics", "", (404, "404: Not Found"), id="nothing else"),
+    ],
+)
+def test_health_is_served_beside_a_main_thread_that_waits(path: str, problem: str, answer: tuple[int, str]) -> None:
+    port = closed_port()
+    with serving(lambda: problem, settings.HealthSettings(port=port)):
+        found = httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False)
+    assert (found.status_code, found.text) == answer
+
+
+def test_health_ends_with_the_member_whoever_is_still_connected() -> None:
+    port = closed_port()
+    with serving(str, settings.HealthSettings(port=port)):
+        probe = socket.create_connection(("127.0.0.1", port), 3)
+    with probe, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 3)
+
+
+def test_a_taken_address_is_an_error_before_anything_is_joined() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = settings.HealthSettings(port=other.getsockname()[1])
+        with pytest.raises(OSError, match="in use"), serving(str, taken):
+            pytest.fail("served at an address of another")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from agents.observer.changes import ChangeLog
-from agents.observer.loads import Loads, Sample
+from agents.observer.loads import Loads, Measure, Sample
 from agents.observer.seen import NodeTarget
 from agents.telemetry.kubelet import SourceError
 from agents.telemetry.rounds import Cadence, Rounds
@@ -31,7 +31,7 @@ class Sources:
             await asyncio.Event().wait()
         if target.name in self.dead:
             raise SourceError("no route")
-        return Sample("kubelet", cpu_cores=0.5, cpu_time=float(self.asked[target.name]))
+        return Sample("kubelet", {"cpu": Measure(0.5, float(self.asked[target.name]))})
 
     async def ask_all(self) -> dict[str, Sample]:
         if not self.metrics:
@@ -73,7 +73,7 @@ async def test_hanging_and_dead_kubelets_delay_nobody() -> None:
 async def test_a_dead_kubelets_node_is_read_from_the_metrics_api_until_it_is_back() -> None:
     sources = Sources("a", "dead")
     sources.dead = {"dead"}
-    sources.metrics = {name: Sample("metrics.k8s.io", cpu_cores=0.2, cpu_time=1.0) for name in ("a", "dead", "other")}
+    sources.metrics = {name: Sample("metrics.k8s.io", {"cpu": Measure(0.2, 1.0)}) for name in ("a", "dead", "other")}
     async with asking(sources):
         await until(lambda: sources.source("dead") == "metrics.k8s.io")
         assert sources.source("a") == "kubelet"
@@ -94,7 +94,7 @@ async def test_nodes_come_and_go() -> None:
 async def test_a_node_without_an_address_is_not_asked_but_read_from_the_metrics_api() -> None:
     sources = Sources("a", "nameless")
     sources.targets["nameless"] = NodeTarget("nameless", cpu=1000)
-    sources.metrics = {"nameless": Sample("metrics.k8s.io", cpu_cores=0.2, cpu_time=1.0)}
+    sources.metrics = {"nameless": Sample("metrics.k8s.io", {"cpu": Measure(0.2, 1.0)})}
     async with asking(sources):
         await until(lambda: sources.source("nameless") == "metrics.k8s.io")
         await until(lambda: sources.asked["a"] >= 3)

@@ -8,8 +8,9 @@ import pytest
 import trustme
 from aiohttp import web
 
+from agents.observer.loads import Measure
 from agents.observer.seen import NodeTarget
-from agents.telemetry.kubelet import Kubelets, SourceError, read_summary, summary_url
+from agents.telemetry.kubelet import Kubelets, SourceError, read_summary, seconds, summary_url
 from agents.telemetry.metrics_api import read_metrics
 from tests.agents.kube_objects import raw
 
@@ -35,15 +36,36 @@ SUMMARY = {
 
 def test_a_summary_adds_up_the_nodes_own_interfaces() -> None:
     sample = read_summary(raw(SUMMARY))
-    assert (sample.cpu_cores, sample.cpu_seconds, sample.memory_bytes) == (1.5, 9000.0, 2**30)
-    assert (sample.receive_bytes, sample.transmit_bytes, sample.interfaces) == (300, 30, ("eth0", "eth1"))
-    assert (sample.memory_time - sample.cpu_time, sample.net_time - sample.cpu_time) == (1, 2)
+    start = seconds("2026-01-01T00:00:10Z")
+    assert sample.measures == {
+        "cpu": Measure(1.5, start),
+        "memory": Measure(2**30, start + 1),
+        "network_receive": Measure(300, start + 2, counter=True, parts=("eth0", "eth1")),
+        "network_transmit": Measure(30, start + 2, counter=True, parts=("eth0", "eth1")),
+    }
+
+
+def test_cpu_is_a_counter_where_a_summary_does_not_tell_cores() -> None:
+    sample = read_summary(raw({"node": {"cpu": {"usageCoreNanoSeconds": 9e12}}}))
+    assert sample.measures["cpu"] == Measure(9000.0, counter=True)
+
+
+def test_a_summary_tells_disk_space_and_pressure_as_shares_where_the_kubelet_does() -> None:
+    node = {
+        "cpu": {"psi": {"some": {"avg10": 12.5}, "full": {"avg10": 0}}},
+        "memory": {"psi": {}},
+        "io": {"psi": {"some": {"avg10": 50}}},
+        "fs": {"capacityBytes": 1000, "usedBytes": 250},
+    }
+    measures = read_summary(raw({"node": node})).measures
+    shares = {name: measures[name].value for name in measures if name.startswith(("disk", "pressure"))}
+    assert shares == {"pressure_cpu": 0.125, "pressure_io": 0.5, "disk": 0.25}
 
 
 def test_a_summary_without_a_list_of_interfaces_has_the_default_one() -> None:
     network = {"time": "2026-01-01T00:00:12Z", "name": "eth0", "rxBytes": 5, "txBytes": 6}
     sample = read_summary(raw({"node": {"network": network}}))
-    assert (sample.receive_bytes, sample.transmit_bytes, sample.cpu_cores) == (5, 6, None)
+    assert [sample.measures[name].value for name in ("network_receive", "network_transmit", "cpu")] == [5, 6, None]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +96,9 @@ def test_metrics_are_read_by_node_and_one_bad_quantity_costs_itself() -> None:
             }
         )
     )
-    assert samples["n1"].cpu_cores == 0.25
-    assert (samples["n2"].cpu_cores, samples["n2"].memory_bytes) == (None, 2**30)
-    assert samples["n3"].cpu_cores == pytest.approx(0.012345678)
+    assert samples["n1"].measures["cpu"].value == 0.25
+    assert [samples["n2"].measures[name].value for name in ("cpu", "memory")] == [None, 2**30]
+    assert samples["n3"].measures["cpu"].value == pytest.approx(0.012345678)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +157,7 @@ async def test_a_kubelet_is_asked_with_the_token() -> None:
     async with kubelet(authority, seen) as target:
         sample = await kubelets.sample(target)
     await kubelets.close()
-    assert (sample.cpu_cores, seen) == (1.5, ["Bearer secret"])
+    assert (sample.measures["cpu"].value, seen) == (1.5, ["Bearer secret"])
 
 
 async def test_a_kubelet_of_another_authority_never_sees_the_token() -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from agents.controlplane import binaries
-from agents.controlplane.audit import AuditLog
 from benchmarks.end_to_end import cases
 from benchmarks.end_to_end.audit_tail import Tail
 from benchmarks.end_to_end.contestants import THEM
 from benchmarks.end_to_end.race import Run
 from benchmarks.end_to_end.seeded_plane import order
 from benchmarks.workloads.cases import Pods, case
+from localfleet.controlplane import binaries
+from localfleet.controlplane.audit import AuditLog
 
 
 def line(name: str, code: int = 201, second: int = 0, subresource: str = "binding") -> str:

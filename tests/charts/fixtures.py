@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from agents.controlplane import binaries
+from localfleet.controlplane import binaries
 from tests.charts.rendering import MISSING, Helm
 from tests.controlplane import programs
 

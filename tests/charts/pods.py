@@ -9,8 +9,7 @@ from tests.system.ray_fleet import TOKEN, Process, environment
 
 # The image's programs, as this checkout has them.
 _PROGRAMS = {
-    "python": [sys.executable],
-    "global-dispatcher": [sys.executable, "-m", "dispatcher.runtime.cli"],
+    "global-dispatcher": [sys.executable, "-m", "dispatcher.cli.main"],
     "ray": ["ray"],
 }
 

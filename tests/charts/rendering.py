@@ -15,7 +15,7 @@ Object = dict[str, Any]
 CHARTS = Path(__file__).parents[2] / "helm"
 NAMES = ("dispatcher", "agent")
 NAMESPACE = "global-dispatcher"
-MISSING = "no Helm: neither built by agents.controlplane.binaries nor on PATH"
+MISSING = "no Helm: neither built by localfleet.controlplane.binaries nor on PATH"
 ADMISSION = tuple(
     f"admissionregistration.k8s.io/v1/{kind}" for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 )

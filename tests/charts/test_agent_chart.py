@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.controlplane import opt_in
-from agents.runtime import join
+from agents.runtime.join import settings as join
 from agents.runtime.keyfile import load_keys
 from agents.runtime.settings import AcceptSettings, AgentSettings
 from dispatcher.model import names
+from localfleet.controlplane import opt_in
 from tests.charts.rendering import ADMISSION, Helm, Object, containers, of_kind, only, write_key, write_mounted
 
 # Each row: API group, resource, its names if limited, verbs. What is not here is not allowed.
@@ -92,7 +92,7 @@ def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
 
 def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> None:
     (one,) = containers(of_kind(helm.template("agent"), "Deployment"))
-    start = ["python", "-m", "agents.runtime.join", "--config", "/etc/global-dispatcher/agent.yaml"]
+    start = ["global-dispatcher", "join", "--config", "/etc/global-dispatcher/agent.yaml"]
     assert one["command"] == [*start, "--node-ip", "$(POD_IP)"]
     assert {"RAY_AUTH_TOKEN", "POD_IP"} <= {env["name"] for env in one["env"]}
     assert [one[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")] == [

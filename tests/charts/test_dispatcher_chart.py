@@ -7,9 +7,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from dispatcher.cli.main import app
+from dispatcher.config import load_config
 from dispatcher.kit.template import new_plugin
-from dispatcher.runtime.cli import app
-from dispatcher.runtime.settings import load_config
 from tests.charts.rendering import CHARTS, Helm, containers, of_kind, only, write_mounted
 
 CONFIGS = CHARTS.parent / "configs"

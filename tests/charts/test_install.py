@@ -14,9 +14,9 @@ import httpx
 import pytest
 import yaml
 
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.components import PlaneSpec
-from agents.controlplane.plane import ControlPlane
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.plane import ControlPlane
 from tests.charts.pods import run_container
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object, containers, of_kind, write_key, write_mounted
 from tests.charts.test_agent_chart import EXECUTOR, LEASES, OBSERVER, PROXY_NODES

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.controlplane.plane import ControlPlane
+from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import CHARTS, NAMESPACE, Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.system.cluster_api import eventually

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 import pytest_asyncio
 
-from agents.controlplane import binaries
-from agents.controlplane.binaries import selected_minor
+from localfleet.controlplane import binaries
+from localfleet.controlplane.binaries import selected_minor
 from tests.contract import servers
 from tests.contract.client import Api, Body
 from tests.contract.servers import EMBEDDED, REAL, Server

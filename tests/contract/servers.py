@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import yaml
 
-from agents.controlplane import opt_in
-from agents.controlplane.binaries import DEFAULT_MINOR, selected_minor
-from agents.controlplane.plane import control_plane
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.controlplane import opt_in
+from localfleet.controlplane.binaries import DEFAULT_MINOR, selected_minor
+from localfleet.controlplane.plane import control_plane
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.programs import KUBECTL
 
 EMBEDDED, REAL = "embedded", "real"

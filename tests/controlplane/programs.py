@@ -2,7 +2,7 @@
 
 import shutil
 
-from agents.controlplane import binaries
+from localfleet.controlplane import binaries
 
 
 def find(tool: str) -> str | None:
@@ -12,4 +12,4 @@ def find(tool: str) -> str | None:
 
 
 KUBECTL = find("kubectl") or ""
-NO_KUBECTL = "no kubectl: neither built by agents.controlplane.binaries nor on PATH"
+NO_KUBECTL = "no kubectl: neither built by localfleet.controlplane.binaries nor on PATH"

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.controlplane import binaries
-from agents.controlplane.credentials import Authority
-from agents.controlplane.plane import ControlPlane, takes_pods
-from agents.controlplane.process import Component
+from localfleet.controlplane import binaries
+from localfleet.controlplane.credentials import Authority
+from localfleet.controlplane.plane import ControlPlane, takes_pods
+from localfleet.controlplane.process import Component
 from tests.controlplane.realnode_config import (
     CONTAINERD,
     IMAGE,

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from agents.controlplane.credentials import Pair
-from agents.controlplane.plane import ControlPlane
+from localfleet.controlplane.credentials import Pair
+from localfleet.controlplane.plane import ControlPlane
 from tests.controlplane.realnode_host import Cable, cni_folder
 
 Object = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agents.controlplane import binaries
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.plane import ControlPlane
+from localfleet.controlplane import binaries
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.plane import ControlPlane
 from tests.controlplane import realnode_host
 from tests.controlplane.realnode import RealNode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.controlplane import binaries
+from localfleet.controlplane import binaries
 
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo {version}; exit 0; fi

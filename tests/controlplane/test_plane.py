@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.controlplane.api import Object
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.components import PlaneSpec
-from agents.controlplane.nodes import NOT_READY, NodeSpec
-from agents.controlplane.plane import ControlPlane, KubectlError
-from agents.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
+from localfleet.controlplane.api import Object
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.nodes import NOT_READY, NodeSpec
+from localfleet.controlplane.plane import ControlPlane, KubectlError
+from localfleet.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
 from tests.controlplane.fixtures import ControlPlanes
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.controlplane import ports
-from agents.controlplane.process import Component, ComponentFailedError
+from localfleet.controlplane import ports
+from localfleet.controlplane.process import Component, ComponentFailedError
 
 RUN = """
 import sys, time
 from pathlib import Path
-from agents.controlplane.process import Component
+from localfleet.controlplane.process import Component
 component = Component("sleeper", ["/bin/sh", "-c", "sleep 600 & wait"], Path(sys.argv[1]))
 component.start()
 print(component.pid, flush=True)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import aiohttp
 from aiohttp import web
 
-from agents.embedded.api import Api
-from agents.embedded.http import make_app
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api
+from localfleet.embedded.http import make_app
+from localfleet.embedded.storage import Storage
 
 TOKEN = "test-token"
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"

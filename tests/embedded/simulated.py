@@ -3,12 +3,12 @@
 import random
 from typing import Any
 
-from agents.embedded.api import Api
-from agents.embedded.controllers.nodes import Patience
-from agents.embedded.controllers.roster import Tempo, control_loop
-from agents.embedded.kubelet.kubelets import Kubelets, Pace
-from agents.embedded.kubelet.shapes import Shape, node_objects
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api
+from localfleet.embedded.controllers.nodes import Patience
+from localfleet.embedded.controllers.roster import Tempo, control_loop
+from localfleet.embedded.kubelet.kubelets import Kubelets, Pace
+from localfleet.embedded.kubelet.shapes import Shape, node_objects
+from localfleet.embedded.storage import Storage
 
 Object = dict[str, Any]
 START = 1_700_000_000.0

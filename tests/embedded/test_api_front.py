@@ -5,7 +5,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
-from agents.embedded.http import make_app
+from localfleet.embedded.http import make_app
 from tests.embedded.api_client import PODS, TOKEN, ApiClient, pod, serving
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"

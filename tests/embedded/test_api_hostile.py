@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.embedded.api import Api, ApiError
-from agents.embedded.apiserver import tables
-from agents.embedded.apiserver.resources import RESOURCES
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api, ApiError
+from localfleet.embedded.apiserver import tables
+from localfleet.embedded.apiserver.resources import RESOURCES
+from localfleet.embedded.storage import Storage
 from tests.embedded.api_client import Body, binding, deployment, node, pod
 
 _TERM = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}

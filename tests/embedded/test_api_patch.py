@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.embedded.apiserver import patching, strategic
-from agents.embedded.apiserver.schema import object_type
+from localfleet.embedded.apiserver import patching, strategic
+from localfleet.embedded.apiserver.schema import object_type
 from tests.embedded.api_client import (
     APPLY,
     DEPLOYMENTS,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.embedded.api import Api
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api
+from localfleet.embedded.storage import Storage
 from tests.embedded.api_client import NODES, PODS, binding, node, pod, serving
 
 
@@ -57,8 +57,8 @@ async def test_uids_are_never_given_out_twice_over_restarts_and_clusters(tmp_pat
 _WRITER = """
 import asyncio, random, sys, time
 from pathlib import Path
-from agents.embedded.api import Api
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api
+from localfleet.embedded.storage import Storage
 
 async def write():
     storage = Storage(Path(sys.argv[1]))

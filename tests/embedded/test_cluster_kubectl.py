@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import yaml
 
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.controlplane.programs import KUBECTL, NO_KUBECTL
 from tests.embedded.simulated import Object, behaviour, deployment, job, pod, template
 

@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from agents.embedded import kubeconfig
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded import kubeconfig
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.embedded.simulated import Object, pod
 
 TIMERS = ("--heartbeat-s", "1", "--node-monitor-grace-s", "5")
@@ -190,7 +190,7 @@ async def test_after_a_kill_it_is_back_at_the_same_place_with_the_same_keys_and_
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "agents.embedded", *arguments]
+    return [sys.executable, "-m", "localfleet.embedded", *arguments]
 
 
 async def test_an_open_watch_does_not_keep_it_from_ending(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_state_directory_serves_one_process_at_a_time(fleet: EmbeddedFleet) ->
 
 _PARENT = """
 import sys, time, pathlib
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 fleet = EmbeddedFleet.start([ClusterSpec("orphan", nodes=1)], pathlib.Path(sys.argv[1]))
 if sys.argv[2] == "paused":
     fleet.pause("orphan")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.embedded.api import ApiError
-from agents.embedded.controllers.budget import budget_status
+from localfleet.embedded.api import ApiError
+from localfleet.embedded.controllers.budget import budget_status
 from tests.embedded.simulated import START, Object, SimulatedCluster, deployment
 
 BUDGETS = "poddisruptionbudgets.policy"

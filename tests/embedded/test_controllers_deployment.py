@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.embedded.controllers import deployment as decide
-from agents.embedded.controllers.deployment import Family
-from agents.embedded.meta import condition
+from localfleet.embedded.controllers import deployment as decide
+from localfleet.embedded.controllers.deployment import Family
+from localfleet.embedded.meta import condition
 from tests.embedded.simulated import Object, SimulatedCluster, deployment, template
 
 DEPLOYMENTS, REPLICASETS = "deployments.apps", "replicasets.apps"

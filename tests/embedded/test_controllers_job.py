@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.embedded.controllers.job import TRACKING
-from agents.embedded.meta import condition
+from localfleet.embedded.controllers.job import TRACKING
+from localfleet.embedded.meta import condition
 from tests.embedded.simulated import Object, SimulatedCluster, job
 
 JOBS = "jobs.batch"

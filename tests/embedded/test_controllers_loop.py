@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from agents.embedded.api import Api, ApiError
-from agents.embedded.controllers.loop import ControlLoop
-from agents.embedded.controllers.world import Ref, World
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api, ApiError
+from localfleet.embedded.controllers.loop import ControlLoop
+from localfleet.embedded.controllers.world import Ref, World
+from localfleet.embedded.storage import Storage
 from tests.embedded.simulated import Clock, Object
 
 

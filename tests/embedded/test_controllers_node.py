@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from agents.embedded.controllers.node import UNREACHABLE, eviction_time, retainted, silenced
-from agents.embedded.meta import condition, is_ready, stamp
+from localfleet.embedded.controllers.node import UNREACHABLE, eviction_time, retainted, silenced
+from localfleet.embedded.meta import condition, is_ready, stamp
 from tests.embedded.simulated import START, Object, SimulatedCluster, deployment, pod
 
 KUBELET = "embedded.global-dispatcher.io/kubelet"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.embedded import kubeconfig
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet, FleetError
+from localfleet.embedded import kubeconfig
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet, FleetError
 
 
 @pytest.fixture(scope="module")

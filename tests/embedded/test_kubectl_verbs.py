@@ -16,9 +16,9 @@ import pytest_asyncio
 import trustme
 from aiohttp import web
 
-from agents.embedded.api import Api
-from agents.embedded.http import make_app
-from agents.embedded.storage import Storage
+from localfleet.embedded.api import Api
+from localfleet.embedded.http import make_app
+from localfleet.embedded.storage import Storage
 from tests.controlplane.programs import KUBECTL, NO_KUBECTL
 from tests.embedded.api_client import TOKEN, deployment, node, pod
 

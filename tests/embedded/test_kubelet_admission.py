@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.embedded.kubelet.admission import admit, effective_requests
-from agents.embedded.kubelet.shapes import ShapeError, parse_shape
 from dispatcher.model.resources import QuantityError
+from localfleet.embedded.kubelet.admission import admit, effective_requests
+from localfleet.embedded.kubelet.shapes import ShapeError, parse_shape
 from tests.embedded.simulated import Object
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.embedded.kubelet.behaviour import Behaviour, read_behaviour
-from agents.embedded.kubelet.load import Background, Capacity, NodeLoad
+from localfleet.embedded.kubelet.behaviour import Behaviour, read_behaviour
+from localfleet.embedded.kubelet.load import Background, Capacity, NodeLoad
 from tests.embedded.simulated import START, Object, behaviour, pod
 
 CAPACITY = Capacity(cpu=8.0, memory=32e9, bandwidth=1.25e9)

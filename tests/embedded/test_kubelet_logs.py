@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.embedded.kubelet.logs import container_log
-from agents.embedded.meta import stamp
+from localfleet.embedded.kubelet.logs import container_log
+from localfleet.embedded.meta import stamp
 from tests.embedded.simulated import START, Object
 
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from agents.embedded.kubelet.shapes import Shape, node_objects
-from agents.embedded.meta import condition, is_ready
+from localfleet.embedded.kubelet.shapes import Shape, node_objects
+from localfleet.embedded.meta import condition, is_ready
 from tests.embedded.simulated import Object, SimulatedCluster, container, pod
 
 

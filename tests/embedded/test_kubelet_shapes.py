@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.embedded.addresses import MAX_NODES, listen, listen_anywhere, node_address, node_block
-from agents.embedded.kubelet.shapes import Shape, ShapeError, node_objects, read_shapes
-from agents.embedded.tls import Authority
+from localfleet.embedded.addresses import MAX_NODES, listen, listen_anywhere, node_address, node_block
+from localfleet.embedded.kubelet.shapes import Shape, ShapeError, node_objects, read_shapes
+from localfleet.embedded.tls import Authority
 
 TABLE = """sn,cpu_milli,memory_mib,gpu,model
 n-0,32000,262144,0,

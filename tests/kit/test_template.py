@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from dispatcher.cli.main import PluginExample, app
+from dispatcher.config import ConfigError, Problem, load_config
+from dispatcher.config.plugin_files import read_plugin_file, with_plugin_files
 from dispatcher.kit.template import Example, new_plugin
 from dispatcher.plugins.registry import PluginContext
-from dispatcher.runtime.cli import PluginExample, app
-from dispatcher.runtime.settings import ConfigError, Problem, load_config
-from dispatcher.runtime.settings.plugin_files import read_plugin_file, with_plugin_files
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.controlplane import binaries
-from agents.controlplane.process import ComponentFailedError
+from localfleet.controlplane import binaries
+from localfleet.controlplane.process import ComponentFailedError
 from tests.parity import manifests
 from tests.parity.case import Case
 from tests.parity.compare import differences

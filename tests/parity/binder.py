@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from agents.controlplane.api import Api
+from localfleet.controlplane.api import Api
 from tests.parity.case import Object
 from tests.parity.kinds import KINDS
 

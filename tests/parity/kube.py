@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.controlplane.api import Api
-from agents.controlplane.plane import ControlPlane, control_plane
+from localfleet.controlplane.api import Api
+from localfleet.controlplane.plane import ControlPlane, control_plane
 from tests.parity.admission import admitted
 from tests.parity.binder import Binder
 from tests.parity.case import Case, Object, Verdict, key_of

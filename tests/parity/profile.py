@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+from dispatcher.config.document import parse_document
+from dispatcher.config.kube_scheduler.read import read_kube_scheduler
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.plugins.registry import REGISTRY
-from dispatcher.runtime.settings.document import parse_document
-from dispatcher.runtime.settings.kube_scheduler.read import read_kube_scheduler
 from dispatcher.scheduling.framework import PluginUse, Profile
 from tests.parity.case import Object
 

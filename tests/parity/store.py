@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from agents.controlplane.api import Api
+from localfleet.controlplane.api import Api
 from tests.parity.case import Object, key_of
 from tests.parity.creatable import creatable, held, status_of
 from tests.parity.kinds import KINDS

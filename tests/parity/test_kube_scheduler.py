@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.controlplane import binaries
+from localfleet.controlplane import binaries
 from tests.parity import __main__ as command
 from tests.parity import manifests
 from tests.parity.case import Case

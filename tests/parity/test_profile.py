@@ -1,6 +1,6 @@
 """What is compared is what our own profile `kube-scheduler` decides by."""
 
-from dispatcher.runtime.settings.kube_scheduler.read import OF_THE_FLEET
+from dispatcher.config.kube_scheduler.read import OF_THE_FLEET
 from dispatcher.scheduling.profile import KUBE_SCHEDULER_PROFILE
 from tests.parity.profile import DEFAULT, PREEMPTING, WEIGHTS, profiles
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from agents.controlplane.audit import AuditEvent
-from agents.controlplane.plane import ControlPlane
+from localfleet.controlplane.audit import AuditEvent
+from localfleet.controlplane.plane import ControlPlane
 from tests.real.fleet import ACCOUNT
 
 BINDING = ("create", "", "pods/binding")

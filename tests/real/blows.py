@@ -1,4 +1,4 @@
-"""Blows against every part of a fleet, in an order that a seed gives: kill -9, freezes, etcds restored from backups."""
+"""Blows against every part of a fleet, in an order that a seed gives: kills, freezes, partitions, restored etcds."""
 
 import os
 import random
@@ -16,6 +16,7 @@ from tests.system.harness import System, agent_pid, pause
 # Part -> how often. An API server, etcd and an agent are those of a plane that the seed chooses.
 PARTS = {"kube-apiserver": 5, "etcd": 4, "agent": 5, "raylet": 2, "gcs_server": 2, "dispatcher": 3}
 # One deck of them is dealt as often as needed, shuffled anew. "frozen": SIGSTOP, and SIGCONT some seconds later.
+# "partition": packets between an agent and its API server go nowhere.
 CHAOS = {
     "kube-apiserver": 3,
     "etcd": 2,
@@ -27,9 +28,10 @@ CHAOS = {
     "frozen etcd": 1,
     "frozen agent": 2,
     "frozen dispatcher": 1,
+    "partition": 3,
     "restored etcd": 3,
 }
-_DOWN_S, _FROZEN_S, _OLD_S = (0.1, 2.0), (1.0, 12.0), (0.5, 5.0)
+_DOWN_S, _FROZEN_S, _CUT_S, _OLD_S = (0.1, 2.0), (1.0, 12.0), (3.0, 45.0), (0.5, 5.0)
 _START_S, _END_S = 60, 40
 Restored = Callable[[str], None]
 
@@ -77,6 +79,7 @@ class Blows:
             "frozen etcd": self._frozen_component,
             "frozen agent": self._frozen_agent,
             "frozen dispatcher": self._frozen_dispatcher,
+            "partition": self._partition,
             "restored etcd": self._restored,
         }
 
@@ -131,6 +134,12 @@ class Blows:
     def _frozen_dispatcher(self, part: str) -> str:
         with self._frozen(self._system.dispatcher.pid):
             return part
+
+    def _partition(self, part: str) -> str:
+        name = self._any_plane()
+        with self._fleet.ways[name].cut():
+            pause(self._random.uniform(*_CUT_S))
+        return f"{part} of {name}"
 
     @contextmanager
     def _frozen(self, pid: int) -> Iterator[None]:

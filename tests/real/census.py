@@ -1,12 +1,12 @@
 """What runs where, by one look at every plane: a typed decode, so that ten thousand pods are quickly read."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
-from agents.controlplane.plane import ControlPlane
 from dispatcher.model.names import DELEGATE_SCHEDULER, PROXY_NODE_PREFIX
+from localfleet.controlplane.plane import ControlPlane
 from tests.real.fleet import SCHEDULER
 from tests.system.cluster_api import DELEGATE, SOURCE_UID
 
@@ -86,11 +86,15 @@ class Census:
                 places.setdefault(pod.source or pod.uid, []).append(pod.plane)
         return places
 
-    def astray(self) -> list[str]:
-        """What is not as it should be when all has settled: each source Running, in one place, its delegate its own."""
-        places = self.places()
+    def astray(self, taken: Collection[str] = ()) -> list[str]:
+        """What is not as it should be when all has settled: each source Running, in one place, its delegate its own.
+
+        Nothing is said of delegates of `taken` sources.
+        """
+        places = {uid: where for uid, where in self.places().items() if uid in self.sources or uid not in taken}
         wrong = [f"{uid} runs in {where}" for uid, where in places.items() if len(where) != 1]
-        wrong += [f"{pod.plane}/{pod.name}: no such source" for pod in self.delegates if pod.source not in self.sources]
+        known = {*self.sources, *taken}
+        wrong += [f"{pod.plane}/{pod.name}: no such source" for pod in self.delegates if pod.source not in known]
         for uid, pod in self.sources.items():
             away = pod.node.removeprefix(PROXY_NODE_PREFIX) if pod.on_proxy else pod.plane
             if pod.phase != "Running" or places[uid] != [away]:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.components import PlaneSpec
-from agents.controlplane.plane import ControlPlane
-from agents.embedded import kubeconfig
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.plane import ControlPlane
+from localfleet.embedded import kubeconfig
 from tests.charts.rendering import NAMESPACE, Helm, Object, of_kind
 from tests.controlplane.fixtures import ControlPlanes
+from tests.real.partition import Way
 from tests.system.cluster_api import eventually
 from tests.system.harness import HOME
 
@@ -28,6 +29,7 @@ _POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 _AGENT = {"kubelet": {"interval_s": 60, "timeout_s": 1}}
 MUTATING = ("1.36",)  # the minors that have MutatingAdmissionPolicy v1
 Action = tuple[str, str, str]
+_TOKEN_S = 12 * 3600  # longer than any run
 
 
 class RealFleet:
@@ -40,6 +42,7 @@ class RealFleet:
         self, planes: Mapping[str, ControlPlane], directory: Path, evicting: Collection[str] = CLUSTERS
     ) -> None:
         self.planes, self._evicting = dict(planes), evicting
+        self.ways: dict[str, Way] = {}
         self.kubeconfig = directory / "admin.kubeconfig"
         self.allowed: set[Action] = set()
         admins = [kubeconfig.read(plane.kubeconfig) for plane in self.planes.values()]
@@ -61,14 +64,19 @@ class RealFleet:
 
     def members(self) -> list[dict[str, Any]]:
         """Each agent by a bound token of its service account, from a TokenRequest."""
+
+        def kubeconfig_of(name: str) -> Path:
+            direct = self.planes[name].kubeconfig_for("agent", NAMESPACE, _TOKEN_S)
+            return self.ways[name].kubeconfig(direct) if name in self.ways else direct
+
         return [
             {
                 "name": name,
                 "context": name,
-                "kubeconfig": str(plane.kubeconfig_for("agent", NAMESPACE)),
+                "kubeconfig": str(kubeconfig_of(name)),
                 "agent": {**_AGENT, "executor": {"evict_foreign": name in self._evicting}},
             }
-            for name, plane in self.planes.items()
+            for name in self.planes
         ]
 
     def election(self) -> dict[str, Any]:
@@ -92,8 +100,18 @@ class RealFleet:
         """It goes on."""
         self.planes[name].components["kube-apiserver"].signal(signal.SIGCONT)
 
+    def lay_ways(self, folder: Path) -> None:
+        """Agents that start from now on reach their API servers by ways that can be cut."""
+        for name, plane in self.planes.items():
+            self.ways[name] = Way(plane, folder / name)
+
     def stop(self) -> None:
         """Planes end with the fixture that started them."""
+
+    def close_ways(self) -> None:
+        """End what `lay_ways` began."""
+        for way in self.ways.values():
+            way.close()
 
     # --- rights ------------------------------------------------------------------------------------------------------
 

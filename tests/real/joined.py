@@ -34,7 +34,7 @@ class Dispatcher(Process):
                 }
             )
         )
-        command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(config)]
+        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]
         super().__init__(command, folder / f"{name}.log", environment(GLOBAL_DISPATCHER_RAY__ADDRESS=head.address))
 
     def get(self, path: str) -> Any:

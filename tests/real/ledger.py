@@ -28,6 +28,9 @@ class Ledger:
         self._names: dict[str, str] = {}
         self._sources: set[str] = set()
         self._excused: set[str] = set()
+        self.taken: set[str] = (
+            set()
+        )  # UIDs of sources that a restore took: their delegates run on for a while, by design
         self._resurrected = 0
 
     def look(self) -> Census:
@@ -62,8 +65,10 @@ class Ledger:
             for pod in census.pods
             if pod.plane == plane and (pod.phase != "Running" or pod.ending)
         }
+        # Sources that are gone at HOME now; or were before, and their delegates are back from the dead.
+        self.taken |= {pod.source for pod in census.delegates} - census.sources.keys()
         if plane == HOME:
-            self._excused |= {pod.source for pod in census.delegates} - census.sources.keys()
+            self._excused |= self.taken
             self._resurrected += len(census.sources.keys() - known)
         else:
             bound = {uid for uid, pod in census.sources.items() if pod.node == f"{PROXY_NODE_PREFIX}{plane}"}

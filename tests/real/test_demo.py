@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.controlplane import binaries
 from dispatcher.kit.template import new_plugin
+from localfleet.controlplane import binaries
 from tests.real.conftest import Say
 
 
@@ -44,7 +44,7 @@ def test_a_demo_on_real_control_planes_with_a_new_plugin_places_all_pods_and_lea
         pytest.skip(reason)
     for name, text in new_plugin("QuietZone").items():
         (Path(folder) / name).write_text(text)
-    command = [sys.executable, "-m", "dispatcher.runtime.cli", "demo", "--real", "--once", "--port", "0"]
+    command = [sys.executable, "-m", "dispatcher.cli.main", "demo", "--real", "--once", "--port", "0"]
     done = subprocess.run(
         [*command, "--clusters", "2", "-o", "json", "--config", f"{folder}/demo.yaml"],
         env={**os.environ, "TMPDIR": folder},

@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.controlplane.plane import ControlPlane, takes_pods
 from dispatcher.model.names import PROXY_NODE_PREFIX
+from localfleet.controlplane.plane import ControlPlane, takes_pods
 from tests.charts.rendering import Helm, Object
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.census import Census

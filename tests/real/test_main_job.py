@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from agents.controlplane.audit import AuditEvent
-from agents.controlplane.plane import ControlPlane
 from dispatcher.model.names import CLUSTERS, STAY
+from localfleet.controlplane.audit import AuditEvent
+from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.audit import BINDING, CREATED, TIMED_OUT, ours

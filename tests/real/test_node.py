@@ -19,14 +19,14 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.controlplane.binaries import selected_minor
-from agents.controlplane.components import IDENTITIES
-from agents.controlplane.credentials import Authority
-from agents.controlplane.nodes import NodeSpec
-from agents.controlplane.plane import ControlPlane
 from agents.observer.loads import Sample
 from agents.observer.seen import NodeTarget
 from agents.telemetry.kubelet import Kubelets, SourceError
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import IDENTITIES
+from localfleet.controlplane.credentials import Authority
+from localfleet.controlplane.nodes import NodeSpec
+from localfleet.controlplane.plane import ControlPlane
 from tests.charts.rendering import NAMESPACE, Helm
 from tests.controlplane.fixtures import ControlPlanes
 from tests.controlplane.realnode import RealNode
@@ -318,8 +318,8 @@ async def ask(world: World, trust: ssl.SSLContext) -> Sample:
 async def test_a_kubelet_whose_certificate_nobody_vouches_for_is_not_spoken_to(world: World) -> None:
     trusted = ssl.create_default_context(cafile=str(world.kubelets.certificate))
     sample = await ask(world, trusted)
-    assert sample.interfaces == ("eth0",)
-    assert sample.cpu_cores is not None
+    assert sample.measures["network_receive"].parts == ("eth0",)
+    assert sample.measures["cpu"].value is not None
     clusters_own = ssl.create_default_context(cafile=str(world.plane.authority.certificate))
     with pytest.raises(SourceError, match="certificate verify failed"):
         await ask(world, clusters_own)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import httpx
 
-from agents.controlplane.api import Object
-from agents.controlplane.audit import AuditEvent
-from agents.controlplane.plane import ControlPlane
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
 from dispatcher.model import names
+from localfleet.controlplane.api import Object
+from localfleet.controlplane.audit import AuditEvent
+from localfleet.controlplane.plane import ControlPlane
 from tests.controlplane.fixtures import ControlPlanes
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -101,21 +101,21 @@ def test_absurd_requests_saturate_and_come_off_exactly() -> None:
 def test_a_reading_that_says_nothing_never_becomes_idle(share: float | None, age: float) -> None:
     state = fleet(a=["n1"])
     state.put_reading("a", Reading("n1", cpu=share, cpu_age_s=age))
-    assert np.isnan(state.cpu_used[0])
-    assert state.cpu_at[0] == -np.inf
+    assert np.isnan(state.signals.used("cpu")[0])
+    assert state.signals.sampled_at("cpu")[0] == -np.inf
 
 
 def test_a_reading_from_the_future_counts_as_of_now_and_shares_end_at_one() -> None:
     state = fleet(a=["n1"], now=50.0)
     state.put_reading("a", Reading("n1", cpu=7.0, cpu_age_s=-100.0))
-    assert (state.cpu_used[0], state.cpu_at[0]) == (1.0, 50.0)
+    assert (state.signals.used("cpu")[0], state.signals.sampled_at("cpu")[0]) == (1.0, 50.0)
 
 
 def test_an_older_sample_does_not_replace_a_newer_one() -> None:
     state = fleet(a=["n1"])
     state.put_reading("a", reading("n1", cpu=0.5, age=1))
     state.put_reading("a", reading("n1", cpu=0.1, age=30))
-    assert state.cpu_used[0] == np.float32(0.5)
+    assert state.signals.used("cpu")[0] == np.float32(0.5)
 
 
 def test_recent_counts_a_pod_until_a_reading_was_taken_after_it_came() -> None:

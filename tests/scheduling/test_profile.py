@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.config.profiles import read_profile
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
-from dispatcher.runtime.settings.profiles import read_profile
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.plugin_args import check_args
 from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFILE

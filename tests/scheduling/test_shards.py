@@ -16,7 +16,7 @@ from dispatcher.scheduling.framework import Codes, Floats, kernels
 from dispatcher.scheduling.shards.answers import codes_of, is_whole, join, later_refusals, numbers_of
 from dispatcher.scheduling.shards.books import Books
 from dispatcher.scheduling.shards.held import HeldRows, NotHeldError
-from dispatcher.scheduling.shards.orders import ORDERS, Body, bytes_of, pack, unpack
+from dispatcher.scheduling.shards.orders import ORDERS, Body, Heights, bytes_of, pack, unpack
 from tests.builders import fleet, node, pod, put, reading
 
 KINDS = ("cpu", "memory", "example.com/gpu")
@@ -115,13 +115,12 @@ def a_fleet(count: int) -> FleetState:
 
 def test_packed_rows_arrive_bit_for_bit() -> None:
     state, held = a_fleet(5), HeldRows()
-    resources = state.allocatable.shape[0]
     chosen = np.asarray([1, 2, 4], dtype=np.intp)
-    body = pack(state, chosen, 1, resources)
-    assert len(body) == bytes_of(3, resources)
-    held.reserve(4, tuple(state.axis.names))
+    body = pack(state, chosen, 1)
+    assert len(body) == bytes_of(3, Heights(len(state.allocatable), len(state.used)))
+    held.reserve(4, tuple(state.axis.names), tuple(state.signal_axis.names))
     unpack(body, 3, held)
-    for name in ("allocatable", "requested", "nonzero", "recent", "cpu_used", "net_at", "live"):
+    for name in ("allocatable", "requested", "nonzero", "recent", "used", "used_at", "live"):
         got, wanted = getattr(held, name)[..., [0, 1, 3]], getattr(state, name)[..., chosen]
         assert got.tobytes() == wanted.tobytes(), name
     assert held.live.tolist() == [True, True, False, True]

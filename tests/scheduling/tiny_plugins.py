@@ -119,8 +119,9 @@ class Live(Score):
 
     def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
         room = np.maximum(fleet.allocatable[0, rows], 1)
-        trust = np.clip((60.0 - (fleet.now - fleet.cpu_at[rows])) / 50.0, 0.0, 1.0)
-        measured = np.nan_to_num(fleet.cpu_used[rows].astype(np.float64), nan=1.0) + fleet.recent[0, rows] / room
+        trust = np.clip((60.0 - (fleet.now - fleet.signals.sampled_at("cpu")[rows])) / 50.0, 0.0, 1.0)
+        used = np.nan_to_num(fleet.signals.used("cpu")[rows].astype(np.float64), nan=1.0)
+        measured = used + fleet.recent[0, rows] / room
         asked = fleet.nonzero[0, rows] / room
         return 100.0 * np.clip(1.0 - (trust * measured + (1.0 - trust) * asked), 0.0, 1.0)
 

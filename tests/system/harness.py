@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.system.cluster_api import PATIENCE, ClusterApi, eventually, running_places
 
 HOME = "east"
@@ -124,7 +124,7 @@ class System:
         self.dispatcher = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(self._config)]
+        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(self._config)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=self._env)
 
     @property

@@ -95,7 +95,7 @@ def test_an_api_server_that_hangs_keeps_new_pods_away_and_nobody_waiting(system:
 def test_a_broken_config_names_file_line_and_key(tmp_path: Path) -> None:
     config = tmp_path / "dispatcher.yaml"
     config.write_text("http:\n  prot: 80\ntiming:\n  tick_s: soon\n")
-    command = [sys.executable, "-m", "dispatcher.runtime.cli", "config", "check", str(config)]
+    command = [sys.executable, "-m", "dispatcher.cli.main", "config", "check", str(config)]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode != 0
     words = told.stdout + told.stderr
@@ -112,7 +112,7 @@ def test_the_demo_replays_a_trace_of_real_pods(tmp_path: Path) -> None:
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
         + "".join(f"pod-{i:04},{1000 + i * 10},2048,0,0,,LS,Running,{i},{i + 100},{i}\n" for i in range(60))
     )
-    command = [sys.executable, "-m", "dispatcher.runtime.cli", "demo", "--once", "--trace", str(tmp_path), "-o", "json"]
+    command = [sys.executable, "-m", "dispatcher.cli.main", "demo", "--once", "--trace", str(tmp_path), "-o", "json"]
     done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

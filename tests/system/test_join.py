@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.embedded.fleet import ClusterSpec, EmbeddedFleet
+from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.system.cluster_api import ClusterApi, eventually
 from tests.system.ray_fleet import Head, JoinedAgent, Process, environment, free_ports, node_ports
 
@@ -57,7 +57,7 @@ class Dispatcher(Process):
         # It has no way into any cluster, so it can hold no Lease.
         settings = {"clusters": [{"name": "east"}], "http": {"port": self.port}, "leader_election": {"enabled": False}}
         config.write_text(json.dumps(settings))
-        command = [sys.executable, "-m", "dispatcher.runtime.cli", "run", "--config", str(config)]
+        command = [sys.executable, "-m", "dispatcher.cli.main", "run", "--config", str(config)]
         env = environment(GLOBAL_DISPATCHER_RAY__ADDRESS=head.address)
         super().__init__(command, folder / "dispatcher.log", env)
 

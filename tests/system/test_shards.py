@@ -10,16 +10,16 @@ import httpx
 import numpy as np
 import pytest
 
+from dispatcher.config import DispatcherConfig
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.runtime.descendants import descendants
-from dispatcher.runtime.ray_runtime import RayOptions, RayRuntime
-from dispatcher.runtime.settings import DispatcherConfig
-from dispatcher.runtime.shards.link import RayShard
-from dispatcher.runtime.shards.policy import name_of, policy_of
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.service.descendants import descendants
+from dispatcher.service.ray_runtime import RayOptions, RayRuntime
+from dispatcher.service.shards.link import RayShard
+from dispatcher.service.shards.policy import name_of, policy_of
 from tests.builders import node, pod, reading
 from tests.system.cluster_api import eventually
 from tests.system.harness import System, specs

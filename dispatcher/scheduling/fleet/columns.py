@@ -27,32 +27,25 @@ class NodeColumns:
     nonzero: Ints
     recent: Ints
     taint_set: SmallInts
-    cpu_used: Readings
-    memory_used: Readings
-    net_used: Readings
-    cpu_at: Floats
-    memory_at: Floats
-    net_at: Floats
+    used: Readings  # [signals, n]
+    used_at: Floats  # [signals, n]
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
 
-# column -> (dtype, value of an empty row, leading axis: 0 none, -1 one per resource, else its length)
+RESOURCES, SIGNALS = -1, -2  # leading axes of columns with one number a resource, and one a signal
+# column -> (dtype, value of an empty row, leading axis: 0 none, RESOURCES, SIGNALS, else its length)
 _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "live": (np.bool_, False, 0),
     "cluster": (np.int32, -1, 0),
     "ready": (np.bool_, False, 0),
     "unschedulable": (np.bool_, False, 0),
-    "allocatable": (np.int64, 0, -1),
-    "requested": (np.int64, 0, -1),
+    "allocatable": (np.int64, 0, RESOURCES),
+    "requested": (np.int64, 0, RESOURCES),
     "nonzero": (np.int64, 0, 2),
     "recent": (np.int64, 0, 2),
     "taint_set": (np.int32, 0, 0),
-    "cpu_used": (np.float32, np.nan, 0),
-    "memory_used": (np.float32, np.nan, 0),
-    "net_used": (np.float32, np.nan, 0),
-    "cpu_at": (np.float64, -np.inf, 0),
-    "memory_at": (np.float64, -np.inf, 0),
-    "net_at": (np.float64, -np.inf, 0),
+    "used": (np.float32, np.nan, SIGNALS),
+    "used_at": (np.float64, -np.inf, SIGNALS),
     "rank": (np.int64, 0, 0),
 }
 
@@ -79,27 +72,38 @@ def grown(array: NDArray[Any], length: int, fill: object) -> NDArray[Any]:
 class RowStore(NodeColumns):
     """The writable arrays, as long as their capacity."""
 
-    def __init__(self, resources: int) -> None:
-        self.resources = resources
+    def __init__(self, resources: int, signals: int) -> None:
+        self._leads = {RESOURCES: resources, SIGNALS: signals}
         for name, (dtype, fill, lead) in _TABLE.items():
-            shape = (0,) if lead == 0 else (resources if lead < 0 else lead, 0)
+            shape = (0,) if lead == 0 else (self._leads.get(lead, lead), 0)
             setattr(self, name, np.full(shape, fill, dtype=dtype))
         self._windows: dict[str, NDArray[Any]] = {}
         self._rewindow()
         # What does not fit under MAX_QUANTITY, so that taking away is the exact inverse of adding.
         self._excess: dict[tuple[str, int, int], int] = {}
 
-    def reserve(self, rows: int, resources: int) -> None:
-        """Make room for that many rows and resources; what is there stays where it is."""
-        if rows <= self.live.shape[0] and resources <= self.resources:
+    @property
+    def resources(self) -> int:
+        """How many resources have a column."""
+        return self._leads[RESOURCES]
+
+    @property
+    def signals(self) -> int:
+        """How many signals have a column."""
+        return self._leads[SIGNALS]
+
+    def reserve(self, rows: int, resources: int, signals: int) -> None:
+        """Make room for that many rows, resources and signals; what is there stays where it is."""
+        if rows <= self.live.shape[0] and resources <= self.resources and signals <= self.signals:
             return
+        self._leads = {RESOURCES: max(resources, self.resources), SIGNALS: max(signals, self.signals)}
         for name, (_, fill, lead) in _TABLE.items():
             array = grown(getattr(self, name), rows, fill)
-            if lead < 0 and resources > self.resources:
-                more = np.full((resources - self.resources, array.shape[1]), fill, dtype=array.dtype)
+            missing = self._leads[lead] - array.shape[0] if lead < 0 else 0
+            if missing:
+                more = np.full((missing, array.shape[1]), fill, dtype=array.dtype)
                 array = np.concatenate([array, more])
             setattr(self, name, array)
-        self.resources = max(resources, self.resources)
         self._rewindow()
 
     def _rewindow(self) -> None:

@@ -33,7 +33,7 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
-from dispatcher.scheduling.fleet.readings import take_reading
+from dispatcher.scheduling.fleet.readings import take_sample
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume, VolumesInUse
@@ -42,7 +42,7 @@ from dispatcher.scheduling.framework.lifecycle import CycleState
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
-_CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`
+_CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`, and of the signals of these names
 
 
 class FleetState(NodeTable):
@@ -121,7 +121,10 @@ class FleetState(NodeTable):
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
             return
-        take_reading(self._store, row, reading, self._now)
+        for name, share, age in reading.signals():
+            column = self._signal(name)
+            if column is not None:
+                take_sample(self._store, column, row, share, age, self._now)
         self._forget_seen(row)
         self.loads.append(row)
 
@@ -129,7 +132,7 @@ class FleetState(NodeTable):
         unseen = self._unseen.get(row)
         if not unseen:
             return
-        cpu_at, memory_at = self._store.cpu_at[row], self._store.memory_at[row]
+        cpu_at, memory_at = self._store.used_at[_CPU, row], self._store.used_at[_MEMORY, row]
         for occupant in unseen:
             self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
         left = [one for one in unseen if one.unseen_cpu or one.unseen_memory]
@@ -258,7 +261,7 @@ class FleetState(NodeTable):
     def suppose(self, rows: Rows, pod: Pod, times: "int | Ints") -> None:
         """As if `pod` were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
 
-        Exact as long as no cell passes MAX_QUANTITY (see `has_room_for`). What-if is apply and undo.
+        Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
         store, (cpu, memory) = self._store, nonzero_request(pod)
         for resource, amount in requested(pod):
@@ -296,12 +299,8 @@ class FleetState(NodeTable):
         return self._at.get((cluster, node), {}).values()
 
     def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
-        """(share, sampled at) of cpu, memory and network of a row; NaN and -inf where never known."""
-        return (
-            (self.cpu_used.item(row), self.cpu_at.item(row)),
-            (self.memory_used.item(row), self.memory_at.item(row)),
-            (self.net_used.item(row), self.net_at.item(row)),
-        )
+        """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf: never."""
+        return tuple(zip(self.used[:, row].tolist(), self.used_at[:, row].tolist(), strict=True))
 
     # --- what plugins ask --------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import ResourceAxis, Resources
+from dispatcher.model.signals import SignalAxis
 from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, exact_sums
 from dispatcher.scheduling.fleet.images import ImageColumns
@@ -15,6 +16,7 @@ from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
+from dispatcher.scheduling.fleet.signals import SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, SmallInts
 
 
@@ -29,6 +31,7 @@ class NodeTable(NodeColumns):
 
     def __init__(self) -> None:
         self.axis = ResourceAxis()
+        self.signal_axis = SignalAxis()
         self.n = 0
         self._infos: list[ClusterInfo] = []
         self.clusters: Sequence[ClusterInfo] = self._infos
@@ -37,7 +40,7 @@ class NodeTable(NodeColumns):
         self._taint_sets: list[tuple[Taint, ...]] = [()]
         self.taint_sets: Sequence[tuple[Taint, ...]] = self._taint_sets
         self.changes = Journal()  # rows whose node or cluster changed
-        self._store = RowStore(len(self.axis))
+        self._store = RowStore(len(self.axis), len(self.signal_axis))
         self._nodes: list[Node | None] = []
         self._places: list[tuple[str, str]] = []  # (cluster, node) of each row
         self._free: list[int] = []
@@ -55,6 +58,11 @@ class NodeTable(NodeColumns):
     def _show(self) -> None:
         for name, window in self._store.windows(self.n):
             setattr(self, name, window)
+        self.signals = SignalView(self.signal_axis, self.used, self.used_at)
+
+    def _reserve(self) -> None:
+        self._store.reserve(self.n, len(self.axis), len(self.signal_axis))
+        self._show()
 
     def set_cluster(self, name: str, *, ready: bool, synced: bool) -> None:
         """Insert or update a cluster. Its index never changes."""
@@ -87,8 +95,7 @@ class NodeTable(NodeColumns):
             row, self.n = self.n, self.n + 1
             self._nodes.append(None)
             self._places.append(("", ""))
-            self._store.reserve(self.n, len(self.axis))
-            self._show()
+            self._reserve()
         cluster = self.clusters[home.index].name
         home.rows[name] = row
         self._places[row] = cluster, name
@@ -125,8 +132,13 @@ class NodeTable(NodeColumns):
             return known
         column = self.axis.intern(resource)
         if len(self.axis) > self._store.resources:
-            self._store.reserve(self.n, len(self.axis))
-            self._show()
+            self._reserve()
+        return column
+
+    def _signal(self, name: str) -> int | None:
+        column = self.signal_axis.intern(name)
+        if len(self.signal_axis) > self._store.signals:
+            self._reserve()
         return column
 
     def _drop_row(self, home: _Cluster, name: str) -> None:

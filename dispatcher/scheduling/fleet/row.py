@@ -12,6 +12,7 @@ from dispatcher.model.resources import Resources
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.occupants import nonzero_request, requested
+from dispatcher.scheduling.fleet.signals import SignalView
 from dispatcher.scheduling.fleet.volumes import UsedVolume
 from dispatcher.scheduling.framework import Floats, Ints, K, Placed, SmallInts
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
@@ -51,8 +52,7 @@ class FactSheet:
         self.at = {row: at for at, row in enumerate(rows.tolist())}
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
-        self.shares = [column[rows] for column in (fleet.cpu_used, fleet.memory_used, fleet.net_used)]
-        self.sampled = [column[rows] for column in (fleet.cpu_at, fleet.memory_at, fleet.net_at)]
+        self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
         self.taken: dict[int, int] = {}
 
     def pods(self, row: int) -> int:
@@ -79,7 +79,7 @@ class FactSheet:
             self.requested[:, at] + pods * asked,
             self.nonzero[:, at] + pods * more,
             self.recent[:, at] + pods * more,
-            tuple((share.item(at), when.item(at)) for share, when in zip(self.shares, self.sampled, strict=True)),
+            tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
         )
 
 
@@ -96,11 +96,9 @@ class OneRow(NodeColumns):
         self.taint_set, self.rank = fleet.taint_set[self._at], fleet.rank[self._at]
         self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
         self.nonzero, self.recent = facts.nonzero[:, None], facts.recent[:, None]
-        (cpu, cpu_at), (memory, memory_at), (net, net_at) = facts.readings
-        self.cpu_used, self.memory_used, self.net_used = (
-            np.asarray([share], dtype=np.float32) for share in (cpu, memory, net)
-        )
-        self.cpu_at, self.memory_at, self.net_at = (np.asarray([at]) for at in (cpu_at, memory_at, net_at))
+        self.used = np.asarray([[share] for share, _ in facts.readings], dtype=np.float32)
+        self.used_at = np.asarray([[at] for _, at in facts.readings])
+        self.signals = SignalView(fleet.signal_axis, self.used, self.used_at)
 
     def name_of(self, row: int) -> tuple[str, str]:
         """(cluster, node) of the row."""

@@ -58,6 +58,18 @@ class ClusterInfo:
     synced: bool
 
 
+class Signals(Protocol):
+    """Live load by the name of the signal (`model.signals`). One that no node tells is unknown on all rows."""
+
+    def used(self, name: str) -> Readings:
+        """[n] share 0..1 of the capacity, NaN unknown."""
+        ...
+
+    def sampled_at(self, name: str) -> Floats:
+        """[n] when that share was measured, on the clock of `Fleet.now`; -inf never."""
+        ...
+
+
 class Fleet(Protocol):
     """The fleet's columns as plugins read them; n rows, some of them `live`. Arrays are read-only by law.
 
@@ -81,12 +93,11 @@ class Fleet(Protocol):
     recent: Ints  # [2, n] cpu and memory requests placed since the node's last reading: load that no reading shows yet
     taint_set: SmallInts  # [n] index into taint_sets
     taint_sets: Sequence[tuple[Taint, ...]]
-    cpu_used: Readings  # [n]
-    memory_used: Readings  # [n]
-    net_used: Readings  # [n]
-    cpu_at: Floats  # [n] when that reading was taken, on the clock of `now`; -inf never
-    memory_at: Floats  # [n]
-    net_at: Floats  # [n]
+
+    @property
+    def signals(self) -> Signals:
+        """Live load by signal."""
+        ...
 
     def name_of(self, row: int) -> tuple[str, str]:
         """(cluster, node) of a row."""

@@ -5,7 +5,7 @@ The record of a decision (plain JSON values):
     decision {cluster, node, score}, runner_up {cluster, node, score} or null, margin (null without a runner-up),
     scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}},
     rejected [{reason, cluster, count}], feasible, evaluated,
-    readings {cpu|memory|network: {used, age_s} or "unknown"} of the chosen node,
+    readings {signal: {used, age_s} or "unknown"} of the chosen node,
     extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see model.refusal).
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
@@ -26,8 +26,6 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.lifecycle import CycleState, Victim
 from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord
 from dispatcher.scheduling.records.messages import no_place_message
-
-_SIGNALS = ("cpu", "memory", "network")
 
 
 class Decision(msgspec.Struct, gc=False, eq=False):
@@ -84,7 +82,10 @@ class Decision(msgspec.Struct, gc=False, eq=False):
             "rejected": why.context.rejected_rows(),
             "feasible": why.context.feasible,
             "evaluated": why.context.evaluated,
-            "readings": dict(zip(_SIGNALS, (_reading(one, why.time) for one in facts.readings), strict=True)),
+            "readings": {
+                name: _reading(seen, why.time)
+                for name, seen in zip(why.fleet.signal_axis.names, facts.readings, strict=False)
+            },
             "extras": {**self.extras, **why.extras(), **self._row_extras(facts)},
         }
 

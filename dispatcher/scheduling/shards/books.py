@@ -90,10 +90,11 @@ class Books:
             page.blank,
             page.stop - page.start,
             tuple(fleet.axis.names[:resources]),
+            tuple(fleet.signal_axis.names[: len(fleet.used)]),
             len(rows),
             question,
         )
         page.blank = False
         self._due[rows] = False
-        body = pack(fleet, rows, page.start, resources) if len(rows) else NOTHING
+        body = pack(fleet, rows, page.start) if len(rows) else NOTHING
         return Parcel(ENCODER.encode(order), body)

@@ -8,12 +8,14 @@ import numpy as np
 
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import ResourceAxis
+from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore
 from dispatcher.scheduling.fleet.counts import Observed
 from dispatcher.scheduling.fleet.journal import Journal
+from dispatcher.scheduling.fleet.signals import SignalView
 
-NUMBERS = ("allocatable", "requested", "nonzero", "recent", "cpu_at", "memory_at", "net_at")  # of 8 bytes
-SHARES = ("cpu_used", "memory_used", "net_used")  # of 4
+NUMBERS = ("allocatable", "requested", "nonzero", "recent", "used_at")  # of 8 bytes
+SHARES = ("used",)  # of 4
 MARKS = ("live", "ready", "unschedulable")  # of 1
 HELD = (*NUMBERS, *SHARES, *MARKS)
 
@@ -32,11 +34,11 @@ class HeldRows(NodeColumns):
 
     def forget(self) -> None:
         """Hold nothing."""
-        self.axis = ResourceAxis()
+        self.axis, self.signal_axis = ResourceAxis(), SignalAxis(())
         self.n = 0
         self.observed = Observed()
         self.clock = float("-inf")
-        self.store = RowStore(len(self.axis))
+        self.store = RowStore(len(self.axis), len(self.signal_axis))
         self._show()
 
     def __getattr__(self, name: str) -> object:
@@ -48,18 +50,21 @@ class HeldRows(NodeColumns):
         self.observed.now = True
         return self.clock
 
-    def reserve(self, rows: int, resources: tuple[str, ...]) -> None:
-        """Hold that many rows; `resources` are all that the driver knows, in its order."""
+    def reserve(self, rows: int, resources: tuple[str, ...], signals: tuple[str, ...]) -> None:
+        """Hold that many rows; `resources` and `signals` are all that the driver knows, in its order."""
         for name in resources:
             self.axis.intern(name)
+        for name in signals:
+            self.signal_axis.intern(name)
         self.n = rows
-        self.store.reserve(rows, len(self.axis))
+        self.store.reserve(rows, len(self.axis), len(self.signal_axis))
         self._show()
 
     def _show(self) -> None:
         for name, window in self.store.windows(self.n):
             if name in HELD:
                 setattr(self, name, window)
+        self.signals = SignalView(self.signal_axis, self.used, self.used_at)
 
     def came_or_went(self, rows: RowList, live: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> None:
         """Note which of `rows` are to be written with another `live`."""

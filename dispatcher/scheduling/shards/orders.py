@@ -17,7 +17,15 @@ from dispatcher.scheduling.shards.held import MARKS, NUMBERS, SHARES, HeldRows
 
 Body = NDArray[Any]
 NOTHING: Body = np.zeros(0, dtype=np.uint8)
-_HEIGHT = {"allocatable": 0, "requested": 0, "nonzero": 2, "recent": 2}  # of columns with several numbers a row, 0: all
+# Of columns with several numbers a row: how many, or of what there is one each.
+_HEIGHT = {
+    "allocatable": "resources",
+    "requested": "resources",
+    "nonzero": 2,
+    "recent": 2,
+    "used": "signals",
+    "used_at": "signals",
+}
 
 
 class Question(Record, frozen=True):
@@ -39,7 +47,7 @@ class Order(Record, frozen=True):
     """Rows that changed, and perhaps a question. `after`: the order that must have been the one before this one.
 
     `blank`: forget all that you hold first. `length`: how many rows there are. `resources`: all that are known.
-    `touched`: how many rows the body is about.
+    `signals`: the same of live load. `touched`: how many rows the body is about.
     """
 
     number: int
@@ -47,6 +55,7 @@ class Order(Record, frozen=True):
     blank: bool
     length: int
     resources: tuple[str, ...]
+    signals: tuple[str, ...]
     touched: int
     question: Question | None = None
 
@@ -83,10 +92,18 @@ ORDERS = msgspec.msgpack.Decoder(Order)
 TOLDS = msgspec.msgpack.Decoder(Told)
 
 
-def pack(fleet: NodeColumns, rows: RowList, start: int, resources: int) -> Body:
+class Heights(NamedTuple):
+    """How many resources and signals there are."""
+
+    resources: int
+    signals: int
+
+
+def pack(fleet: NodeColumns, rows: RowList, start: int) -> Body:
     """The held columns of `rows`, and their places counted from `start`."""
-    body = np.empty(bytes_of(len(rows), resources), dtype=np.uint8)
-    for name, window in _windows(body, len(rows), resources):
+    heights = Heights(len(fleet.allocatable), len(fleet.used))
+    body = np.empty(bytes_of(len(rows), heights), dtype=np.uint8)
+    for name, window in _windows(body, len(rows), heights):
         if name:
             np.copyto(window, getattr(fleet, name)[..., rows])
         else:
@@ -96,30 +113,33 @@ def pack(fleet: NodeColumns, rows: RowList, start: int, resources: int) -> Body:
 
 def unpack(body: Body, count: int, held: HeldRows) -> None:
     """Write `count` packed rows into what a shard holds."""
-    windows = dict(_windows(body, count, held.store.resources))
+    windows = dict(_windows(body, count, Heights(held.store.resources, held.store.signals)))
     rows = windows.pop("").astype(np.intp)
     held.came_or_went(rows, windows["live"])
     for name, window in windows.items():
         getattr(held.store, name)[..., rows] = window
 
 
-def bytes_of(rows: int, resources: int) -> int:
+def bytes_of(rows: int, heights: Heights) -> int:
     """How much that many packed rows take."""
-    numbers = sum(_height(name, resources) for name in NUMBERS)
-    return rows * (8 * numbers + 4 * len(SHARES) + 4 + len(MARKS))
+    numbers, shares = (sum(_height(name, heights) for name in names) for names in (NUMBERS, SHARES))
+    return rows * (8 * numbers + 4 * shares + 4 + len(MARKS))
 
 
-def _height(name: str, resources: int) -> int:
-    return _HEIGHT.get(name, 1) or resources
+def _height(name: str, heights: Heights) -> int:
+    height = _HEIGHT.get(name, 1)
+    if isinstance(height, int):
+        return height
+    return heights.resources if height == "resources" else heights.signals
 
 
-def _windows(body: Body, rows: int, resources: int) -> Iterator[tuple[str, NDArray[Any]]]:
+def _windows(body: Body, rows: int, heights: Heights) -> Iterator[tuple[str, NDArray[Any]]]:
     """(column, its part of the body), the widest numbers first, so that all are aligned; '' is the rows' places."""
     at = 0
     for names, dtype in ((NUMBERS, np.int64), (SHARES, np.float32), (("",), np.int32), (MARKS, np.bool_)):
         for name in names:
             kind = np.dtype(np.float64) if name.endswith("_at") else np.dtype(dtype)
-            height = _height(name, resources)
+            height = _height(name, heights)
             size = rows * height * kind.itemsize
             window = body[at : at + size].view(kind)
             yield name, window.reshape(height, rows) if name in _HEIGHT else window

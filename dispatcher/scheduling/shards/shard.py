@@ -55,7 +55,7 @@ class Shard:
             self.held.forget()
         if order.length != self.held.n:
             self._nodes = StaticFilters(())
-        self.held.reserve(order.length, order.resources)
+        self.held.reserve(order.length, order.resources, order.signals)
         if order.touched:
             unpack(body, order.touched, self.held)
         self.number = order.number

@@ -61,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   namespace: {{ .Release.Namespace }}
 {{- end -}}
 
-{{- /* agent.yaml, as agents/runtime/join.py reads it. */ -}}
+{{- /* agent.yaml, as agents/runtime/join/settings.py reads it. */ -}}
 {{- define "agent.config" -}}
 {{- $ports := dict -}}
 {{- range $name, $port := .Values.ray.ports -}}{{- $_ := set $ports (snakecase $name) $port -}}{{- end -}}

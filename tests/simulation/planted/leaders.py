@@ -12,7 +12,7 @@ from tests.simulation.planted.table import Patches, plant
 
 @plant("each term of a dispatcher has the epoch of the first", hint=Hint(stories.restarted_in_the_past))
 def epochs_begin_anew(patches: Patches) -> None:
-    from dispatcher.runtime.leadership import Leadership
+    from dispatcher.service.leadership import Leadership
 
     real = Leadership._begin
     patches.set(Leadership, "_begin", lambda self, epoch: real(self, 1))
@@ -21,8 +21,8 @@ def epochs_begin_anew(patches: Patches) -> None:
 @plant("whoever has led once goes on, and whoever speaks is obeyed", hint=Hint(stories.two_dispatchers))
 def no_dispatcher_fence(patches: Patches) -> None:
     from agents.executor.fence import Fence
-    from dispatcher.runtime.leader import Elector
-    from dispatcher.runtime.service import Service
+    from dispatcher.service.leader import Elector
+    from dispatcher.service.service import Service
 
     patches.set(Fence, "superseded", lambda self, dispatcher, epoch: "")
     patches.set(Elector, "valid", lambda self: self._renewed_at > 0)
@@ -39,14 +39,14 @@ def no_dispatcher_fence(patches: Patches) -> None:
 
 @plant("a Lease that another holds is taken", hint=Hint(stories.two_dispatchers))
 def lease_taken_from_its_holder(patches: Patches) -> None:
-    from dispatcher.runtime.leader import Elector
+    from dispatcher.service.leader import Elector
 
     patches.set(Elector, "_anothers", lambda self, found: False)
 
 
 @plant("the epoch of a term is read off the wall clock", hint=Hint(stories.restarted_in_the_past))
 def epochs_from_the_wall_clock(patches: Patches) -> None:
-    from dispatcher.runtime.leadership import Leadership
+    from dispatcher.service.leadership import Leadership
 
     real = Leadership._begin
     patches.set(Leadership, "_begin", lambda self, epoch: real(self, int(time.time() - 1.7e9)))
@@ -54,7 +54,7 @@ def epochs_from_the_wall_clock(patches: Patches) -> None:
 
 @plant("whether a Lease has run out is read off the wall clock", hint=Hint(stories.a_rival_by_another_clock))
 def lease_by_the_wall_clock(patches: Patches) -> None:
-    from dispatcher.runtime.leader import Elector
+    from dispatcher.service.leader import Elector
 
     def anothers(self: Any, found: Any) -> bool:
         renewed = datetime.fromisoformat(found.times[1].replace("Z", "+00:00")).timestamp()

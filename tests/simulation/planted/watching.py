@@ -93,8 +93,8 @@ def short_memory_of_peers(patches: Patches) -> None:
 @plant("a report of another life is taken for the next one", hint=Hint(blind.agents_begin_anew))
 def gaps_ignored(patches: Patches) -> None:
     from agents.observer.follow import Follow
-    from dispatcher.runtime.poller import Poller
     from dispatcher.scheduling import clusters
+    from dispatcher.service.poller import Poller
 
     real = Follow.since
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
+from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import TimingSection
 from dispatcher.model.tenant import Tenant
-from dispatcher.runtime.settings import DispatcherConfig
-from dispatcher.runtime.settings.sections import TimingSection
 from tests.simulation.world.apiserver import EMPTY, NODES, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import Controllers
 from tests.simulation.world.keys import key_file

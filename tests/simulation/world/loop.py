@@ -16,7 +16,7 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import dispatcher.runtime.service as service_module
+import dispatcher.service.service as service_module
 
 T = TypeVar("T")
 START = 1_000.0  # monotonic seconds at the start of a world

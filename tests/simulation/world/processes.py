@@ -18,6 +18,7 @@ from agents.kube.client import KubeClient
 from agents.kube.session import AccessError, ApiSession
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
+from dispatcher.config import DispatcherConfig
 from dispatcher.model.messages import (
     Changes,
     CreateDelegate,
@@ -30,13 +31,12 @@ from dispatcher.model.messages import (
     encode,
 )
 from dispatcher.model.pod import Record
-from dispatcher.runtime.leader import Elector, LeaderTiming, Surroundings
-from dispatcher.runtime.leader_lease import LeaseFile, Place
-from dispatcher.runtime.leadership import Leadership
-from dispatcher.runtime.link import AgentDied, AgentTimeout
-from dispatcher.runtime.settings import DispatcherConfig
-from dispatcher.runtime.stage import Stage
-from dispatcher.runtime.term import Term
+from dispatcher.service.leader import Elector, LeaderTiming, Surroundings
+from dispatcher.service.leader_lease import LeaseFile, Place
+from dispatcher.service.leadership import Leadership
+from dispatcher.service.link import AgentDied, AgentTimeout
+from dispatcher.service.stage import Stage
+from dispatcher.service.term import Term
 from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop, in_process, running_loop
 from tests.simulation.world.net import Stream, Wire
 

@@ -1,0 +1,86 @@
+"""The Ray node of a cluster's agent: a child process that offers the cluster's resource and nothing else."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from agents.runtime.join.settings import JoinSettings, RayNodeSettings, WrongConfiguration
+
+LOG = structlog.get_logger("join")
+FAREWELL_S = 8.0  # for the Ray node to end in good order
+
+
+def prepare_environment() -> None:
+    """What Ray reads of the environment, before it is imported; WrongConfiguration without a token."""
+    if not (os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH")):
+        raise WrongConfiguration(
+            "RAY_AUTH_TOKEN: is not set: whoever joins a fleet proves it with the fleet's Ray token (a Secret)"
+        )
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"] = "0"  # the actor is stopped first: nothing is left to drain
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 would starve the agent on a busy machine
+
+
+def node_command(settings: JoinSettings) -> list[str]:
+    """`ray start` for this node: no room for anything but the cluster's actor, every port fixed."""
+    from agents.runtime.actor import resource_name
+
+    ray = settings.ray
+    options: dict[str, object] = {
+        "address": ray.address,
+        "num-cpus": 0,
+        "resources": json.dumps({resource_name(settings.cluster): 1}),
+        "object-store-memory": ray.object_store_mib * 1024 * 1024,
+    }
+    options |= {f"{name.replace('_', '-')}-port": port for name, port in ray.ports.model_dump().items()}
+    options |= {"node-ip-address": ray.node_ip} if ray.node_ip else {}
+    options |= {"temp-dir": ray.temp_dir} if ray.temp_dir else {}
+    words = [f"--{name}={value}" for name, value in options.items()]
+    # The output of the agent goes where ours goes, not into files that nobody reads.
+    return [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--no-redirect-output", *words]
+
+
+def head_answers(ray: RayNodeSettings, stop: threading.Event) -> bool:
+    """Wait for the head; False if `stop` or the end of the patience comes first."""
+    host, _, port = ray.address.rpartition(":")
+    until, told = time.monotonic() + ray.wait_s, ""
+    while not stop.is_set():
+        try:
+            with socket.create_connection((host, int(port)), 3.0):
+                return True
+        except OSError as error:
+            problem = str(error.strerror or error)
+        if problem != told:
+            LOG.warning("waiting for the Ray head", address=ray.address, problem=problem)
+            told = problem
+        if time.monotonic() > until:
+            LOG.error("leaving", problem=f"no Ray head at {ray.address} within {ray.wait_s:g} s: {problem}")
+            return False
+        stop.wait(1.0)
+    return False
+
+
+@contextmanager
+def ray_node(settings: JoinSettings) -> Iterator[subprocess.Popen[bytes]]:
+    """The Ray node as a child of this process; its greetings are not for our log."""
+    command = node_command(settings)
+    node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603 - our own words
+    try:
+        yield node
+    finally:
+        node.terminate()
+        try:
+            node.wait(FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            node.kill()
+            node.wait()

@@ -1,0 +1,85 @@
+"""agent.yaml: what a joining agent is told, and what is wrong with it."""
+
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agents.runtime.settings import AgentSettings
+
+MAX_FILE = 2**20
+
+
+class Ports(BaseModel):
+    """Every port that this Ray node listens on: other nodes must reach it there, both ways."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    node_manager: int = Field(default=6380, ge=1024, le=65_535)
+    object_manager: int = Field(default=6381, ge=1024, le=65_535)
+    dashboard_agent_grpc: int = Field(default=6382, ge=1024, le=65_535)
+    dashboard_agent_listen: int = Field(default=6383, ge=1024, le=65_535)
+    runtime_env_agent: int = Field(default=6384, ge=1024, le=65_535)
+    metrics_export: int = Field(default=6385, ge=1024, le=65_535)
+    min_worker: int = Field(default=10_100, ge=1024, le=65_535, description="First port of Ray's processes.")
+    max_worker: int = Field(default=10_149, ge=1024, le=65_535, description="Last port of Ray's processes.")
+
+
+class RayNodeSettings(BaseModel):
+    """The Ray node. Times are seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str = Field(pattern=r"^[^:/\s]+:[0-9]{1,5}$", description="host:port of the fleet's Ray head.")
+    node_ip: str = Field(default="", description="Address at which other nodes reach this one; empty: found by Ray.")
+    object_store_mib: int = Field(default=80, ge=75, le=1_048_576, description="MiB of shared memory.")
+    temp_dir: str = Field(default="", description="Folder for Ray's files, one a node; empty: Ray's choice.")
+    wait_s: float = Field(default=300.0, gt=0, description="How long to wait for the head at the start.")
+    join_s: float = Field(default=90.0, gt=0, description="How long joining may take until the actor first answers.")
+    lost_s: float = Field(default=30.0, gt=0, description="Node, head or actor silent for that long: give up.")
+    ports: Ports = Field(default_factory=Ports)
+
+
+class HealthSettings(BaseModel):
+    """Where /livez and /readyz are served."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=7481, ge=0, le=65_535, description="Port; 0: any free one.")
+
+
+class JoinSettings(AgentSettings):
+    """agent.yaml: the agent's settings and those of its Ray node."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ray: RayNodeSettings
+    health: HealthSettings = Field(default_factory=HealthSettings)
+
+    @property
+    def agent(self) -> AgentSettings:
+        """What the actor is told."""
+        return AgentSettings.model_validate(self.model_dump(exclude={"ray", "health"}))
+
+
+class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened
+    """What is wrong with the file or the environment; a line each."""
+
+
+def read_settings(path: Path) -> JoinSettings:
+    """The settings of a file; WrongConfiguration names file, key and problem."""
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_FILE + 1)
+        if len(raw) > MAX_FILE:
+            raise WrongConfiguration(f"{path}: is larger than {MAX_FILE} bytes")
+        return JoinSettings.model_validate(yaml.safe_load(raw) or {})
+    except OSError as error:
+        raise WrongConfiguration(f"{path}: cannot be read: {error.strerror or error}") from None
+    except yaml.YAMLError as error:
+        raise WrongConfiguration(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in found]
+        raise WrongConfiguration("\n".join(lines)) from None

@@ -1,0 +1,232 @@
+"""The read-only HTTP API: health, readiness, metrics, the fleet, explain. Loopback by default, no state of its own."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from dispatcher.api.fleet_views import FleetViews
+from dispatcher.api.page import render_page
+from dispatcher.config.version import version
+from dispatcher.model import names
+from dispatcher.service.leadership import Standing
+from dispatcher.service.service import Service
+
+log = structlog.get_logger("http")
+
+
+class Shown(Protocol):
+    """What is shown: the dispatcher of this term, and whether it leads."""
+
+    @property
+    def service(self) -> Service:
+        """Its service."""
+        ...
+
+    @property
+    def views(self) -> FleetViews:
+        """What it knows."""
+        ...
+
+    @property
+    def standing(self) -> Standing | None:
+        """Whether it leads; None where nobody else could."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnlyOne:
+    """A dispatcher without rivals."""
+
+    service: Service
+    views: FleetViews
+    standing: None = None
+
+
+SHOWN: web.AppKey[Shown] = web.AppKey("shown")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Row = dict[str, Any]
+
+_LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
+_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/pods", "/v1/tenants"))
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+
+
+def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
+    """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
+    app = web.Application(middlewares=[_errors, *([_local_host] if loopback else [])])
+    app[SHOWN] = shown
+    app.router.add_routes(
+        [
+            web.get("/", _page),
+            web.get("/healthz", _alive),
+            web.get("/livez", _alive),
+            web.get("/readyz", _ready),
+            web.get("/metrics", _metrics),
+            web.get("/v1/version", _version),
+            web.get("/v1/leader", _leader),
+            web.get("/v1/clusters", _clusters),
+            web.get("/v1/nodes", _nodes),
+            web.get("/v1/pods", _pods),
+            web.get("/v1/tenants", _tenants),
+            web.get("/v1/explain/{namespace}/{name}", _explain),
+        ]
+    )
+    return app
+
+
+async def serve(shown: Shown, host: str, port: int) -> web.AppRunner:
+    """Listen; the caller cleans the runner up. OSError when the address is taken."""
+    runner = web.AppRunner(make_app(shown, loopback=host in _LOOPBACK), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    log.info("serving", address=f"http://{host}:{port}")
+    return runner
+
+
+def _standby(request: web.Request) -> str:
+    standing = request.app[SHOWN].standing
+    return standing.words if standing is not None else ""
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=_ENCODER.encode(value), status=status, content_type="application/json")
+
+
+def _error(status: int, message: str) -> web.Response:
+    return _json({"error": message}, status)
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        if request.path in _OF_THE_LEADER or request.path.startswith("/v1/explain/"):
+            standby = _standby(request)
+            if standby:
+                return _error(503, standby)
+        return await handler(request)
+    except web.HTTPException as error:
+        return _error(error.status, f"{request.path[:200]}: {error.reason}")
+    except Exception:
+        log.exception("request failed", path=request.path[:200])
+        return _error(500, "internal error: see the dispatcher's log")
+
+
+@web.middleware
+async def _local_host(request: web.Request, handler: Handler) -> web.StreamResponse:
+    name = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
+    if name not in _LOOPBACK:
+        return _error(421, f"this server answers to localhost only, not to {name[:80]!r}")
+    return await handler(request)
+
+
+async def _page(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    text = render_page(views.clusters(), views.pods())
+    return web.Response(text=text, content_type="text/html")
+
+
+async def _alive(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+async def _ready(request: web.Request) -> web.Response:
+    """Ready: it leads, and every configured cluster was heard of or given up for now, so that decisions are taken."""
+    service, standby = request.app[SHOWN].service, _standby(request)
+    if standby:
+        return web.Response(text=standby, status=503)
+    if service.ready:
+        return web.Response(text="\n".join(("ok", *_shards_away(service))))
+    waiting = sorted(name for name, view in service.core.clusters.items() if not view.heard)
+    return web.Response(text=f"waiting for the first report of: {', '.join(waiting)}", status=503)
+
+
+def _shards_away(service: Service) -> list[str]:
+    """A word about each shard that does not answer: decisions are as right without it, and slower."""
+    shards = enumerate(service.shards.statuses() if service.shards else ())
+    return [f"shard {number}: {one.state}" for number, one in shards if one.state != "up"]
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(
+        body=request.app[SHOWN].service.metrics.render(),
+        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+    )
+
+
+async def _version(_request: web.Request) -> web.Response:
+    return _json({"version": version()})
+
+
+async def _leader(request: web.Request) -> web.Response:
+    standing = request.app[SHOWN].standing
+    return _json(standing.row() if standing is not None else {"leads": True})
+
+
+async def _clusters(request: web.Request) -> web.Response:
+    return _json({"clusters": request.app[SHOWN].views.clusters()})
+
+
+async def _nodes(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    rows = _selected(views.nodes(), request, ("cluster",))
+    why = "" if rows else _unknown_cluster(views, request, ("cluster",))
+    return _error(404, why) if why else _json({"nodes": rows})
+
+
+async def _pods(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    found = views.pods()
+    rows = _selected(found, request, ("namespace", "cluster", "source", "phase"))
+    why = "" if rows else _unknown_cluster(views, request, ("cluster", "source")) or _empty_namespace(found, request)
+    return _error(404, why) if why else _json({"pods": rows})
+
+
+async def _tenants(request: web.Request) -> web.Response:
+    return _json({"tenants": request.app[SHOWN].views.tenants()})
+
+
+async def _explain(request: web.Request) -> web.Response:
+    views = request.app[SHOWN].views
+    namespace, name = request.match_info["namespace"], request.match_info["name"]
+    record = views.explain(namespace, name, request.query.get("cluster", ""))
+    if record is None:
+        return _error(404, _unknown_cluster(views, request, ("cluster",)) or _not_ours(views, namespace, name))
+    return _json(record)
+
+
+def _not_ours(views: FleetViews, namespace: str, name: str) -> str:
+    source = views.source_of(namespace, name)
+    if source is not None:
+        of, home = f"{source['namespace']}/{source['name']}", source["home"]
+        return (
+            f"pod {namespace}/{name} of cluster {source['cluster']} is the copy of {of}, submitted in {home}: "
+            f"`global-dispatcher explain {of} --cluster {home}`"
+        )
+    return (
+        f"nothing is known of pod {namespace}/{name}: ours are pods with spec.schedulerName {names.SCHEDULER_NAME}, "
+        f'which the annotation {names.SCHEDULE}: "true" gives them when they are made (see `global-dispatcher pods`)'
+    )
+
+
+def _unknown_cluster(views: FleetViews, request: web.Request, keys: tuple[str, ...]) -> str:
+    """Why nothing was found, if it is the name of a cluster that does not exist; else ''."""
+    known = [row["name"] for row in views.clusters()]
+    for key in keys:
+        asked = request.query.get(key, "")
+        if asked and asked not in known:
+            return f"no cluster {asked}; known: {', '.join(known)}"
+    return ""
+
+
+def _empty_namespace(rows: list[Row], request: web.Request) -> str:
+    asked = request.query.get("namespace", "")
+    return f"no pods in namespace {asked}" if asked and all(row["namespace"] != asked for row in rows) else ""
+
+
+def _selected(rows: list[Row], request: web.Request, keys: tuple[str, ...]) -> list[Row]:
+    wanted = {key: request.query[key] for key in keys if key in request.query}
+    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]

@@ -1,0 +1,1 @@
+"""The command `global-dispatcher`: its subcommands, and how they print."""

@@ -1,0 +1,253 @@
+"""The answer to `explain`: where a pod went and why there, or why nowhere. Words and columns only, no colour needed."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dispatcher.cli.output import Column, harmless, print_trimmed, table_of
+from dispatcher.cli.tables import PHASE_STYLES, age, heat, share
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Record = Mapping[str, Any]
+_BAR = 24
+_VICTIMS = 3  # named in one line
+
+
+def print_explained(console: "Console", found: Record) -> None:
+    """Print the whole record of one pod (see dispatcher.scheduling.views.explain) in sections."""
+    from rich.text import Text
+
+    for number, (heading, body) in enumerate(_sections(found)):
+        if number:
+            console.print()
+        if heading:
+            console.print(Text(harmless(heading), style="bold"))
+        print_trimmed(console, body)
+
+
+def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
+    decision = found.get("decision") or {}
+    yield "", _headline(found, decision)
+    if decision.get("scores"):
+        yield "Scores", _scores(decision)
+    if decision.get("message"):
+        yield "Why not", _refusals(decision)
+    if found.get("refusals"):
+        yield "Refused by clusters, which are passed over for a while", _passed_over(found["refusals"])
+    if decision.get("rejected"):
+        yield _rejected_heading(decision), _rejected(decision["rejected"])
+    if decision.get("readings"):
+        yield f"Live load of {decision['decision']['node']} when it was chosen", _readings(decision["readings"])
+    if decision.get("extras"):
+        yield "What plugins saw", _details(decision["extras"])
+
+
+def _headline(found: Record, decision: Record) -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 3, 0, 0))
+    phase = harmless(str(found.get("phase", "")))
+    title = harmless(f"{found.get('namespace', '')}/{found.get('name', '')}")
+    table.add_row(Text("Pod", style="dim"), Text.assemble((title, "bold"), "  ", (phase, PHASE_STYLES.get(phase, ""))))
+    lines = [("From", found.get("source") or decision.get("home") or "-"), ("Why", _why(found, decision))]
+    if found.get("flight"):
+        lines.append(("Now", f"waiting for the agent's answer ({found['flight']})"))
+    if found.get("waiting"):
+        lines.append(("Now", found["waiting"]))
+    if decision.get("nominated"):
+        lines.append(("Now", _promised(decision)))
+    rows = [(head, Text(harmless(str(text)))) for head, text in lines]
+    for head, text in (rows[0], ("To", _place(found)), *rows[1:]):
+        table.add_row(Text(head, style="dim"), text)
+    return table
+
+
+def _place(found: Record) -> "RenderableType":
+    from rich.text import Text
+
+    if not found.get("cluster"):
+        return Text("nowhere yet", style="yellow")
+    cluster, node = harmless(str(found["cluster"])), harmless(str(found.get("node") or "-"))
+    return Text.assemble((cluster, "bold green"), " / ", (node, "bold"))
+
+
+def _promised(decision: Record) -> str:
+    """The place that preemption makes for the pod, and for whom it still waits."""
+    place = f"promised {decision['nominated']['cluster']} / {decision['nominated']['node']}"
+    victims = [str(one["pod"]) for one in decision.get("victims") or ()]
+    more = f" and {len(victims) - _VICTIMS} more" if len(victims) > _VICTIMS else ""
+    return f"{place}, evicting {', '.join(victims[:_VICTIMS])}{more}" if victims else place
+
+
+def _why(found: Record, decision: Record) -> str:
+    chosen, rival = decision.get("decision"), decision.get("runner_up")
+    if not chosen:
+        return str(found.get("message") or decision.get("message") or found.get("reason") or "no decision is known")
+    if not rival:
+        return f"score {chosen['score']:.1f}, the only node of {decision['evaluated']} that fits"
+    return (
+        f"score {chosen['score']:.1f}, {_beside(decision['margin'])} {rival['cluster']} / {rival['node']}; "
+        f"{decision['feasible']} of {decision['evaluated']} nodes fit"
+    )
+
+
+def _scores(decision: Record) -> "RenderableType":
+    rows = [{"plugin": plugin, **numbers} for plugin, numbers in decision["scores"].items()]
+    rows.sort(key=lambda row: -abs(row["weighted"]))
+    widest = max((abs(row["weighted"]) for row in rows), default=1.0) or 1.0
+    total = {
+        "plugin": "total",
+        "weighted": decision["decision"]["score"],
+        "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
+    }
+    columns = (
+        Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
+        Column("RAW", lambda row: _number(row.get("raw")), right=True),
+        Column("SCORE", lambda row: _number(row.get("normalized")), right=True),
+        Column("WEIGHT", lambda row: f"{row['weight']:g}" if "weight" in row else "", right=True),
+        Column("WEIGHTED", lambda row: _number(row["weighted"]), lambda row: "bold", right=True),
+        Column("RUNNER-UP", lambda row: _number(row.get("runner_up_weighted")), lambda row: "dim", right=True),
+        Column("LEAD", _lead, _lead_style, right=True),
+        Column("", lambda row: _bar(row, widest), _lead_style),
+    )
+    return table_of(columns, [*rows, total])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value + 0.0:.1f}"  # minus zero is zero
+
+
+def _difference(row: Record) -> float | None:
+    rival = row.get("runner_up_weighted")
+    return None if rival is None else float(row["weighted"]) - float(rival)
+
+
+def _lead(row: Record) -> str:
+    ahead = _difference(row)
+    return "" if ahead is None else "0.0" if abs(ahead) < 0.05 else f"{ahead:+.1f}"
+
+
+def _lead_style(row: Record) -> str:
+    ahead = _difference(row)
+    if ahead is None or abs(ahead) < 0.05:
+        return "dim"
+    return "green" if ahead > 0 else "red"
+
+
+def _bar(row: Record, widest: float) -> str:
+    return "━" * round(_BAR * abs(row["weighted"]) / widest) if "weight" in row else ""
+
+
+def _rejected_heading(decision: Record) -> str:
+    return f"Refused nodes ({decision['evaluated'] - decision['feasible']} of {decision['evaluated']})"
+
+
+def _rejected(rows: list[Record]) -> "RenderableType":
+    clusters = sorted({row["cluster"] for row in rows})
+    by_reason: dict[str, dict[str, int]] = {}
+    for row in rows:
+        by_reason.setdefault(row["reason"], {})[row["cluster"]] = row["count"]
+    columns = (
+        Column("NODES", lambda row: str(sum(row["counts"].values())), lambda row: "bold", right=True),
+        *(_count_in(name) for name in clusters),
+        Column("REASON", lambda row: row["reason"]),
+    )
+    return table_of(columns, [{"reason": reason, "counts": counts} for reason, counts in by_reason.items()])
+
+
+def _count_in(cluster: str) -> Column:
+    return Column(cluster.upper(), lambda row: str(row["counts"].get(cluster) or "-"), right=True)
+
+
+def _refusals(decision: Record) -> "RenderableType":
+    rows = [{"cluster": "fleet", "message": decision["message"]}]
+    rows += [{"cluster": name, "message": text} for name, text in sorted((decision.get("clusters") or {}).items())]
+    columns = (
+        Column("CLUSTER", lambda row: row["cluster"], lambda row: "bold"),
+        Column("MESSAGE", lambda row: row["message"]),
+    )
+    return table_of(columns, rows)
+
+
+def _passed_over(refusals: list[Record]) -> "RenderableType":
+    columns = (
+        Column("CLUSTER", lambda row: row["cluster"] or "all others", lambda row: "bold"),
+        Column("AGO", lambda row: age(row["ago_s"]), right=True),
+        Column("AGAIN IN", lambda row: age(row["again_in_s"]), right=True),
+        Column("SAID", lambda row: row["message"]),
+    )
+    return table_of(columns, refusals)
+
+
+def _readings(readings: Record) -> "RenderableType":
+    rows = [
+        {"signal": signal, "seen": seen if isinstance(seen, Mapping) else None} for signal, seen in readings.items()
+    ]
+    columns = (
+        Column("SIGNAL", lambda row: row["signal"]),
+        Column("USED", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", _reading_style, right=True),
+        Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
+        Column("NOTE", lambda row: "" if row["seen"] else "unknown: judged by requests", lambda row: "yellow"),
+    )
+    return table_of(columns, rows)
+
+
+def _reading_style(row: Record) -> str:
+    return heat(row["seen"]["used"] if row["seen"] else None)
+
+
+def _details(extras: Record) -> "RenderableType":
+    rows = [
+        {"plugin": plugin if not number else "", "text": text}
+        for plugin, numbers in extras.items()
+        for number, text in enumerate(_lines(numbers))
+    ]
+    columns = (Column("PLUGIN", lambda row: row["plugin"]), Column("NUMBERS", lambda row: row["text"]))
+    return table_of(columns, rows)
+
+
+def _lines(value: object, path: str = "") -> Iterator[str]:
+    """A plugin's own numbers, a line for each nested mapping: 'zone counts: a 2, b 1'."""
+    if not isinstance(value, Mapping):
+        yield f"{path}: {_plain(value)}" if path else _plain(value)
+        return
+    plain = {key: item for key, item in value.items() if not isinstance(item, Mapping)}
+    if plain:
+        yield f"{path}: {_plain(plain)}" if path else _plain(plain)
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            yield from _lines(item, f"{path} {key}".strip())
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{str(key).replace('_', ' ')} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_plain(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def in_short(decision: Record | None) -> str:
+    """One line of why: score, margin, and the plugins that made the lead over the runner-up; empty if not placed."""
+    if not decision or not decision.get("decision"):
+        return ""
+    rows = [{"plugin": plugin, **numbers} for plugin, numbers in (decision.get("scores") or {}).items()]
+    text = f"score {decision['decision']['score']:.1f}"
+    rival = decision.get("runner_up")
+    if not rival:
+        return f"{text}, the only node that fits"
+    leads = sorted(rows, key=lambda row: -(_difference(row) or 0.0))[:2]
+    terms = [f"{row['plugin']} {_lead(row)}" for row in leads if (_difference(row) or 0.0) >= 0.05]
+    because = f": {', '.join(terms)}" if terms and decision["margin"] else ""
+    return f"{text}, {_beside(decision['margin'])} {rival['cluster']}/{rival['node']}{because}"
+
+
+def _beside(margin: float) -> str:
+    """Equals are told apart by a rank of their names that never changes."""
+    return f"{margin:.1f} ahead of" if margin else "level with"

@@ -1,0 +1,271 @@
+"""The command `global-dispatcher`; what is heavy is imported by the command that needs it (start under 150 ms)."""
+
+import enum
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dispatcher.cli.cluster import cluster_app
+from dispatcher.cli.command_group import Commands
+from dispatcher.cli.options import Config, Out
+from dispatcher.cli.output import Output
+from dispatcher.service.errors import CommandError, ExitCode
+
+DEFAULT_SERVER = "http://127.0.0.1:7480"
+
+
+class LogLevel(enum.StrEnum):
+    """The --log-level option."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class PluginExample(enum.StrEnum):
+    """The --example option; the same as in dispatcher.kit.template."""
+
+    FILTER_SCORE = "filter-score"
+    PERMIT = "permit"
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="global-dispatcher",
+    help="One scheduler for the pods of many Kubernetes clusters.\n\n"
+    "Start with `global-dispatcher demo`: three clusters on this machine, and pods spreading over them.\n\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the dispatcher cannot be reached, 4 not found.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(cls=Commands, help="Look at configuration files.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(config_app, name="config")
+plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(plugin_app, name="plugin")
+app.add_typer(cluster_app, name="cluster")
+
+Server = Annotated[
+    str, typer.Option("--server", envvar="GLOBAL_DISPATCHER_SERVER", help="Address of the running dispatcher.")
+]
+Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
+
+
+@app.command()
+def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real",
+            help="On real control planes (kube-apiserver, etcd, kube-controller-manager, KWOK nodes; 400 MiB each), "
+            "from KUBEBUILDER_ASSETS or built once with Go.",
+        ),
+    ] = False,
+    clusters: Annotated[int, typer.Option(min=1, max=32, help="How many clusters.")] = 3,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Nodes in each cluster (default 10; with --trace all).")
+    ] = None,
+    pods: Annotated[
+        int | None, typer.Option(min=1, help="About how many pods (default 40; with --trace 1000).")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End with a table; exit code 0 if all pods run.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Stay up until Ctrl-C and say how to use kubectl.")] = False,
+    keep_state: Annotated[bool, typer.Option("--keep-state", help="Leave the clusters' state on disk.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Replay nodes.csv and pods.csv (openb format) of this folder instead.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Plugins, profiles, tenants and times of this configuration; its clusters are left aside."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the HTTP API; 0 takes a free one.")] = 7480,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that --once waits for the pods.")] = 120.0,
+    output: Out = Output.TABLE,
+    level: Level = LogLevel.ERROR,
+) -> None:
+    """Start a fleet here and watch pods spread over it.
+
+    Everything is submitted in the first cluster; each placement says why it was made. On a terminal it goes on until
+    Ctrl-C; with --once it ends when all pods run, with --keep it says how to use kubectl and stays. The clusters are
+    embedded ones that need nothing installed; with --real they are real control planes.
+    """
+    from localfleet.demo.demo import DemoOptions, run_demo
+
+    options = DemoOptions(real, clusters, nodes, pods, once, keep, keep_state, trace, config, port, timeout, output)
+    raise typer.Exit(run_demo(options, level.value))
+
+
+@app.command()
+def run(
+    config: Config,
+    level: Annotated[LogLevel | None, typer.Option("--log-level", help="Instead of log.level.")] = None,
+) -> None:
+    """Schedule for the clusters of a configuration.
+
+    Their agents run beside the dispatcher, with the kubeconfig contexts that it lists.
+    """
+    from agents.runtime.limits import collect_less_often
+    from dispatcher.service.run import run_dispatcher
+
+    collect_less_often()
+    raise typer.Exit(run_dispatcher(config, level.value if level else None))
+
+
+@app.command()
+def join(
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The agent's settings, agent.yaml.")],
+    node_ip: Annotated[str, typer.Option("--node-ip", metavar="IP", help="Instead of ray.node_ip.")] = "",
+) -> None:
+    """Join a cluster's agent to a fleet, and stay.
+
+    Exit codes: 0 stopped by a signal, 1 lost (to be started again), 2 wrong configuration.
+    """
+    from agents.runtime.join.process import join as join_fleet
+
+    code = join_fleet(config, node_ip)
+    sys.stderr.flush()
+    os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
+
+
+@app.command()
+def explain(
+    pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="A pod; without a namespace, of `default`.")],
+    cluster: Annotated[str, typer.Option(help="The cluster it was submitted in, if several have one.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Say why a pod went where it is, or why it waits."""
+    from dispatcher.cli.output import make_console, print_value
+
+    namespace, name = _pod_name(pod)
+    found = _client(server).explain(namespace, name, cluster)
+    if output is not Output.TABLE:
+        print_value(found, output)
+        return
+    from dispatcher.cli.explain_view import print_explained
+
+    print_explained(make_console(), found)
+
+
+@app.command()
+def clusters(output: Out = Output.TABLE, server: Server = DEFAULT_SERVER) -> None:
+    """List the clusters: readiness, nodes, pods."""
+    _list("clusters", "no clusters are configured", server, output)
+
+
+@app.command()
+def nodes(
+    cluster: Annotated[str, typer.Option(help="Only of this cluster.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """List the nodes of all clusters: requests and live load."""
+    _list("nodes", "no nodes are known yet", server, output, cluster=cluster)
+
+
+@app.command()
+def pods(
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Only of this namespace.")] = "",
+    cluster: Annotated[str, typer.Option(help="Only those that run in this cluster.")] = "",
+    source: Annotated[str, typer.Option(help="Only those submitted in this cluster.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """List our pods: from where, to where, and why."""
+    _list(
+        "pods", "no pods were submitted to us yet", server, output, namespace=namespace, cluster=cluster, source=source
+    )
+
+
+@config_app.command("check")
+def config_check(
+    file: Annotated[Path, typer.Argument(help="The dispatcher's configuration file.")], output: Out = Output.TABLE
+) -> None:
+    """Check a configuration file and all that it names.
+
+    Every problem is told with file, line, key and fix.
+    """
+    from dispatcher.cli.config_check import check
+
+    raise typer.Exit(check(file, output))
+
+
+@plugin_app.command("new")
+def plugin_new(
+    name: Annotated[str, typer.Argument(help="Its name in profiles, like NodeAffinity.")],
+    example: Annotated[
+        PluginExample, typer.Option(help="What it starts as: a filter and a score by labels, or a gang at Permit.")
+    ] = PluginExample.FILTER_SCORE,
+    directory: Annotated[Path | None, typer.Option(help="Where to; default: a new folder of that name here.")] = None,
+) -> None:
+    """Write a plugin with its tests, and a profile to try it in, from a template."""
+    from dispatcher.cli.plugin_files import write_new
+
+    write_new(name, example.value, directory)
+
+
+@plugin_app.command("check")
+def plugin_check(
+    file: Annotated[Path, typer.Argument(help="A Python file that holds PLUGIN.")], output: Out = Output.TABLE
+) -> None:
+    """Hold a plugin file to the laws of plugins."""
+    from dispatcher.cli.plugin_files import check
+
+    raise typer.Exit(check(file, output))
+
+
+@plugin_app.command("list")
+def plugin_list(output: Out = Output.TABLE) -> None:
+    """List all plugins: extension points and arguments."""
+    from dispatcher.cli.plugin_files import print_plugins
+
+    print_plugins(output)
+
+
+@app.command()
+def version(output: Out = Output.TABLE) -> None:
+    """Show the version."""
+    from dispatcher.cli.output import print_value
+    from dispatcher.config.version import version as installed
+
+    if output is Output.TABLE:
+        typer.echo(f"global-dispatcher {installed()}")
+    else:
+        print_value({"version": installed(), "python": sys.version.split()[0]}, output)
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+def _list(kind: str, nothing: str, server: str, output: Output, **query: str) -> None:
+    from dispatcher.cli import tables
+    from dispatcher.cli.output import print_rows
+
+    if any(query.values()):
+        nothing = f"no {kind} match"
+    columns = {"clusters": tables.CLUSTERS, "nodes": tables.NODES, "pods": tables.PODS}[kind]
+    print_rows(columns, _client(server).rows(kind, **query), output, nothing)
+
+
+def _client(server: str) -> Any:
+    from dispatcher.cli.api_client import ApiClient
+
+    return ApiClient(server)
+
+
+def _pod_name(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.rpartition("/")
+    if not name or "/" in namespace or (slash and not namespace):
+        raise CommandError(f"{text!r} is no pod: write NAMESPACE/POD, or POD for the namespace default", ExitCode.USAGE)
+    return namespace or "default", name
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Whether the API servers that were reached are those of the clusters that the configuration means."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from agents.executor.state import CLUSTER, PATH, VALUES
+from dispatcher.cli.operate.members import Member, MemberError
+from dispatcher.cli.operate.words import node_path
+from dispatcher.config import DispatcherConfig, agent_settings
+from dispatcher.model import names
+from dispatcher.service.errors import CommandError
+
+_VALUES = msgspec.json.Decoder(dict[str, str])
+_SOMEBODY = "another cluster"
+
+
+async def check_contexts(file: Path, config: DispatcherConfig, members: Mapping[str, Member]) -> None:
+    """Refuse where a context reaches another cluster than the one it is given for; CommandError names the contexts."""
+    contexts = {cluster.name: agent_settings(cluster) for cluster in config.clusters}
+    seen = await asyncio.gather(*map(_seems, members.values()))
+    wrong = []
+    for name, called in zip(members, seen, strict=True):
+        if called in ("", name, contexts[name].rename_from):
+            continue
+        theirs = f" (context {contexts[called].context!r})" if called in contexts else ""
+        wrong.append(f"cluster {name} is given context {contexts[name].context!r}, which is that of {called}{theirs}")
+    if wrong:
+        raise CommandError(f"{'; '.join(wrong)}: mend the contexts in {file}; nothing was done")
+
+
+async def _seems(member: Member) -> str:
+    """The name of the cluster whose API server this seems to be, as far as its own marks tell; '' if they do not."""
+    called = await _called(member)
+    return called or (_SOMEBODY if await _has_proxy_of_itself(member) else "")
+
+
+async def _called(member: Member) -> str:
+    """The name under which its executor serves it."""
+    try:
+        lease = await member.call("GET", PATH)
+        return _VALUES.decode((lease["metadata"].get("annotations") or {}).get(VALUES, "{}")).get(CLUSTER, "")
+    except (MemberError, msgspec.MsgspecError):
+        return ""
+
+
+async def _has_proxy_of_itself(member: Member) -> bool:
+    """No cluster has a proxy node of itself."""
+    try:
+        await member.call("GET", node_path(names.proxy_node_name(member.name)))
+    except MemberError:
+        return False
+    return True

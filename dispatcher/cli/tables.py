@@ -1,0 +1,108 @@
+"""The columns of the tables that commands print: clusters, nodes, pods, plugins."""
+
+from dispatcher.cli.output import Column, Row
+
+PHASE_STYLES = {
+    "Running": "green",
+    "Succeeded": "cyan",
+    "Pending": "yellow",
+    "Failed": "bold red",
+    "Terminating": "dim",
+}
+
+
+def share(value: float | None) -> str:
+    """A share 0..1 in percent, '-' if unknown."""
+    return "-" if value is None else f"{value * 100:.0f}%"
+
+
+def age(seconds: float | None) -> str:
+    """A duration the way kubectl shows it: 4s, 3m, 2h; '-' if unknown."""
+    if seconds is None:
+        return "-"
+    for unit, suffix in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * unit:
+            return f"{int(seconds // unit)}{suffix}"
+    return f"{seconds:.1f}s" if seconds < 1 else f"{int(seconds)}s"
+
+
+def _field(key: str) -> Column:
+    return Column(key.upper(), lambda row: str(row.get(key) if row.get(key) not in (None, "") else "-"))
+
+
+def _ready(row: Row) -> str:
+    return "Ready" if row["ready"] else "NotReady"
+
+
+def _ready_style(row: Row) -> str:
+    return "green" if row["ready"] else "bold red"
+
+
+def _cluster_status(row: Row) -> str:
+    return _ready(row) + (",Fenced" if row.get("fenced_in") else ",Cordoned" if row.get("cordoned_in") else "")
+
+
+def _node_status(row: Row) -> str:
+    return _ready(row) + (",SchedulingDisabled" if row["unschedulable"] else "")
+
+
+def _use(resource: str) -> Column:
+    return Column(
+        resource.upper(),
+        lambda row: f"{row[resource]['requested']}/{row[resource]['allocatable']}",
+    )
+
+
+def _load(key: str, heading: str) -> Column:
+    return Column(
+        heading, lambda row: share(row["load"][key]["used"]), lambda row: heat(row["load"][key]["used"]), True
+    )
+
+
+def heat(used: float | None) -> str:
+    """The style of a load: green, yellow from 60 %, red from 85 %."""
+    if used is None:
+        return "dim"
+    return "green" if used < 0.6 else "yellow" if used < 0.85 else "red"
+
+
+CLUSTERS = (
+    _field("name"),
+    Column("STATUS", _cluster_status, _ready_style),
+    Column("NODES", lambda row: f"{row['ready_nodes']}/{row['nodes']}", right=True),
+    Column("PODS", lambda row: str(row["pods"]), right=True),
+    Column("REMOTE", lambda row: str(row.get("remote", "-")), right=True),
+    Column("SUBMITTED", lambda row: str(row["submitted"]), right=True),
+    Column("REPORT", lambda row: age(row["report_age_s"]), right=True),
+    Column("PROBLEM", lambda row: row["problem"] or "-"),
+)
+
+NODES = (
+    _field("cluster"),
+    _field("name"),
+    Column("STATUS", _node_status, _ready_style),
+    _use("cpu"),
+    _use("memory"),
+    _use("pods"),
+    _load("cpu", "CPU%"),
+    _load("memory", "MEM%"),
+    _load("network", "NET%"),
+    Column("AGE", lambda row: age(row["load"]["cpu"]["age_s"]), right=True),
+)
+
+PODS = (
+    _field("namespace"),
+    _field("name"),
+    _field("source"),
+    Column("CLUSTER", lambda row: row["cluster"] or "-", lambda row: "bold"),
+    _field("node"),
+    Column("PHASE", lambda row: row["phase"], lambda row: PHASE_STYLES.get(row["phase"], "")),
+    Column("WHY", lambda row: row["reason"] or "-", lambda row: "dim"),
+)
+
+PLUGINS = (
+    _field("name"),
+    Column("POINTS", lambda row: ",".join(row["points"])),
+    Column("ARGUMENTS", lambda row: ",".join(row["arguments"]) or "-"),
+    Column("ABOUT", lambda row: row["about"] or "-", lambda row: "dim"),
+)

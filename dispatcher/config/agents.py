@@ -1,0 +1,103 @@
+"""What each agent is told: its section of dispatcher.yaml as the agent's own settings."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from agents.runtime.keyfile import KeyFileError, default_path, read_keys
+from agents.runtime.settings import AgentSettings
+from dispatcher.config.access import usual_kubeconfig
+from dispatcher.config.document import Document
+from dispatcher.config.problems import Path, Problem
+from dispatcher.config.sections import ClusterSection
+from dispatcher.config.validation import findings
+from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+
+_BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context"}  # set by keys of the cluster itself
+
+
+_FILES = (("key_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
+
+
+def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:
+    """The `agent` section of a cluster, the files that it names by whole paths."""
+    placed = dict(agent)
+    for *sections, key in _FILES:
+        inner = placed
+        for section in sections:
+            inner[section] = inner = dict(found) if isinstance(found := inner.get(section), Mapping) else {}
+        if isinstance(name := inner.get(key), str) and name:
+            inner[key] = whole(name)
+    return {key: value for key, value in placed.items() if value or key in agent}
+
+
+def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
+    """Which files of the agent of the cluster at index `at` cannot be used; paths are whole already."""
+    path: Path = ("clusters", at, "agent")
+    problems: list[Problem] = []
+    file, kubelet = cluster.agent.get("key_file", ""), cluster.agent.get("kubelet")
+    keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
+    if keys != default_path(cluster.name) or keys.exists():  # the default file is made where there is none
+        try:
+            read_keys(keys, cluster.name)
+        except KeyFileError as error:
+            problems.append(document.problem((*path, "key_file"), str(error)))
+    ca_file = kubelet.get("ca_file") if isinstance(kubelet, Mapping) else None
+    if isinstance(ca_file, str) and ca_file and not FilePath(ca_file).is_file():
+        text = f"there is no file {ca_file}: name the CA of the kubelets' certificates, or remove the key"
+        problems.append(document.problem((*path, "kubelet", "ca_file"), text))
+    return problems
+
+
+def consent_problems(clusters: Sequence[ClusterSection], document: Document) -> list[Problem]:
+    """Rows of `accept` that name clusters of which none is configured."""
+    names = [cluster.name for cluster in clusters]
+    return [
+        document.problem(path, f"{shown(pattern)} is no configured cluster{did_you_mean(pattern, names)}")
+        for at, cluster in enumerate(clusters)
+        for path, pattern in _accepted(cluster, ("clusters", at, "agent", "executor", "accept"))
+        if not any(fnmatchcase(name, pattern) for name in names)
+    ]
+
+
+def _accepted(cluster: ClusterSection, path: Path) -> Iterator[tuple[Path, str]]:
+    """(path, pattern) of every cluster that the rows of a section accept, whatever its shape."""
+    executor = cluster.agent.get("executor")
+    for row_at, row in _items(executor, "accept"):
+        for at, pattern in _items(row, "clusters"):
+            if isinstance(pattern, str):
+                yield (*path, row_at, "clusters", at), pattern
+
+
+def _items(section: object, key: str) -> list[tuple[int, Any]]:
+    found = section.get(key) if isinstance(section, Mapping) else None
+    return list(enumerate(found)) if isinstance(found, list) else []
+
+
+def agent_settings(cluster: ClusterSection) -> AgentSettings:
+    """The settings of the agent of one cluster; pydantic's ValidationError for keys that the agent does not know."""
+    given: dict[str, Any] = {
+        **cluster.agent,
+        "cluster": cluster.name,
+        "kubeconfig": cluster.kubeconfig or usual_kubeconfig(),
+        "context": cluster.context,
+    }
+    return AgentSettings.model_validate(given)
+
+
+def agent_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:
+    """What is wrong with the `agent` section of the cluster at index `at`."""
+    path = ("clusters", at, "agent")
+    problems = [
+        document.problem((*path, key), f"is set by `{beside}` of the cluster: remove it here")
+        for key, beside in _BESIDE.items()
+        if key in cluster.agent
+    ]
+    try:
+        agent_settings(cluster)
+    except ValidationError as error:
+        problems += findings(AgentSettings, document, error, path)
+    return problems

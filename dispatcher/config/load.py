@@ -1,0 +1,301 @@
+"""The dispatcher's whole configuration from dispatcher.yaml, the files it names and the environment."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import TypeVar
+
+from dispatcher.config.access import access_problems, lease_problems
+from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
+from dispatcher.config.document import Document, read_document
+from dispatcher.config.entries import readable_clusters
+from dispatcher.config.plugin_files import with_plugin_files
+from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
+from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
+from dispatcher.config.sections import (
+    ENV_NESTING,
+    ENV_PREFIX,
+    IN_CLUSTER,
+    ClusterSection,
+    ConfigFile,
+    HttpSection,
+    JournalSection,
+    LeaderElectionSection,
+    LogSection,
+    QuotaSection,
+    RaySection,
+    SchedulingSection,
+    TimingSection,
+)
+from dispatcher.config.tenants import read_tenants
+from dispatcher.config.validation import keys_at, validated
+from dispatcher.model.tenant import Tenant
+from dispatcher.plugins.registry import REGISTRY, PluginSpec
+from dispatcher.scheduling.framework import Profile
+from dispatcher.scheduling.framework.plugin_args import did_you_mean
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DispatcherConfig:
+    """Everything that is configured, checked; `file` is None for the built-in defaults.
+
+    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here.
+    `policy_files`: plugins and profiles, to be read again when they change.
+    """
+
+    clusters: tuple[ClusterSection, ...] = ()
+    profiles: tuple[Profile, ...] = (DEFAULT_PROFILE,)
+    tenants: tuple[Tenant, ...] = ()
+    ray: RaySection = field(default_factory=RaySection)
+    http: HttpSection = field(default_factory=HttpSection)
+    journal: JournalSection = field(default_factory=JournalSection)
+    quota: QuotaSection = field(default_factory=QuotaSection)
+    leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
+    scheduling: SchedulingSection = field(default_factory=SchedulingSection)
+    timing: TimingSection = field(default_factory=TimingSection)
+    log: LogSection = field(default_factory=LogSection)
+    file: FilePath | None = None
+    registry: Mapping[str, PluginSpec] = field(default_factory=lambda: REGISTRY)
+    notes: tuple[Problem, ...] = ()
+    policy_files: tuple[FilePath, ...] = ()
+
+    @property
+    def profile(self) -> Profile:
+        """The first profile."""
+        return self.profiles[0]
+
+
+def load_config(
+    path: FilePath | str | None, *, registry: Mapping[str, PluginSpec] = REGISTRY, reach: bool = False
+) -> DispatcherConfig:
+    """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and environment alone.
+
+    `reach`: the clusters are to be reached from here, so their kubeconfigs are looked at, too.
+    """
+    document = read_document(FilePath(path)) if path is not None else Document("defaults")
+    problems: list[Problem] = []
+    shape: list[Problem] = []
+    config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
+    problems = [*problems, *(one for one in shape if one not in problems)]
+    misread = {one.key.partition("[")[0] for one in problems}
+    if "clusters" in misread and not config.clusters:
+        config = config.model_copy(update={"clusters": readable_clusters(document)})
+    problems += [*_environment_problems(), *_cluster_problems(config, document)]
+    clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
+    election = _lease_placed(config.leader_election, document)
+    if reach:
+        problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
+    unusable: list[Problem] = []
+    plugin_files = _plugin_files(document, config, unusable)
+    known = with_plugin_files(plugin_files, registry, unusable)
+    named = _there(_profile_files(document, config, problems), document, problems)
+    of_profiles: list[Problem] = []
+    read = read_profile_files(named, document, known, of_profiles)
+    doubtful = unusable or "plugin_files" in misread
+    problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
+    timing = _with_backoffs(config.timing, read)
+    problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
+    nobody: tuple[Tenant, ...] = ()
+    names = [cluster.name for cluster in clusters]
+    tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
+    if problems:
+        raise ConfigError(_in_order(problems))
+    return DispatcherConfig(
+        clusters=clusters,
+        profiles=read.profiles,
+        tenants=tenants,
+        ray=config.ray,
+        http=config.http,
+        journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
+        quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
+        leader_election=election,
+        scheduling=config.scheduling,
+        timing=timing,
+        log=config.log,
+        file=FilePath(path) if path is not None else None,
+        registry=known,
+        notes=read.notes,
+        policy_files=(*plugin_files, *(file for _, _, file in named)),
+    )
+
+
+def check_config(
+    path: FilePath | str, *, registry: Mapping[str, PluginSpec] = REGISTRY, reach: bool = False
+) -> list[Problem]:
+    """Everything that is wrong with a configuration; empty if it can be used. `reach` as above."""
+    try:
+        load_config(path, registry=registry, reach=reach)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    """File by file as they were read, each by line."""
+    files = list(dict.fromkeys(one.file for one in problems))
+    return sorted(problems, key=lambda one: (files.index(one.file), one.line))
+
+
+def _collected(problems: list[Problem], read: Callable[[], T], fallback: T) -> T:
+    """What `read` gives; where it fails its problems are noted and the rest is checked with `fallback`."""
+    try:
+        return read()
+    except ConfigError as error:
+        problems += error.problems
+        return fallback
+
+
+def _referred(
+    document: Document,
+    config: ConfigFile,
+    key: str,
+    problems: list[Problem],
+    read: Callable[[FilePath], T],
+    default: T,
+) -> T:
+    """What the file named by `key` holds, also when the file that names it has problems of its own."""
+    name = getattr(config, key)
+    raw = document.data.get(key) if isinstance(document.data, dict) else None
+    if not name and problems and isinstance(raw, str):
+        name = raw
+    found = _there([((key,), name, _beside(document, name))] if name else [], document, problems)
+    return _collected(problems, lambda: read(found[0][2]), default) if found else default
+
+
+def _plugin_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[FilePath]:
+    named: list[Named] = [
+        (("plugin_files", at), name, _beside(document, name)) for at, name in enumerate(config.plugin_files)
+    ]
+    return [path for _, _, path in _there(named, document, problems)]
+
+
+def _there(named: list[Named], document: Document, problems: list[Problem]) -> list[Named]:
+    """Those of the named files that exist; `problems` gets the others."""
+    text = "there is no file {}: correct it (paths are relative to the folder of this file), or leave it out"
+    problems += [document.problem(key, text.format(path)) for key, _, path in named if not path.exists()]
+    return [one for one in named if one[2].exists()]
+
+
+def _profile_files(document: Document, config: ConfigFile, problems: list[Problem]) -> list[Named]:
+    """The one file of `profile`, or those of `profiles`; also if the file that names them has problems of its own."""
+    if not config.profiles:
+        raw = document.data.get("profile") if isinstance(document.data, dict) else None
+        name = config.profile or (raw if problems and isinstance(raw, str) else "")
+        return [(("profile",), name, _beside(document, name))] if name else []
+    if config.profile:
+        problems.append(
+            document.problem(("profile",), "is given beside profiles: put it into that list, and leave this empty")
+        )
+    return [(("profiles", at), name, _beside(document, name)) for at, name in enumerate(config.profiles)]
+
+
+def _with_backoffs(timing: TimingSection, read: ProfilesRead) -> TimingSection:
+    given = {"backoff_first_s": read.backoff_first_s, "backoff_longest_s": read.backoff_longest_s}
+    return timing.model_copy(update={key: float(value) for key, value in given.items() if value is not None})
+
+
+def _beside(document: Document, name: str) -> FilePath:
+    return FilePath(document.file).parent / FilePath(name).expanduser()
+
+
+def _whole(document: Document, name: str) -> str:
+    return str(_beside(document, name).absolute()) if name else ""
+
+
+def _placed(cluster: ClusterSection, document: Document) -> ClusterSection:
+    agent = with_whole_paths(cluster.agent, lambda name: _whole(document, name))
+    return cluster.model_copy(update={"kubeconfig": _whole(document, cluster.kubeconfig), "agent": agent})
+
+
+def _lease_placed(section: LeaderElectionSection, document: Document) -> LeaderElectionSection:
+    if section.kubeconfig in ("", IN_CLUSTER):
+        return section
+    return section.model_copy(update={"kubeconfig": _whole(document, section.kubeconfig)})
+
+
+def _reach_problems(
+    config: ConfigFile,
+    clusters: tuple[ClusterSection, ...],
+    election: LeaderElectionSection,
+    document: Document,
+    *,
+    known_bad: bool,
+) -> list[Problem]:
+    """What keeps clusters and Lease from being reached. Agents of a Ray that is joined have files of their own."""
+    if not clusters:
+        text = "none is listed: name at least one, such as {name: west, context: west-admin}"
+        return [] if known_bad else [document.problem(("clusters",), text)]
+    if config.ray.address:
+        return lease_problems(election, (), document) if election.kubeconfig != IN_CLUSTER else []
+    files = [one for at, cluster in enumerate(clusters) for one in agent_file_problems(cluster, at, document)]
+    return [*access_problems(clusters, document), *files, *lease_problems(election, clusters, document)]
+
+
+def _election_problems(section: LeaderElectionSection, document: Document) -> list[Problem]:
+    """A leader must have stopped before another may begin, and must have tried more than once by then."""
+    problems = []
+    if section.renew_deadline_s >= section.lease_s:
+        text = f"must be less than lease_s ({section.lease_s:g})"
+        problems.append(document.problem(("leader_election", "renew_deadline_s"), text))
+    if section.retry_s * 2 > section.renew_deadline_s:
+        text = f"must be at most half of renew_deadline_s ({section.renew_deadline_s:g})"
+        problems.append(document.problem(("leader_election", "retry_s"), text))
+    return problems
+
+
+def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for at, cluster in enumerate(config.clusters):
+        if cluster.name in seen:
+            problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
+        seen.add(cluster.name)
+        problems += agent_problems(cluster, at, document)
+    return problems + consent_problems(config.clusters, document)
+
+
+def _environment_problems() -> list[Problem]:
+    """Variables of sections that do not exist; pydantic reads those that do."""
+    prefix, known = ENV_PREFIX.upper(), [name.upper() for name in ConfigFile.model_fields]
+    sections = {name: name.upper()[len(prefix) :].partition(ENV_NESTING) for name in os.environ}
+    unknown = [
+        Problem("environment", 0, name, f"unknown section{did_you_mean(section, known)}")
+        for name, (section, nested, _) in sorted(sections.items())
+        if nested and name.upper().startswith(prefix) and section not in known
+    ]
+    meant = {f"{prefix}{section}_{key}": f"{prefix}{section}{ENV_NESTING}{key}" for section, key in _nested_keys()}
+    return unknown + [
+        Problem("environment", 0, name, f"sets nothing; did you mean {meant[name.upper()]}?")
+        for name, value in sorted(os.environ.items())
+        if name.upper() in meant and "://" not in value  # a Service's port looks so in a pod
+    ]
+
+
+def _nested_keys() -> list[tuple[str, str]]:
+    """(section, key) of every key in a section, as variables spell them."""
+    sections = {name: keys_at(ConfigFile, (name,)) for name in ConfigFile.model_fields if name != "clusters"}
+    return [(section.upper(), key.upper()) for section, keys in sections.items() for key in keys]
+
+
+def _timing_problems(timing: TimingSection, document: Document) -> list[Problem]:
+    pairs = (
+        ("poll_wait_s", "cluster_silent_s"),
+        ("deadline_s", "execute_s"),
+        ("backoff_first_s", "backoff_longest_s"),
+    )
+    problems = [
+        document.problem(("timing", low), f"must not be greater than {high} ({getattr(timing, high):g})")
+        for low, high in pairs
+        if getattr(timing, low) > getattr(timing, high)
+    ]
+    if timing.peers_s * 4 > timing.delegate_lease_s:  # a renewal is as old as two of them, and one may be lost
+        text = f"must be at most a quarter of delegate_lease_s ({timing.delegate_lease_s:g})"
+        problems.append(document.problem(("timing", "peers_s"), text))
+    if timing.cluster_lost_s < timing.cluster_silent_s:
+        text = f"must not be less than cluster_silent_s ({timing.cluster_silent_s:g})"
+        problems.append(document.problem(("timing", "cluster_lost_s"), text))
+    return problems

@@ -1,0 +1,144 @@
+"""The tenants file: who is charged for which namespaces, and how much of the fleet each may use."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dispatcher.config.document import Document, read_document
+from dispatcher.config.problems import ConfigError, Path, Problem
+from dispatcher.config.sections import TENANT_NAME, Section
+from dispatcher.config.validation import validated
+from dispatcher.model.resources import BASE_RESOURCES, QuantityError, is_scalar, parse_quantity, unit_scale
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+
+DEFAULT_TENANT = "default"
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
+_NAMESPACE = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?(?:\*|[a-z0-9][-a-z0-9]{0,62}\*?)")
+
+
+class TenantEntry(Section):
+    """One tenant: `namespaces` are 'namespace' or 'cluster/namespace', the last part may end in '*'."""
+
+    name: Annotated[str, Field(pattern=TENANT_NAME)]
+    namespaces: Annotated[tuple[str, ...], Field(min_length=1)]
+    nominal: dict[str, Any] = {}
+
+
+class DefaultEntry(Section):
+    """Everybody whose namespace belongs to no tenant, charged together."""
+
+    nominal: dict[str, Any]
+
+
+class TenantsFile(Section):
+    """The whole file. Without `default`, namespaces of no tenant are not limited."""
+
+    tenants: tuple[TenantEntry, ...] = ()
+    default: DefaultEntry | None = None
+
+
+def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, ...]:
+    """The tenants of a file, the default one last; ConfigError with everything that is wrong with it.
+
+    `clusters` are those of the fleet; none: they are not known here, and namespaces may name any.
+    """
+    document = read_document(path)
+    problems: list[Problem] = []
+    entries = validated(TenantsFile, document, problems)
+    problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]
+    problems += _cluster_problems(entries, clusters, document) if clusters else []
+    tenants = [
+        Tenant(entry.name, entry.namespaces, _nominal(entry.nominal, ("tenants", at, "nominal"), document, problems))
+        for at, entry in enumerate(entries.tenants)
+    ]
+    if entries.default is not None:
+        nominal = _nominal(entries.default.nominal, ("default", "nominal"), document, problems)
+        tenants.append(Tenant(DEFAULT_TENANT, ("*",), nominal))
+    if problems:
+        raise ConfigError(problems)
+    return tuple(tenants)
+
+
+def _name_problems(entries: TenantsFile, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    seen = {DEFAULT_TENANT} if entries.default is not None else set()
+    for at, entry in enumerate(entries.tenants):
+        if entry.name in seen:
+            problems.append(document.problem(("tenants", at, "name"), f"tenant {entry.name} is defined twice"))
+        seen.add(entry.name)
+    return problems
+
+
+def _namespace_problems(entries: TenantsFile, document: Document) -> list[Problem]:
+    problems: list[Problem] = []
+    earlier: list[tuple[str, str]] = []
+    for at, entry in enumerate(entries.tenants):
+        for index, pattern in enumerate(entry.namespaces):
+            path: Path = ("tenants", at, "namespaces", index)
+            if not _NAMESPACE.fullmatch(pattern):
+                text = f"{shown(pattern)} must be 'namespace' or 'cluster/namespace', with '*' at the end at most"
+                problems.append(document.problem(path, text))
+            taken = next((found for found in earlier if _covers(found[0], pattern)), None)
+            if taken is not None:
+                text = f"{shown(pattern)} is taken already by {taken[0]!r} of tenant {taken[1]}"
+                problems.append(document.problem(path, text))
+            earlier.append((pattern, entry.name))
+    return problems
+
+
+def _cluster_problems(entries: TenantsFile, clusters: Sequence[str], document: Document) -> list[Problem]:
+    named = (
+        (("tenants", at, "namespaces", index), pattern)
+        for at, entry in enumerate(entries.tenants)
+        for index, pattern in enumerate(entry.namespaces)
+        if _NAMESPACE.fullmatch(pattern)
+    )
+    return [
+        document.problem(path, f"{shown(pattern)} is of no configured cluster{did_you_mean(where, clusters)}")
+        for path, pattern in named
+        for where, slash, _ in (pattern.partition("/"),)
+        if slash and where not in clusters
+    ]
+
+
+def _covers(one: str, other: str) -> bool:
+    """Whether every namespace that `other` means is meant by `one`, which comes first."""
+    where, slash, wanted = one.rpartition("/")
+    other_where, other_slash, other_wanted = other.rpartition("/")
+    if slash and (not other_slash or where != other_where):
+        return False
+    return other_wanted.startswith(wanted[:-1]) if wanted.endswith("*") else wanted == other_wanted
+
+
+def _nominal(raw: dict[str, Any], path: Path, document: Document, problems: list[Problem]) -> dict[str, Share]:
+    nominal = {}
+    for resource, value in raw.items():
+        if resource not in BASE_RESOURCES and not is_scalar(resource):
+            text = f"is no resource of nodes{did_you_mean(resource, BASE_RESOURCES)}"
+            problems.append(document.problem((*path, resource), text))
+            continue
+        try:
+            nominal[resource] = parse_share(resource, value)
+        except ValueError as error:
+            problems.append(document.problem((*path, resource), str(error)))
+    return nominal
+
+
+def parse_share(resource: str, value: object) -> Share:
+    """'40%' of the fleet, or a quantity such as '64', '500m', '256Gi'; ValueError says what is wrong."""
+    text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    if text.endswith("%"):
+        match = _PERCENT.fullmatch(text)
+        if match is None or float(match[1]) > 100:
+            raise ValueError(f"must be a share from 0% to 100%, not {shown(value)}")
+        return Share(ratio=float(match[1]) / 100)
+    if not text:
+        raise ValueError(f"must be a share such as 40% or a quantity such as 64 or 256Gi, not {shown(value)}")
+    try:
+        return Share(absolute=parse_quantity(text, scale=unit_scale(resource), round_up=False))
+    except QuantityError as error:
+        raise ValueError(f"{error}; write a share such as 40% or a quantity such as 64 or 256Gi") from None

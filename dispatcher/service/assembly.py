@@ -1,0 +1,146 @@
+"""Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dispatcher.api.fleet_views import CoreViews
+from dispatcher.api.metrics import Metrics
+from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import JournalSection, TimingSection
+from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import QueueSort
+from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.reprofile import take_profiles
+from dispatcher.scheduling.shards.crew import ShardLink, Shards
+from dispatcher.scheduling.unheard import Unheard
+from dispatcher.service.clock import Clock
+from dispatcher.service.journal import Journal
+from dispatcher.service.link import AgentLink
+from dispatcher.service.quota_file import QuotaFile, read_quota
+from dispatcher.service.service import Service
+from dispatcher.service.shards.policy import name_of, policy_of
+from dispatcher.service.term import Term
+from dispatcher.service.timing import ServiceTiming
+
+
+class ConfiguredShard(ShardLink, Protocol):
+    """A link to a shard that is told of profiles, too."""
+
+    def configure(self, policy: bytes) -> None:
+        """Answer by other profiles (see `policy_of`) from the next question on."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """A service, what can be asked of it, and how it takes over the profiles of a changed configuration."""
+
+    service: Service
+    views: CoreViews
+    take_policies: Callable[[DispatcherConfig], None]
+
+
+def assemble(
+    links: Sequence[AgentLink],
+    config: DispatcherConfig,
+    shard_links: Sequence[ConfiguredShard] = (),
+    term: Term | None = None,
+) -> Dispatcher:
+    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term."""
+    term = term or Term()
+    clock, metrics, fleet = Clock(), Metrics(), FleetState()
+    ledger, quota_file = _quota(config, fleet)
+    shards = Shards(fleet, shard_links, policy=name_of(policy_of(config))) if shard_links else None
+    profiles, sort = _policies(config, fleet, ledger, shards)
+    timing = config.timing
+    queue = SchedulingQueue(
+        sort,
+        profiles.classify,
+        gates=profiles,
+        first_s=timing.backoff_first_s,
+        longest_s=timing.backoff_longest_s,
+        flush_s=timing.unschedulable_flush_s,
+    )
+    clusters = [link.cluster for link in links]
+    core = SchedulerCore(
+        clusters, fleet, queue, profiles, boot_epoch=term.first_attempt, timing=_core_timing(config.timing)
+    )
+    service = Service(
+        core,
+        links,
+        clock=clock,
+        metrics=metrics,
+        journal=_journal(config.journal),
+        timing=_service_timing(timing),
+        term=term,
+    )
+    service.quota_file = quota_file
+    metrics.watch(service)
+    if shards is not None:
+        service.shards = shards
+        metrics.watch_shards(shards)
+
+    def take_policies(changed: DispatcherConfig) -> None:
+        take_profiles(core, *_policies(changed, fleet, ledger, shards), clock())
+        if shards is not None:
+            policy = policy_of(changed)
+            shards.take_policy(name_of(policy))
+            for link in shard_links:
+                link.configure(policy)
+
+    return Dispatcher(service, CoreViews(core, ledger), take_policies)
+
+
+def _policies(
+    config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger, shards: Shards | None
+) -> tuple[Profiles, QueueSort]:
+    built = [(profile, build(profile, PluginContext(quota=ledger), config.registry)) for profile in config.profiles]
+    schedulers = [
+        Scheduler(
+            profile, plugins, fleet, parallel_scan=shards.parallel_scan(profile.scheduler_name) if shards else None
+        )
+        for profile, plugins in built
+    ]
+    return Profiles(schedulers), shared_queue_sort(built)
+
+
+def _quota(config: DispatcherConfig, fleet: FleetState) -> tuple[QuotaLedger, QuotaFile | None]:
+    """The ledger with what the file remembers, and the file if one is kept."""
+    section = config.quota
+    path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
+    remembered = read_quota(path, config.tenants) if path else None
+    ledger = QuotaLedger(config.tenants, Unheard(remembered, wait=section.unheard == "wait"))
+    return ledger, QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
+
+
+def _core_timing(timing: TimingSection) -> CoreTiming:
+    return CoreTiming(
+        absence_grace_s=timing.absence_grace_s,
+        peers_s=timing.peers_s,
+        cluster_lost_s=timing.cluster_lost_s,
+        fenced_per_s=timing.fenced_per_s,
+        delegate_lease_s=timing.delegate_lease_s,
+    )
+
+
+def _service_timing(timing: TimingSection) -> ServiceTiming:
+    return ServiceTiming(
+        poll_wait_s=timing.poll_wait_s,
+        silent_s=timing.cluster_silent_s,
+        first_sync_s=timing.first_sync_s,
+        deadline_s=timing.deadline_s,
+        execute_s=timing.execute_s,
+        delegate_lease_s=timing.delegate_lease_s,
+        tick_s=timing.tick_s,
+    )
+
+
+def _journal(section: JournalSection) -> Journal | None:
+    return Journal(Path(section.path).expanduser(), section.max_mib * 1024 * 1024) if section.path else None

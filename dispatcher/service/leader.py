@@ -1,0 +1,163 @@
+"""Leader election, as kube-scheduler has it (client-go's leaderelection on a Lease).
+
+Whoever holds the Lease renews it every `retry_s` and leads. Another takes it over when it has not seen it change for
+as long as the Lease lasts, by its own clock; the holder has stopped by itself before that, `renew_deadline_s` after
+its last renewal began. Each life of a process is a holder of its own, so each acquisition counts one transition more.
+"""
+
+import asyncio
+import random
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from dispatcher.service.leader_lease import Lease, LeaseFile, Unread, stamp
+
+log = structlog.get_logger("leader")
+
+JITTER = 1.2  # client-go's: a candidate waits for one to 2.2 times `retry_s`
+
+
+@dataclass(frozen=True)
+class LeaderTiming:
+    """Seconds; kube-scheduler's defaults. `renew_deadline_s` is below `lease_s`, `retry_s` well below both."""
+
+    lease_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_s: float = 2.0
+
+
+def new_identity() -> str:
+    """Of this life of this process, as client-go makes it: host name and a UUID."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+def awake() -> float:
+    """Monotonic seconds that go on while the machine sleeps: a lease is lost in its sleep."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What of the world an elector uses."""
+
+    clock: Callable[[], float] = awake
+    wall: Callable[[], float] = time.time  # for people alone
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    dice: Callable[[], float] = random.random
+
+
+class Elector:
+    """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known."""
+
+    def __init__(
+        self, file: LeaseFile, identity: str, timing: LeaderTiming, surroundings: Surroundings | None = None
+    ) -> None:
+        self.identity, self.problem = identity, ""
+        self._file, self._timing, self._world = file, timing, surroundings or Surroundings()
+        self._seen: Lease | None = None
+        self._seen_at = float("-inf")  # when it was last seen to have changed
+        self._highest = 0  # transitions ever seen: they grow, also where the Lease was deleted or restored
+        self._renewed_at = float("-inf")  # when our last successful write of it began
+
+    @property
+    def leader(self) -> str:
+        """Who holds the Lease as last seen, '' if nobody does or nothing was seen."""
+        return self._seen.holder if self._seen is not None else ""
+
+    @property
+    def transitions(self) -> int:
+        """Of the Lease as last seen."""
+        return self._seen.transitions if self._seen is not None else 0
+
+    def valid(self) -> bool:
+        """Whether this candidate leads right now."""
+        ours = self.leader == self.identity
+        return ours and self._world.clock() - self._renewed_at < self._timing.renew_deadline_s
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours."""
+        while not await self._try():
+            await self._world.sleep(self._timing.retry_s * (1 + JITTER * self._world.dice()))
+
+    async def raise_to(self, transitions: int) -> bool:
+        """Make the Lease that is ours count so many transitions at least; False if it was lost over that."""
+        while not await self._try(transitions):
+            if not self.valid():
+                return False
+            await self._world.sleep(self._timing.retry_s)
+        return True
+
+    async def hold(self) -> str:
+        """Renew the Lease that is ours until it is lost; why it was."""
+        while True:
+            await self._world.sleep(self._timing.retry_s)
+            if not self.valid():  # before anything else: this process may have slept
+                return self._lost()
+            if not await self._try() and (self.leader != self.identity or not self.valid()):
+                return self._lost()
+
+    async def release(self) -> None:
+        """Give the Lease up, if it is ours, so that the next need not wait."""
+        seen = self._seen
+        if seen is None or seen.holder != self.identity:
+            return
+        now = stamp(self._world.wall())
+        await self._file.write(Lease("", seen.transitions, 1, (now, now)), seen, self._patience())
+        self._seen, self._renewed_at = None, float("-inf")
+
+    def _lost(self) -> str:
+        if self.leader not in ("", self.identity):
+            return f"{self.leader} has taken the lease {self._file}"
+        why = self.problem or "this process was held up"
+        return f"the lease {self._file} was not renewed for {self._timing.renew_deadline_s:g} s: {why}"
+
+    async def _try(self, transitions: int = 0) -> bool:
+        """One attempt to acquire or renew; whether the Lease is ours then."""
+        found = await self._file.read(self._patience())
+        if isinstance(found, Unread):
+            self._note(found)
+            return False
+        known = found or self._seen  # a Lease that was deleted is still its holder's for a while
+        self._see(known)
+        if known is not None and self._anothers(known):
+            self.problem = ""
+            return False
+        started, wall = self._world.clock(), stamp(self._world.wall())
+        ours = found is not None and found.holder == self.identity
+        acquired = found.times[0] if found is not None and ours else wall
+        wanted = Lease(
+            self.identity, max(self._highest + (not ours), transitions), self._timing.lease_s, (acquired, wall)
+        )
+        written = await self._file.write(wanted, found, self._patience())
+        if isinstance(written, Unread):
+            self._note(written)
+            return False
+        self._see(written)
+        self._renewed_at, self.problem = started, ""
+        return True
+
+    def _patience(self) -> float:
+        """A call must leave time for another one before the deadline."""
+        return self._timing.renew_deadline_s / 2
+
+    def _anothers(self, found: Lease) -> bool:
+        if found.holder in ("", self.identity):
+            return False
+        return self._world.clock() < self._seen_at + found.duration_s
+
+    def _see(self, found: Lease | None) -> None:
+        if found != self._seen:
+            if found is not None and found.holder not in ("", self.leader, self.identity):
+                log.info("standby: another dispatcher leads", leader=found.holder, lease=str(self._file))
+            self._seen, self._seen_at = found, self._world.clock()
+            self._highest = max(self._highest, found.transitions if found is not None else 0)
+
+    def _note(self, unread: Unread) -> None:
+        if unread.problem != self.problem:
+            log.warning("the lease is out of reach", problem=unread.problem)
+        self.problem = unread.problem

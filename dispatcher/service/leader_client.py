@@ -1,0 +1,38 @@
+"""A candidate for the Lease of a configuration: whose API server holds it, and how it is reached."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from agents.kube.client import KubeClient
+from agents.kube.session import Access
+from dispatcher.config import agent_settings
+from dispatcher.config.sections import IN_CLUSTER, ClusterSection, LeaderElectionSection
+from dispatcher.service.leader import Elector, LeaderTiming, new_identity
+from dispatcher.service.leader_lease import LeaseFile, Place
+from dispatcher.service.leadership import Alone
+
+
+@contextlib.asynccontextmanager
+async def candidate(
+    section: LeaderElectionSection, clusters: Sequence[ClusterSection]
+) -> AsyncIterator[Elector | Alone]:
+    """A candidate of its own for each process; its connection is closed at the end."""
+    if not section.enabled:
+        yield Alone(new_identity())
+        return
+    client = KubeClient(access_of(section, clusters))
+    timing = LeaderTiming(section.lease_s, section.renew_deadline_s, section.retry_s)
+    try:
+        yield Elector(LeaseFile(client, Place(section.namespace, section.name)), new_identity(), timing)
+    finally:
+        await client.close()
+
+
+def access_of(section: LeaderElectionSection, clusters: Sequence[ClusterSection]) -> Access:
+    """The way to the Lease: as configured, else that of the first cluster."""
+    if section.kubeconfig == IN_CLUSTER:
+        return Access()
+    if section.kubeconfig or not clusters:
+        return Access(section.kubeconfig, section.context)
+    first = agent_settings(clusters[0])
+    return Access(first.kubeconfig, section.context or first.context)

@@ -1,0 +1,160 @@
+"""Terms of office: a dispatcher decides while it holds the Lease, with an epoch above all that agents ever obeyed."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import structlog
+
+from dispatcher.service.leader import Elector
+from dispatcher.service.link import AgentLink, LinkError
+from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
+
+log = structlog.get_logger("leader")
+
+GREET_S = 5.0  # how long an agent may take to say whom it obeys, and between two greetings while we stand by
+LONGEST_PAUSE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whether this dispatcher leads, and who does if it does not. `problem`: why that is not known."""
+
+    identity: str
+    leads: bool
+    leader: str
+    epoch: int
+    problem: str = ""
+
+    @property
+    def words(self) -> str:
+        """Why nothing is decided here, '' if this dispatcher leads."""
+        if self.leads:
+            return ""
+        if self.leader and self.leader != self.identity:
+            return f"standby: dispatcher {self.leader} leads"
+        return f"standby: waiting to lead{f': {self.problem}' if self.problem else ''}"
+
+    def row(self) -> dict[str, Any]:
+        """For the HTTP API."""
+        return asdict(self)
+
+
+class Alone:
+    """A candidate without rivals, for a fleet that is told to do without a Lease."""
+
+    def __init__(self, identity: str) -> None:
+        self.identity = self.leader = identity
+        self.transitions, self.problem = 1, ""
+
+    def valid(self) -> bool:
+        """Always."""
+        return True
+
+    async def acquire(self) -> None:
+        """At once."""
+
+    async def raise_to(self, transitions: int) -> bool:
+        """Take over a higher count."""
+        self.transitions = max(self.transitions, transitions)
+        return True
+
+    async def hold(self) -> str:
+        """For ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    async def release(self) -> None:
+        """Nothing to give up."""
+
+
+class Leadership:
+    """Leads when it may: `lead` gives the next term, `lost` says when that ends, `deposed` that an agent ended it."""
+
+    def __init__(self, candidate: Elector | Alone, links: Sequence[AgentLink]) -> None:
+        self._candidate, self._links = candidate, links
+        self._obeyed: dict[str, int] = {}  # by cluster, as last heard
+        self._floor = 0
+        self._deposals = 0
+        self.term: Term | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """As of now."""
+        one, term = self._candidate, self.term
+        leads = term is not None and term.valid()
+        epoch = term.epoch if term is not None else 0
+        return Standing(one.identity, leads, one.leader, epoch, one.problem)
+
+    async def lead(self) -> Term:
+        """Stand by, warm, until this dispatcher may decide."""
+        while True:
+            async with self._greeting():
+                await self._candidate.acquire()
+            await asyncio.gather(*map(self._greet, self._links))
+            # Above all that was ever obeyed: the Lease may have been deleted, or restored from a backup.
+            least = max([self._floor, *self._obeyed.values()]) + 1
+            before = self._candidate.transitions
+            if await self._candidate.raise_to(max(before, least)):
+                return self._begin(self._candidate.transitions)
+
+    async def lost(self) -> str:
+        """Keep the term until it ends; why it did."""
+        why = await self._candidate.hold()
+        log.error("this dispatcher leads no more: it stands by", why=why)
+        return why
+
+    async def deposed(self, by: Deposed) -> None:
+        """An executor obeys another: come back above that, at once the first time, later and later if it goes on."""
+        self._floor = max(self._floor, by.epoch) if by.epoch < MOST_EPOCHS else self._floor
+        log.error(
+            "a newer dispatcher is obeyed: this one stands by",
+            epoch=by.epoch,
+            why=by.why,
+            fix="give all dispatchers of a fleet the same leader_election",
+        )
+        pause = min(GREET_S * 2**self._deposals, LONGEST_PAUSE_S) if self._deposals else 0.0
+        self._deposals += 1
+        await asyncio.sleep(pause)
+
+    def end(self) -> None:
+        """The term is over."""
+        self.term = None
+
+    async def release(self) -> None:
+        """Let the next lead at once."""
+        self.end()
+        await self._candidate.release()
+
+    def _begin(self, epoch: int) -> Term:
+        if epoch > MOST_EPOCHS:
+            raise ValueError(f"epoch {epoch} is above {MOST_EPOCHS}: delete the lease, and those of the agents")
+        self._floor = max(self._floor, epoch)  # no two terms have one epoch
+        self.term = Term(self._candidate.identity, epoch, self._candidate.valid)
+        log.info("this dispatcher leads", epoch=epoch, identity=self._candidate.identity)
+        return self.term
+
+    @contextlib.asynccontextmanager
+    async def _greeting(self) -> AsyncIterator[None]:
+        """Meanwhile greet all agents again and again: they are up and have listed everything when they are needed."""
+        task = asyncio.create_task(self._greet_all(), name="greet")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _greet_all(self) -> None:
+        while True:
+            await asyncio.gather(*map(self._greet, self._links))
+            await asyncio.sleep(GREET_S)
+
+    async def _greet(self, link: AgentLink) -> None:
+        with contextlib.suppress(LinkError):  # it is told of when it is needed
+            hello = await link.hello(timeout_s=GREET_S)
+            if hello.obeys < MOST_EPOCHS:
+                self._obeyed[link.cluster] = hello.obeys
+            else:
+                log.error("an agent's word is not believed", cluster=link.cluster, obeys=hello.obeys)

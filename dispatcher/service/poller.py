@@ -1,0 +1,102 @@
+"""Follows one agent: hello, then long polls; what it says becomes events. Nothing here touches another cluster."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from dispatcher.model.messages import Changes
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
+from dispatcher.service.clock import Clock
+from dispatcher.service.link import AgentLink, LinkError
+from dispatcher.service.term import Deposed, Term
+from dispatcher.service.timing import ServiceTiming
+
+Deliver = Callable[[Event], Awaitable[bool]]  # False: the core could not take it
+
+log = structlog.get_logger("poller")
+
+
+class Poller:
+    """One cluster's reader. It asks for more only when the core has taken what it brought, so nothing piles up."""
+
+    def __init__(
+        self,
+        link: AgentLink,
+        deliver: Deliver,
+        timing: ServiceTiming,
+        clock: Clock,
+        term: Term,
+        depose: Callable[[Deposed], None],
+    ) -> None:
+        self.cluster = link.cluster
+        self.silent = True
+        self.failures = 0
+        self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
+        self._term, self._depose = term, depose
+        self._incarnation, self._since = "", 0
+        self._heard = False
+        self._started = clock()
+
+    async def run(self) -> None:
+        """Follow the agent until cancelled."""
+        while True:
+            try:
+                await self._greet()
+                while True:
+                    await self._poll()
+            except LinkError as error:
+                await self._fail(str(error))
+            await asyncio.sleep(self._backoff())
+
+    async def _greet(self) -> None:
+        hello = await self._link.hello(timeout_s=self._timing.silent_s)
+        if hello.obeys > self._term.epoch:
+            self._depose(Deposed(hello.obeys, f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"))
+
+    async def _poll(self) -> None:
+        timing = self._timing
+        changes = await self._link.changes(
+            self._incarnation, self._since, timing.poll_wait_s, timeout_s=timing.silent_s
+        )
+        if self._continues(changes) and await self._deliver(ClusterChanged(changes)):
+            self._took(changes)
+            await self._note_first_sync(changes)
+            return
+        # A gap, or a report that the core could not fold: begin anew from a full one, and not at once.
+        self._incarnation, self._since = "", 0
+        self.failures += 1
+        await asyncio.sleep(self._backoff())
+
+    def _continues(self, changes: Changes) -> bool:
+        return changes.full or (changes.incarnation, changes.since) == (self._incarnation, self._since)
+
+    def _took(self, changes: Changes) -> None:
+        self._incarnation, self._since = changes.incarnation, changes.revision
+        if self.silent:
+            log.info("cluster answers", cluster=self.cluster, nodes=len(changes.nodes), api_ok=changes.api_ok)
+        self.silent, self.failures = False, 0
+
+    async def _note_first_sync(self, changes: Changes) -> None:
+        """A cluster that cannot be listed must not hold up the start of all the others for ever."""
+        self._heard = self._heard or changes.synced
+        if not self._heard and self._clock() - self._started > self._timing.first_sync_s:
+            self._heard = True
+            problem = changes.problem or "its API server has not been listed yet"
+            log.warning("going on without cluster", cluster=self.cluster, problem=problem)
+            await self._deliver(ClusterSilent(self.cluster, problem))
+
+    async def _fail(self, problem: str) -> None:
+        self.failures += 1
+        if self.failures == 1 or not self.silent:
+            log.warning("cluster is silent", cluster=self.cluster, problem=problem)
+        # Before its first answer a cluster that is only slow to start is waited for.
+        if self._heard or not self.silent or self._clock() - self._started > self._timing.first_sync_s:
+            self._heard = True
+            await self._deliver(ClusterSilent(self.cluster, problem))
+        self.silent = True
+
+    def _backoff(self) -> float:
+        longest: float = min(self._timing.backoff_s * 2 ** min(self.failures, 16), self._timing.backoff_max_s)
+        return longest * random.uniform(0.5, 1.0)

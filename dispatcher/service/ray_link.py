@@ -1,0 +1,95 @@
+"""A Ray actor as an agent link. Every call has a limit; death, restart and silence become typed errors."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from ray import cancel
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError
+
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersHeard, encode
+from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, read, within
+
+_OPEN_TIMEOUT_S = 10.0
+
+
+class RayLink:
+    """The actor of one cluster. `open_actor` finds or creates it; it may block, with a dead Ray for ever."""
+
+    def __init__(self, cluster: str, open_actor: Callable[[], Any]) -> None:
+        self.cluster = cluster
+        self._open = open_actor
+        self._handle: Any = None
+        self._opening: asyncio.Future[Any] | None = None
+
+    async def hello(self, *, timeout_s: float) -> Hello:
+        """Who the agent is."""
+        return read(Hello, await self._call("hello", timeout_s), self.cluster)
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        """What changed after `since`."""
+        return read(Changes, await self._call("changes", timeout_s, incarnation, since, wait_s), self.cluster)
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        """Carry out intents."""
+        return read(OutcomeBatch, await self._call("execute", timeout_s, encode(batch)), self.cluster)
+
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+        """Tell what the proxy nodes shall show. Agents of the version before leases answer nothing."""
+        answer = await self._call("set_peers", timeout_s, encode(peers))
+        return read(PeersHeard, answer, self.cluster) if answer else PeersHeard(self.cluster)
+
+    async def _call(self, method: str, timeout_s: float, *args: object) -> bytes:
+        handle = await self._actor()
+        reference = getattr(handle, method).remote(*args)
+        try:
+            answer: bytes = await within(reference, timeout_s, self.cluster, method)
+        except AgentTimeout:
+            with contextlib.suppress(RayError, TypeError):
+                cancel(reference)  # a call given up goes on at the other side unless it is cancelled
+            raise
+        except RayError as error:
+            raise self._translated(error, method) from None
+        return answer
+
+    async def _actor(self) -> Any:
+        if self._handle is None:
+            if self._opening is None or self._opening.done():
+                self._opening = _in_thread(self._open, f"open {self.cluster}")
+            opening = asyncio.shield(self._opening)  # one that takes longer than a call waits is the next call's
+            try:
+                self._handle = await within(opening, _OPEN_TIMEOUT_S, self.cluster, "the look-up of its actor")
+            except (RayError, ValueError, RuntimeError) as error:
+                raise AgentMissing(f"agent of cluster {self.cluster} cannot be started: {_first_line(error)}") from None
+        return self._handle
+
+    def _translated(self, error: RayError, method: str) -> LinkError:
+        if isinstance(error, ActorUnavailableError):  # restarting: the same handle works again soon
+            return AgentDied(f"agent of cluster {self.cluster} is restarting ({method})")
+        if isinstance(error, ActorDiedError | RayActorError):
+            self._handle = None
+            return AgentDied(f"agent of cluster {self.cluster} died ({method}): {_first_line(error)}")
+        return AgentFault(f"agent of cluster {self.cluster} failed {method}: {_first_line(error)}")
+
+
+def _in_thread(call: Callable[[], Any], name: str) -> asyncio.Future[Any]:
+    """The answer of a call that may never end. Unlike asyncio's own threads, this one keeps no process alive."""
+    answer: Future[Any] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return asyncio.wrap_future(answer)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else repr(error))[:300]

@@ -1,0 +1,184 @@
+"""Ray beside the dispatcher: started on this machine or joined at an address, and left without a trace.
+
+A local Ray lives in a folder of its own with a token of its own, so it neither meets nor leaves anything of another.
+Its processes end with the dispatcher's, also when that is killed: Ray's own reaper sees to it within seconds.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from agents.runtime.settings import AgentSettings
+from dispatcher.service.descendants import Process, descendants, end, lives, program
+from dispatcher.service.errors import CommandError
+
+if TYPE_CHECKING:
+    from dispatcher.service.ray_link import RayLink
+    from dispatcher.service.shards.link import RayShard
+
+log = structlog.get_logger("ray")
+
+NAMESPACE = "global-dispatcher"
+_PROBE_S = 3.0
+_END_S = 1.0
+SHARD = "shard"  # one of this Ray resource a shard: a Ray node that offers it takes so many
+_VITAL = ("gcs_server", "raylet")  # without one of these Ray does not come back
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """`address` empty: start Ray here, with `num_cpus`, `object_store_bytes` and room for `shards`; else join the
+    cluster at host:port.
+    """
+
+    address: str = ""
+    num_cpus: int = 1
+    object_store_bytes: int = 80_000_000
+    shards: int = 0
+
+
+class RayRuntime:
+    """A started or joined Ray; `stop` leaves it."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._vital: dict[str, Process] = {}
+
+    @classmethod
+    def start(cls, clusters: Sequence[str], options: RayOptions | None = None) -> "RayRuntime":
+        """Start or join; CommandError in one line when Ray cannot be had. A Ray started here offers every cluster."""
+        wanted = options or RayOptions()
+        runtime = cls(None if wanted.address else Path(tempfile.mkdtemp(prefix="gd-ray-")))
+        try:
+            runtime._init(clusters, wanted)
+        except BaseException as error:
+            runtime.stop()
+            if isinstance(error, CommandError) or not isinstance(error, Exception):
+                raise
+            first = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+            raise CommandError(f"Ray cannot start: {first[:300]}") from None
+        return runtime
+
+    def _init(self, clusters: Sequence[str], options: RayOptions) -> None:
+        _prepare_environment(local=not options.address)
+        import ray
+
+        quiet = {"namespace": NAMESPACE, "log_to_driver": False, "logging_level": "ERROR"}
+        if options.address:
+            _probe(options.address)
+            ray.init(address=options.address, **quiet)
+            return
+        ray.init(
+            "local",
+            resources={**{resource_of(name): 1 for name in clusters}, **_shards(options.shards)},
+            include_dashboard=False,
+            num_cpus=options.num_cpus,
+            object_store_memory=options.object_store_bytes,
+            _temp_dir=str(self._folder),
+            **quiet,
+        )
+        started = {program(process): process for process in descendants(str(self._folder))}
+        self._vital = {name: started[name] for name in _VITAL if name in started}
+
+    def ended(self) -> str:
+        """Which vital part of the Ray that was started here has ended, '' while it lives.
+
+        A Ray that was joined ends this process by itself, a minute after its head has gone.
+        """
+        return next((name for name, process in self._vital.items() if not lives(process)), "")
+
+    def link(self, settings: AgentSettings) -> "RayLink":
+        """A link to the cluster's actor. In a Ray of ours it is made; in one that was joined it must be there already:
+        the agent's own process made it there, by its own file and policy.
+        """
+        from agents.runtime.actor import actor_name, create_actor
+        from dispatcher.service.ray_link import RayLink
+
+        def open_actor() -> Any:
+            require_resource(settings.cluster)
+            if self._folder is not None:
+                return create_actor(settings)
+            import ray
+
+            return ray.get_actor(actor_name(settings.cluster), namespace=NAMESPACE)
+
+        return RayLink(settings.cluster, open_actor)
+
+    def shards(self, count: int, policy: bytes) -> "list[RayShard]":
+        """Links to that many shards, whose actors are made where a Ray node offers room for them."""
+        from dispatcher.service.shards.actor import create_shard
+        from dispatcher.service.shards.link import RayShard
+
+        return [RayShard(number, lambda: create_shard(SHARD), policy) for number in range(count)]
+
+    def stop(self) -> None:
+        """Leave Ray; a Ray that was started here ends, and its folder goes."""
+        import ray
+
+        # A Ray that is stopped while it starts leaves agents behind that never learn of it.
+        started = descendants(str(self._folder)) if self._folder is not None else []
+        ray.shutdown()
+        if self._folder is not None:
+            end(started, _END_S)
+            _remove(self._folder)
+
+
+def _prepare_environment(*, local: bool) -> None:
+    """Ray reads these once, when it is imported: later is too late for a token (Ray then takes one from ~/.ray)."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # Ray prints the death of a worker on the driver's standard output, where our JSON goes: skip every such line.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^")
+    # Ray's workers run at nice 15: on a busy machine the agents would starve beside whatever they look after.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    if local and "ray" not in sys.modules and "RAY_AUTH_TOKEN_PATH" not in os.environ:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def _shards(count: int) -> dict[str, int]:
+    return {SHARD: count} if count else {}
+
+
+def _remove(folder: Path) -> None:
+    """Ray's last process may still be writing into it for a moment."""
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+
+
+def resource_of(cluster: str) -> str:
+    """The Ray resource of nodes that an agent of `cluster` may run on."""
+    return f"cluster:{cluster}"
+
+
+def require_resource(cluster: str) -> None:
+    """ValueError unless a living Ray node offers the cluster's resource; a call without one would hang for ever."""
+    import ray
+
+    wanted = resource_of(cluster)
+    if not any(node["Alive"] and node["Resources"].get(wanted) for node in ray.nodes()):
+        raise ValueError(f"no Ray node offers {wanted!r}: start one there with --resources='{{\"{wanted}\": 1}}'")
+
+
+def _probe(address: str) -> None:
+    """Ray retries a dead address for minutes without a word, so see first whether anything listens."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _PROBE_S):
+            return
+    except ValueError:
+        raise CommandError(f"ray.address {address!r} is not host:port") from None
+    except OSError as error:
+        raise CommandError(f"nothing listens at ray.address {address}: {error.strerror or error}") from None

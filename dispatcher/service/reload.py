@@ -1,0 +1,73 @@
+"""Profiles and plugin files are read again when they change; what fails its checks is refused, and the old stays."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import structlog
+
+from dispatcher.config import ConfigError, DispatcherConfig, load_config
+from dispatcher.plugins.registry import PluginSpec
+
+log = structlog.get_logger("reload")
+
+LOOK_S = 2.0
+Marks = Mapping[Path, bytes]
+
+
+class Reloader:
+    """Looks at the policy files of `config`; `take` is handed each changed configuration that passes its checks.
+
+    Of a changed configuration the profiles and plugins alone are taken over; the rest holds until the next start.
+    """
+
+    def __init__(
+        self, config: DispatcherConfig, registry: Mapping[str, PluginSpec], take: Callable[[DispatcherConfig], None]
+    ) -> None:
+        self._config, self._registry, self._take = config, registry, take
+        self._marks = marks(config.policy_files)
+        self.outcomes = {"taken": 0, "refused": 0}
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while self._config.file is not None and self._config.policy_files:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Take over what has changed since the last look, or say why not."""
+        found = await asyncio.to_thread(marks, self._config.policy_files)
+        if found == self._marks:
+            return
+        self._marks = found
+        changed = [str(path) for path in self._config.policy_files]
+        try:
+            config = await asyncio.to_thread(load_config, self._config.file, registry=self._registry)
+            self._take(config)
+        except ConfigError as error:
+            self._refuse([str(problem) for problem in error.problems])
+        except Exception as error:  # a plugin that cannot be made must not end the dispatcher
+            self._refuse([f"{type(error).__name__}: {error}"])
+        else:
+            self._config = config
+            self._marks = {path: found.get(path, b"") for path in config.policy_files}
+            self.outcomes["taken"] += 1
+            names = [profile.scheduler_name for profile in config.profiles]
+            log.info("changed policies hold from now on", profiles=names, files=changed)
+
+    def _refuse(self, problems: Sequence[str]) -> None:
+        self.outcomes["refused"] += 1
+        log.error("changed policies are refused, the old ones stay", problems=problems)
+
+
+def marks(files: Sequence[Path]) -> dict[Path, bytes]:
+    """File -> hash of what it holds, empty for one that cannot be read."""
+    return {path: _mark(path) for path in files}
+
+
+def _mark(path: Path) -> bytes:
+    try:
+        return blake2b(path.read_bytes(), digest_size=16).digest()
+    except OSError:
+        return b""

@@ -1,0 +1,149 @@
+"""`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray actors beside it."""
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from dispatcher.api.http_api import Shown, serve
+from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
+from dispatcher.config.sections import HttpSection
+from dispatcher.plugins.registry import PluginSpec
+from dispatcher.service.errors import CommandError, ExitCode
+from dispatcher.service.event_loop import run
+from dispatcher.service.interrupts import interruptible, uninterrupted
+from dispatcher.service.leader_client import candidate
+from dispatcher.service.leadership import Leadership
+from dispatcher.service.logs import configure_logging
+from dispatcher.service.ray_runtime import RayOptions, RayRuntime
+from dispatcher.service.reload import Reloader
+from dispatcher.service.shards.policy import policy_of
+from dispatcher.service.stage import Stage
+from dispatcher.service.warm import collect_less_often, compile_when_large
+
+log = structlog.get_logger("run")
+
+Configured = tuple[DispatcherConfig, Mapping[str, PluginSpec]]  # and the plugins that are installed
+
+_LOOK_S = 1.0
+
+
+def run_dispatcher(file: Path, level: str | None) -> int:
+    """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
+    config, registry = read_config(file, reach=True)
+    configure_logging(level or config.log.level, config.log.format)
+    for note in config.notes:
+        log.warning("a key of the configuration has no meaning here", detail=str(note))
+    try:
+        with interruptible(), ExitStack() as cleanup:
+            ray = _start_ray(config, cleanup)
+            return run(_serve(config, registry, ray))
+    except (KeyboardInterrupt, SystemExit):
+        return int(ExitCode.OK)
+
+
+def read_config(file: Path | None, *, reach: bool = False) -> Configured:
+    """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults.
+
+    `reach`: its clusters are to be reached from here (see `load_config`).
+    """
+    try:
+        registry = plugin_registry()
+        return load_config(file, registry=registry, reach=reach), registry
+    except ConfigError as error:
+        raise CommandError(_all_problems(file, error)) from None
+
+
+def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
+    store = config.ray.object_store_mib * 1024 * 1024
+    options = RayOptions(config.ray.address, object_store_bytes=store, shards=config.scheduling.shards)
+    with uninterrupted():
+        ray = RayRuntime.start([cluster.name for cluster in config.clusters], options)
+        cleanup.callback(ray.stop)
+    return ray
+
+
+async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime) -> int:
+    links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
+    count = config.scheduling.shards
+    async with candidate(config.leader_election, config.clusters) as one:
+        leadership = Leadership(one, links)
+        stage = Stage(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
+        reloader = Reloader(config, registry, stage.take_policies)
+        return await serve_until_signal(stage, config.http, ray.ended, reloader)
+
+
+async def serve_until_signal(stage: Stage, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader) -> int:
+    """All terms and the HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
+    stop = asyncio.Event()
+    collect_less_often()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    runner = await listen(stage, http.host, http.port)
+    service = asyncio.create_task(stage.run())
+    stopped = asyncio.create_task(stop.wait())
+    rayless = asyncio.create_task(_wait_for_end(ray_ended))
+    reloads = asyncio.create_task(reloader.run())
+    kernels = asyncio.create_task(
+        compile_when_large(lambda: sum(len(one.nodes) for one in stage.service.core.clusters.values()))
+    )
+    try:
+        await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)
+        if service.done():
+            service.result()
+        if rayless.done():
+            raise CommandError(f"Ray has lost its {rayless.result()}, and all agents with it: start again")
+    finally:
+        log.info("stopping")
+        service.cancel()
+        stopped.cancel()
+        rayless.cancel()
+        reloads.cancel()
+        kernels.cancel()
+        await asyncio.gather(service, stopped, rayless, reloads, kernels, return_exceptions=True)
+        await runner.cleanup()
+    return int(ExitCode.OK)
+
+
+async def _wait_for_end(ray_ended: Callable[[], str]) -> str:
+    while True:
+        if name := ray_ended():
+            return name
+        await asyncio.sleep(_LOOK_S)
+
+
+async def listen(shown: Shown, host: str, port: int) -> web.AppRunner:
+    """Serve the HTTP API; CommandError in one line when the address cannot be had."""
+    try:
+        return await serve(shown, host, port)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+
+
+def check_port(host: str, port: int) -> None:
+    """CommandError when something listens there already: better told before minutes of work than after."""
+    try:
+        with socket.create_server((host, port)):
+            pass
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> CommandError:
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        why += ", probably by another dispatcher (stop it if you meant to replace it)"
+    other = "choose another port with http.port of the configuration (demo: --port)"
+    return CommandError(f"cannot listen on {host}:{port}: {why}; {other}")
+
+
+def _all_problems(file: Path | None, error: ConfigError) -> str:
+    first, more = error.problems[0], len(error.problems) - 1
+    rest = f" (and {more} more: global-dispatcher config check {file})" if more and file else ""
+    return f"{first}{rest}"

@@ -1,0 +1,248 @@
+"""The service loop: agents' reports and answers in, the core's effects out, one thread, never blocked by one cluster.
+
+Events reach the core one at a time. A core that raises on an event loses that event alone: it is logged and counted,
+and a report is asked for anew in full. Between two slices of work the loop lets every other task run.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any, Protocol
+
+import structlog
+
+from dispatcher.api.metrics import Metrics
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick, Trouble
+from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.service.clock import Clock
+from dispatcher.service.journal import Journal
+from dispatcher.service.link import AgentLink
+from dispatcher.service.outbox import Outbox
+from dispatcher.service.poller import Poller
+from dispatcher.service.quota_file import QuotaFile
+from dispatcher.service.term import Deposed, Term
+from dispatcher.service.timing import ServiceTiming
+
+log = structlog.get_logger("service")
+
+_LEAST_BUDGET, _MOST_BUDGET = 16, 20_000
+_TELL_AGAIN_S = 60.0
+
+
+class Queue(Protocol):
+    """What the loop reads of the scheduling queue."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Pods per queue: active, backoff, unschedulable, gated."""
+        ...
+
+
+class Core(Protocol):
+    """What the loop needs of dispatcher.scheduling.core.SchedulerCore."""
+
+    @property
+    def clusters(self) -> Mapping[str, ClusterView]:
+        """What is known of each configured cluster."""
+        ...
+
+    @property
+    def queue(self) -> Queue:
+        """The scheduling queue."""
+        ...
+
+    @property
+    def counters(self) -> Mapping[tuple[str, str], int]:
+        """Running totals by (what, label)."""
+        ...
+
+    @property
+    def open(self) -> bool:
+        """Whether decisions are taken."""
+        ...
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """The only door."""
+        ...
+
+
+class Service:
+    """One dispatcher's life over its links; `run` until cancelled or `stop`ped."""
+
+    def __init__(
+        self,
+        core: Core,
+        links: Sequence[AgentLink],
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        journal: Journal | None = None,
+        timing: ServiceTiming | None = None,
+        term: Term | None = None,
+    ) -> None:
+        self.core, self.metrics, self.clock = core, metrics, clock
+        self.shards: Shards | None = None  # to be told between two rounds what has changed
+        self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
+        self.timing, self.term = timing or ServiceTiming(), term or Term()
+        self.deposed: Deposed | None = None  # why it has ended, if an agent told it to
+        self._journal = journal
+        self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
+        self._work = asyncio.Event()
+        self._budget = 256
+        self._tick_at = float("-inf")
+        self._tick_failed = False
+        self._told: dict[str, float] = {}
+        self.outboxes = {link.cluster: Outbox(link, self.emit, self.timing, self.term, self.depose) for link in links}
+        self.pollers = {
+            link.cluster: Poller(link, self.deliver, self.timing, clock, self.term, self.depose) for link in links
+        }
+        self._stopping = asyncio.Event()
+        self._effects: dict[type[Effect], Callable[[Any], None]] = {
+            SendIntents: self._send_intents,
+            SendPeers: self._send_peers,
+            Decided: self._decided,
+            Trouble: self._troubled,
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether every configured cluster was heard of or given up for now, so that decisions are taken."""
+        return self.core.open
+
+    def emit(self, event: Event) -> None:
+        """Hand an event to the core; returns at once."""
+        self._inbox.append((event, None))
+        self._work.set()
+
+    async def deliver(self, event: Event) -> bool:
+        """Hand an event to the core and wait until it was taken in; False if the core could not."""
+        taken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._inbox.append((event, taken))
+        self._work.set()
+        return await taken
+
+    async def run(self) -> None:
+        """Poll, decide and send until `stop`. An end of any of its tasks ends it, with that task's error."""
+        tasks = [asyncio.create_task(poller.run(), name=f"poll {name}") for name, poller in self.pollers.items()]
+        tasks.append(asyncio.create_task(self._decide(), name="decide"))
+        stop = asyncio.create_task(self._stopping.wait(), name="stop")
+        try:
+            done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                task.result()
+        finally:
+            for task in (*tasks, stop):
+                task.cancel()
+            await asyncio.gather(*tasks, stop, return_exceptions=True)
+            await asyncio.gather(*(outbox.close() for outbox in self.outboxes.values()))
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stopping.set()
+
+    def depose(self, by: Deposed) -> None:
+        """A newer dispatcher is obeyed: not a word more, and end `run` soon."""
+        if self.deposed is None:
+            self.deposed = by
+            self.silence()
+            self.stop()
+
+    def silence(self) -> None:
+        """Send nothing any more."""
+        for outbox in self.outboxes.values():
+            outbox.silence()
+
+    async def _decide(self) -> None:
+        while True:
+            await self._wait_for_work()
+            self._take_in()
+            if self._tick_due():
+                self._tick()
+                self._tell_shards()
+            self._work_left()
+            await asyncio.sleep(0)
+
+    async def _wait_for_work(self) -> None:
+        left = self._tick_at + self.timing.tick_s - self.clock()
+        if left > 0 and not self._work.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):  # wait_for can swallow a cancellation (fixed in Python 3.12)
+                    await self._work.wait()
+
+    def _take_in(self) -> None:
+        """Feed what has come in, for one slice of time at most."""
+        until = perf_counter() + self.timing.slice_s
+        while self._inbox and perf_counter() < until:
+            event, taken = self._inbox.popleft()
+            done = self._handle(event)
+            if taken is not None and not taken.done():
+                taken.set_result(done)
+
+    def _tell_shards(self) -> None:
+        if self.shards is None:
+            return
+        try:
+            self.shards.follow()
+            for text in self.shards.take_news():
+                log.info("shards leave some decisions to the dispatcher alone", reason=text)
+        except Exception:
+            log.exception("shards could not be told what has changed; decisions go on without them")
+
+    def _tick_due(self) -> bool:
+        return not self._inbox or self.clock() - self._tick_at >= self.timing.tick_s
+
+    def _tick(self) -> None:
+        started = perf_counter()
+        done = self._handle(Tick(self._budget))
+        spent = perf_counter() - started
+        self._tick_at, self._tick_failed = self.clock(), not done
+        self.metrics.tick(spent, self.core.counters)
+        if spent > self.timing.slice_s:
+            self._budget = max(_LEAST_BUDGET, int(self._budget * self.timing.slice_s / spent))
+        elif done and self._active():
+            self._budget = min(_MOST_BUDGET, self._budget * 2)
+
+    def _work_left(self) -> None:
+        """Go on at once while there is something to take in or to decide, else wait for work or the next Tick."""
+        if self._inbox or (self._active() and not self._tick_failed):
+            self._work.set()
+        else:
+            self._work.clear()
+
+    def _active(self) -> int:
+        return self.core.queue.counts().get("active", 0) if self.core.open else 0
+
+    def _handle(self, event: Event) -> bool:
+        try:
+            effects = self.core.handle(event, self.clock())
+        except Exception:
+            self.metrics.core_error(type(event).__name__)
+            log.exception("the core failed on an event; it goes on without it", event_type=type(event).__name__)
+            log.debug("the event", detail=repr(event)[:2000])
+            return False
+        self.metrics.event(event)
+        if self.quota_file is not None:
+            self.quota_file.keep(self.clock())
+        for effect in effects:
+            self._effects[type(effect)](effect)
+        return True
+
+    def _send_intents(self, effect: SendIntents) -> None:
+        self.metrics.intents(effect.cluster, effect.intents)
+        self.outboxes[effect.cluster].put(effect.intents)
+
+    def _send_peers(self, effect: SendPeers) -> None:
+        self.outboxes[effect.cluster].put_peers(effect.peers)
+
+    def _troubled(self, effect: Trouble) -> None:
+        now = self.clock()
+        if now - self._told.get(effect.text, float("-inf")) > _TELL_AGAIN_S:
+            self._told[effect.text] = now
+            log.error("something is wrong; all else goes on", detail=effect.text)
+
+    def _decided(self, effect: Decided) -> None:
+        self.metrics.decided(effect.decision.placed.pod.created, self.clock())
+        if self._journal is not None:
+            self._journal.write(effect.decision.record())

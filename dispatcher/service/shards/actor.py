@@ -1,0 +1,44 @@
+"""A shard as a Ray actor. Only bytes and arrays of numbers cross."""
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import ray
+
+from dispatcher.scheduling.shards.orders import Body, Parcel
+from dispatcher.scheduling.shards.shard import Shard
+from dispatcher.service.shards.policy import name_of, plans_of
+from dispatcher.service.warm import collect_less_often, load_kernels
+
+
+class ShardActor:
+    """A thin wrapper."""
+
+    def __init__(self) -> None:
+        self._shard, self._configured = Shard(), False
+        load_kernels()
+        collect_less_often()
+
+    def configure(self, policy: bytes) -> bytes:
+        """Answer by these profiles (see `policy`)."""
+        self._configured = True
+        self._shard.configure(name_of(policy), plans_of(policy))
+        return b""
+
+    def take(self, head: bytes, body: Body | bytes) -> tuple[bytes, Body, float]:
+        """An Order in; a Told and its body out, and the seconds it took. LookupError in a life not yet configured."""
+        if not self._configured:
+            raise LookupError("this shard has begun anew")
+        started = perf_counter()
+        numbers = np.frombuffer(body, dtype=np.uint8) if isinstance(body, bytes) else body
+        told = self._shard.take(Parcel(head, numbers))
+        return told.head, told.body, perf_counter() - started
+
+
+def create_shard(resource: str) -> Any:
+    """An actor on a node that offers one of that resource. It restarts for ever, empty; Ray tries no call again."""
+    options = ray.remote(ShardActor).options(
+        num_cpus=0, resources={resource: 1}, max_restarts=-1, max_task_retries=0, max_concurrency=1
+    )
+    return options.remote()

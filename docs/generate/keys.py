@@ -1,0 +1,132 @@
+"""The page of annotations, labels, taints and finalizers: who writes each, on what, and what it means."""
+
+from typing import NamedTuple
+
+from dispatcher.model import names
+from docs.generate.markdown import code, page, table
+
+
+class Key(NamedTuple):
+    """One row. `name` is the constant of `dispatcher/model/names.py`."""
+
+    name: str
+    on: str
+    values: str
+    meaning: str
+
+
+USERS = (
+    Key(
+        "SCHEDULE",
+        "pod, annotation",
+        '`"true"`',
+        "Place this pod. A pod that names our schedulerName does not need it.",
+    ),
+    Key("CLUSTERS", "pod, annotation", "names, separated by commas", "Only these clusters."),
+    Key("STAY", "pod, annotation", '`"true"`', "Only the cluster in which the pod was submitted."),
+    Key(
+        "SPREAD",
+        "pod, annotation",
+        "`LEVEL=N[:soft]`, separated by commas",
+        "At most N pods of this app apart between the domains of a level (provider, region, zone, rack, cluster, host, "
+        "or a node label), counted over all clusters. Hard unless `:soft`.",
+    ),
+    Key(
+        "DOMAIN_SCOPE",
+        "pod, annotation",
+        "`fleet` (default), `cluster`",
+        "Whether a zone of one name in two clusters is one domain for the pod's spread and affinity, or two.",
+    ),
+    Key(
+        "FAILOVER",
+        "pod, annotation",
+        "`strict` (default), `lease`, `asap`",
+        "When a pod whose cluster is lost may be replaced: once its copy is known to be gone; once the copy's own "
+        "agent has certainly stopped it; or at once.",
+    ),
+)
+ADMINS = (
+    Key("ACCEPT", "Namespace, label", '`"false"`', "Closes the namespace to pods of other clusters."),
+    Key("PROVIDER", "node, label", "any", "The level `provider`: whose data centre the node is in."),
+    Key("BANDWIDTH", "node, label or annotation", "a quantity, bytes/s", "Network capacity in each direction."),
+    Key(
+        "METRIC_PREFIX",
+        "node, annotation",
+        "a number or quantity",
+        "`metric.global-dispatcher.io/NAME`: read by plugins.",
+    ),
+    Key("GPU_MILLI", "node, extended resource", "1000 for each GPU", "Thousandths of a GPU, for pods that share one."),
+    Key("FENCED", "proxy node, label", '`"true"`', "Nothing runs in that cluster any more (`cluster fence`)."),
+    Key(
+        "CONFIRM_RESTORED",
+        "agent's state Lease, annotation",
+        '`"true"`',
+        "What a restored cluster shows is meant (`cluster confirm`).",
+    ),
+    Key(
+        "FORGET_KEYS",
+        "agent's state Lease, annotation",
+        '`"true"`',
+        "Believe the next keys of that cluster (`cluster forget-keys`).",
+    ),
+)
+OURS = (
+    Key("FINALIZER", "source pod, finalizer", "", "The source goes when its delegate is gone."),
+    Key(
+        "CLAIM",
+        "source and delegate, annotation",
+        "a signed record",
+        "Where the pod goes, signed by the source's cluster.",
+    ),
+    Key(
+        "CLAIM_CLUSTER", "source, annotation", "a cluster", "Where the pod goes, for people; nothing is decided by it."
+    ),
+    Key("CLAIM_NODE", "source, annotation", "a node", "The same."),
+    Key("EPOCH", "source, annotation", "a number", "The attempt."),
+    Key("DECISION", "source, annotation", "one line", "Why there: score, runner-up, margin."),
+    Key("DELEGATE_LABEL", "delegate, label", "", "Marks a delegate."),
+    Key("DELEGATE_SCHEDULER", "delegate, spec.schedulerName", "", "No scheduler's name, so nobody else places it."),
+    Key("DELEGATE_PROOF", "delegate, annotation", "a signature", "The target cluster made this delegate."),
+    Key("SOURCE_CLUSTER", "delegate, annotation", "a cluster", "Whose copy it is."),
+    Key("SOURCE_CLUSTER_UID", "delegate, annotation", "a UID", "The same: the UID of that cluster's kube-system."),
+    Key("SOURCE_NAMESPACE", "delegate, annotation", "a namespace", "The same."),
+    Key("SOURCE_NAME", "delegate, annotation", "a name", "The same."),
+    Key("SOURCE_UID", "delegate, annotation", "a UID", "The same."),
+    Key("PROXY_LABEL", "proxy node, label", "a cluster", "The cluster that the proxy node stands for."),
+    Key("PROXY_TAINT", "proxy node, taint", "NoSchedule", "Keeps pods of other schedulers away."),
+    Key("CLUSTER_READY", "proxy node, label", "`true`, `false`", "The last word about that cluster."),
+    Key("CLOSED_BY_LEAVE", "proxy node, annotation", '`"true"`', "Cordoned because the cluster that has it leaves."),
+)
+# Constants that are no keys.
+OTHERS = frozenset(("PREFIX",))
+
+
+def declared() -> dict[str, str]:
+    """Constants of the model that name a key of ours -> the key."""
+    every = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
+    return {name: value for name, value in every.items() if names.PREFIX in value and name not in OTHERS}
+
+
+def render() -> str:
+    """The page."""
+    known = declared()
+
+    def rows(keys: tuple[Key, ...]) -> str:
+        return table(
+            ("key", "on", "values", "meaning"),
+            ((code(known[one.name]), one.on, one.values, one.meaning) for one in keys),
+        )
+
+    return page(
+        "Annotations and labels",
+        "What a user writes only narrows where a pod may go; a value or key that cannot be followed keeps the pod "
+        "pending with the reason. Keys that begin with `global-dispatcher.io/x-` belong to your own plugins.",
+        "## Written by users, on pods",
+        rows(USERS),
+        "## Written by administrators",
+        rows(ADMINS),
+        "## Written by agents",
+        "Nobody else has to write these, and nothing is believed because it stands there: what matters is signed "
+        "([the protocol](../protocol.md)).",
+        rows(OURS),
+    )

@@ -1,0 +1,69 @@
+"""A small blocking client for one API server: what the harness itself and quick checks need."""
+
+import ssl
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from localfleet.controlplane.credentials import Pair
+
+Object = dict[str, Any]
+_IN_FLIGHT = 16
+_TIMEOUT_S = 30.0
+
+
+class Api:
+    """JSON over HTTPS as one client; answers that are no success raise httpx.HTTPStatusError with the server's text."""
+
+    def __init__(self, server: str, authority: Path, pair: Pair | None = None, token: str = "") -> None:
+        context = ssl.create_default_context(cafile=str(authority))
+        if pair is not None:
+            context.load_cert_chain(pair.certificate, pair.key)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        limits = httpx.Limits(max_connections=_IN_FLIGHT)
+        self.http = httpx.Client(
+            base_url=server, verify=context, headers=headers, limits=limits, timeout=_TIMEOUT_S, trust_env=False
+        )
+
+    def get(self, path: str, **query: str) -> Object:
+        """GET an object or a list."""
+        return self._call("GET", path, params=query)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> Object:
+        """POST an object to its collection, or to a subresource."""
+        return self._call("POST", path, json=body)
+
+    def patch(self, path: str, body: Mapping[str, Any], kind: str = "application/merge-patch+json") -> Object:
+        """PATCH; a merge patch unless told otherwise."""
+        return self._call("PATCH", path, json=body, headers={"Content-Type": kind})
+
+    def delete(self, path: str) -> Object:
+        """DELETE an object."""
+        return self._call("DELETE", path)
+
+    def create_all(self, path: str, bodies: Iterable[Mapping[str, Any]]) -> None:
+        """POST many objects, a few at a time; raises the first failure."""
+        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+            list(pool.map(lambda body: self.create(path, body), bodies))
+
+    def answers(self, path: str) -> bool:
+        """Whether a GET succeeds now; no server is no."""
+        try:
+            return self.http.get(path, timeout=2.0).is_success
+        except httpx.TransportError:
+            return False
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.http.close()
+
+    def _call(self, method: str, path: str, **given: Any) -> Object:
+        answer = self.http.request(method, path, **given)
+        if not answer.is_success:
+            text = f"{method} {path}: {answer.status_code} {answer.text}"
+            raise httpx.HTTPStatusError(text, request=answer.request, response=answer)
+        body: Object = answer.json()
+        return body

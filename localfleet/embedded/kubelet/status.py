@@ -1,0 +1,133 @@
+"""The pod status that a kubelet writes at each step of a pod's life (core/v1 PodStatus)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from localfleet.embedded.kubelet.admission import Rejection
+from localfleet.embedded.meta import Object, stamp, with_condition
+
+TERMINATED_BY_SIGNAL = 143  # 128 + SIGTERM
+_OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pod runs: the node's address and the pod's own."""
+
+    host_ip: str
+    pod_ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a container's last run ended."""
+
+    exit_code: int
+    started: float
+    ended: float
+
+    def state(self, container_id: str) -> Object:
+        """core/v1 ContainerStateTerminated."""
+        return {
+            "exitCode": self.exit_code,
+            "reason": "Completed" if self.exit_code == 0 else "Error",
+            "startedAt": stamp(self.started),
+            "finishedAt": stamp(self.ended),
+            "containerID": container_id,
+        }
+
+
+def starting(pod: Object, place: Place, now: float) -> Object:
+    """Bound and admitted, containers being created."""
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    return _status(pod, place, now, phase="Pending", state=waiting, ready=False, restarts=0)
+
+
+def running(pod: Object, place: Place, now: float, *, restarts: int = 0, last: Ending | None = None) -> Object:
+    """All containers run and are ready since `now`."""
+    state = {"running": {"startedAt": stamp(now)}}
+    return _status(pod, place, now, phase="Running", state=state, ready=True, restarts=restarts, last=last)
+
+
+def backing_off(pod: Object, place: Place, now: float, *, restarts: int, last: Ending) -> Object:
+    """The containers have ended and wait to be started again."""
+    reason = "CrashLoopBackOff" if last.exit_code else "Completed"
+    state = {"waiting": {"reason": reason, "message": "back-off restarting failed container"}}
+    return _status(pod, place, now, phase="Running", state=state, ready=False, restarts=restarts, last=last)
+
+
+def finished(pod: Object, place: Place, now: float, *, restarts: int, ending: Ending) -> Object:
+    """The containers have ended for good: Succeeded with exit code 0, else Failed."""
+    phase = "Succeeded" if ending.exit_code == 0 else "Failed"
+    return _status(pod, place, now, phase=phase, state={"ending": ending}, ready=False, restarts=restarts)
+
+
+def rejected(pod: Object, rejection: Rejection, now: float) -> Object:
+    """Refused at admission: nothing has run."""
+    status = dict(pod.get("status") or {})
+    return {
+        **status,
+        "phase": "Failed",
+        "reason": rejection.reason,
+        "message": rejection.message,
+        "startTime": stamp(now),
+    }
+
+
+def _status(pod: Object, place: Place, now: float, *, phase: str, state: Object, ready: bool, **run: Any) -> Object:
+    old, spec = pod.get("status") or {}, pod["spec"]
+    status = {
+        **old,
+        "phase": phase,
+        "conditions": _conditions(old.get("conditions") or [], phase, ready, now),
+        "hostIP": place.host_ip,
+        "hostIPs": [{"ip": place.host_ip}],
+        "podIP": place.pod_ip,
+        "podIPs": [{"ip": place.pod_ip}],
+        "startTime": old.get("startTime") or stamp(now),
+        "containerStatuses": [_container(pod, entry, state, ready=ready, **run) for entry in spec["containers"]],
+    }
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = _init_containers(pod, old.get("initContainerStatuses"), phase, now)
+    return status
+
+
+def _init_containers(pod: Object, old: list[Object] | None, phase: str, now: float) -> list[Object]:
+    if old and all("terminated" in entry["state"] for entry in old):
+        return old
+    pending = phase == "Pending"
+    state = {"waiting": {"reason": "PodInitializing"}} if pending else {"ending": Ending(0, now, now)}
+    return [_container(pod, entry, state, ready=not pending, restarts=0) for entry in pod["spec"]["initContainers"]]
+
+
+def _conditions(old: list[Object], phase: str, ready: bool, now: float) -> list[Object]:
+    started, ended = phase != "Pending", phase in ("Succeeded", "Failed")
+    answers = dict(zip(_OWN_CONDITIONS, (started and not ended, started, ready, ready), strict=True))
+    reasons = {"Succeeded": {"reason": "PodCompleted"}, "Failed": {"reason": "PodFailed"}}
+    why = reasons.get(phase, {} if ready else {"reason": "ContainersNotReady"})
+    conditions = old
+    for kind, answer in answers.items():
+        entry = {"type": kind, "status": str(answer), **({} if answer else why)}
+        conditions = with_condition(conditions, entry, now)
+    if not any(entry["type"] == "PodScheduled" for entry in conditions):
+        conditions = with_condition(conditions, {"type": "PodScheduled", "status": "True"}, now)
+    return conditions
+
+
+def _container(
+    pod: Object, container: Object, state: Object, *, ready: bool, restarts: int, last: Ending | None = None
+) -> Object:
+    identity = f"embedded://{pod['metadata']['uid']}-{container['name']}-{restarts}"
+    ending = state.get("ending")
+    is_running = "running" in state
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "containerID": identity if ending or is_running else "",
+        "ready": ready,
+        "started": is_running,
+        "restartCount": restarts,
+        "state": {"terminated": ending.state(identity)} if ending else state,
+        "lastState": {"terminated": last.state(f"{identity}-previous")} if last else {},
+    }

@@ -1,0 +1,117 @@
+"""The HTTP API over a scripted core: shapes, codes, and what it refuses."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from dispatcher.api.http_api import OnlyOne, make_app
+from dispatcher.scheduling.clusters import ClusterView
+from tests.service.fakes import FakeCore, FakeViews, service
+
+Client = TestClient[Any, Any]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    core = FakeCore(clusters={"east": ClusterView("east"), "west": ClusterView("west", heard=True)}, open=False)
+    core.counters["scheduled", "global-dispatcher"] = 7
+    core.counters["unschedulable", "global-dispatcher-packed"] = 2
+    subject = service(core)
+    subject.metrics.watch(subject)
+    async with TestClient(TestServer(make_app(OnlyOne(subject, FakeViews())))) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez"])
+async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None:
+    assert (await client.get(path)).status == 200
+    ready = await client.get("/readyz")
+    assert (ready.status, await ready.text()) == (503, "waiting for the first report of: east")
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        pytest.param("/v1/clusters", {"clusters": FakeViews().clusters()}, id="all clusters"),
+        pytest.param("/v1/nodes?cluster=west", {"nodes": FakeViews().nodes()[1:]}, id="nodes of one cluster"),
+        pytest.param("/v1/pods?namespace=shop", {"pods": FakeViews().pods()[1:]}, id="pods of one namespace"),
+        pytest.param("/v1/pods?phase=Failed", {"pods": []}, id="no pods of a phase"),
+        pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
+        pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
+    ],
+)
+async def test_rows_are_served_as_json(client: Client, path: str, want: object) -> None:
+    answer = await client.get(path)
+    assert (answer.status, await answer.json()) == (200, want)
+
+
+@pytest.mark.parametrize("path", ["/v1/explain/default/nobody", "/v1/explain/default/web-1?cluster=mars", "/v1/x"])
+async def test_what_is_not_there_is_404_with_a_reason(client: Client, path: str) -> None:
+    answer = await client.get(path)
+    assert answer.status == 404
+    assert (await answer.json())["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/pods?cluster=wset", "no cluster wset; known: east, west"),
+        ("/v1/pods?source=wset", "no cluster wset; known: east, west"),
+        ("/v1/nodes?cluster=wset", "no cluster wset; known: east, west"),
+        ("/v1/explain/default/web-1?cluster=wset", "no cluster wset; known: east, west"),
+        ("/v1/pods?namespace=nonono", "no pods in namespace nonono"),
+        (
+            "/v1/explain/default/web-1-copy",
+            "pod default/web-1-copy of cluster west is the copy of default/web-1, submitted in east: "
+            "`global-dispatcher explain default/web-1 --cluster east`",
+        ),
+        (
+            "/v1/explain/default/foreign",
+            "nothing is known of pod default/foreign: ours are pods with spec.schedulerName global-dispatcher, which "
+            'the annotation global-dispatcher.io/schedule: "true" gives them when they are made '
+            "(see `global-dispatcher pods`)",
+        ),
+    ],
+)
+async def test_a_name_that_is_unknown_is_404_and_what_would_be_known_is_told(
+    client: Client, path: str, told: str
+) -> None:
+    answer = await client.get(path)
+    assert (answer.status, await answer.json()) == (404, {"error": told})
+
+
+async def test_filters_by_known_names_that_match_nothing_are_an_empty_list(client: Client) -> None:
+    answer = await client.get("/v1/pods?namespace=shop&cluster=west")
+    assert (answer.status, await answer.json()) == (200, {"pods": []})
+
+
+async def test_nothing_can_be_written(client: Client) -> None:
+    assert (await client.post("/v1/pods", json={})).status == 405
+
+
+async def test_a_foreign_host_name_is_refused(client: Client) -> None:
+    assert (await client.get("/v1/pods", headers={"Host": "evil.example"})).status == 421
+    assert (await client.get("/v1/pods", headers={"Host": "localhost:7480"})).status == 200
+
+
+async def test_metrics_are_kube_schedulers_where_they_fit(client: Client) -> None:
+    text = await (await client.get("/metrics")).text()
+    for line in (
+        'scheduler_schedule_attempts_total{profile="global-dispatcher",result="scheduled"} 7.0',
+        'scheduler_schedule_attempts_total{profile="global-dispatcher-packed",result="unschedulable"} 2.0',
+        'scheduler_pending_pods{queue="active"} 0.0',
+        'global_dispatcher_cluster_ready{cluster="east"} 0.0',
+        "# TYPE scheduler_scheduling_attempt_duration_seconds histogram",
+        "# TYPE scheduler_pod_scheduling_sli_duration_seconds histogram",
+    ):
+        assert line in text
+
+
+async def test_the_page_shows_rows_and_escapes_them(client: Client) -> None:
+    text = await (await client.get("/")).text()
+    assert "web-1" in text
+    assert "&lt;b&gt;silent&lt;/b&gt;" in text
+    assert "<td>west</td>" in text  # for whose pods east is cordoned
+    assert "<b>" not in text

@@ -1,0 +1,206 @@
+"""The command: what it prints, in which form, and how it fails."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from dispatcher.cli import api_client
+from dispatcher.cli.api_client import ApiClient
+from dispatcher.cli.main import app
+from dispatcher.cli.output import Column, print_table
+from dispatcher.cli.tables import PODS
+from dispatcher.service.errors import CommandError, ExitCode
+from tests.service.fakes import FakeViews
+
+NOBODY = "http://127.0.0.1:1"
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(app, list(words), env=env or {})
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands see the rows of FakeViews, selected as a server would."""
+    views = FakeViews()
+
+    def rows(_self: ApiClient, kind: str, **query: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = getattr(views, kind)()
+        wanted = {key: value for key, value in query.items() if value}
+        return [row for row in found if all(row[key] == value for key, value in wanted.items())]
+
+    def explain(_self: ApiClient, namespace: str, name: str, cluster: str = "") -> dict[str, Any]:
+        found = views.explain(namespace, name, cluster)
+        if found is None:
+            raise CommandError(f"nothing is known of pod {namespace}/{name}", ExitCode.NOT_FOUND)
+        return found
+
+    monkeypatch.setattr(api_client.ApiClient, "rows", rows)
+    monkeypatch.setattr(api_client.ApiClient, "explain", explain)
+
+
+def test_the_command_starts_without_anything_heavy() -> None:
+    code = (
+        "import sys, dispatcher.cli.main\n"
+        "heavy = {'ray', 'numpy', 'kubernetes', 'pydantic', 'aiohttp', 'httpx', 'rich', 'yaml', 'structlog'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_join_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of_ray(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+
+    def ended(code: int) -> None:
+        told.append(code)
+        raise SystemExit(code)
+
+    def join(*given: Any) -> int:
+        told.append(given)
+        return 2
+
+    monkeypatch.setattr("agents.runtime.join.process.join", join)
+    monkeypatch.setattr("os._exit", ended)
+    assert run("join", "--config", "agent.yaml", "--node-ip", "10.1.2.3").exit_code == 2
+    assert told == [(Path("agent.yaml"), "10.1.2.3"), 2]
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    shown = run("--help")
+    assert shown.exit_code == 0
+    commands = ("demo", "run", "join", "explain", "clusters", "nodes", "pods", "cluster", "config", "version")
+    for word in (*commands, "3 the dispatcher"):
+        assert word in shown.stdout
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize(
+    ("words", "heading", "line"),
+    [
+        (("clusters",), "NAME", "east   Ready,Cordoned      1/1      2        0           3     0.4s   -"),
+        (("clusters",), "NAME", "west   NotReady,Fenced     0/1      1        1           0        -   <b>silent</b>"),
+        (("nodes",), "CLUSTER", "east      east-1   Ready    500m/4   500m/4   500m/4    34%    20%      -    3s"),
+        (
+            ("pods",),
+            "NAMESPACE",
+            "default     web-1   east     west      west-1   Running   score 71.3, 2.1 ahead of east/east-1",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_tables_have_no_borders_and_nothing_cut(words: tuple[str, ...], heading: str, line: str) -> None:
+    lines = run(*words).stdout.splitlines()
+    assert lines[0].startswith(heading)
+    assert line in lines
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize("kind", ["clusters", "nodes", "pods"])
+def test_json_and_yaml_are_the_rows_as_they_are(kind: str) -> None:
+    want = getattr(FakeViews(), kind)()
+    assert json.loads(run(kind, "-o", "json").stdout) == want
+    assert yaml.safe_load(run(kind, "-o", "yaml").stdout) == want
+
+
+@pytest.mark.usefixtures("answering")
+def test_pods_are_selected_by_namespace_and_source() -> None:
+    names = [row["name"] for row in json.loads(run("pods", "-n", "shop", "--source", "east", "-o", "json").stdout)]
+    assert names == ["api-1"]
+
+
+@pytest.mark.usefixtures("answering")
+def test_no_pods_is_said_on_stderr() -> None:
+    shown = run("pods", "-n", "shop", "--cluster", "west")
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "no pods match\n")
+
+
+def test_a_server_without_a_scheme_is_told_how_to_write_it() -> None:
+    shown = run("pods", "--server", "localhost:7480")
+    assert shown.exit_code == ExitCode.USAGE
+    assert shown.stderr == "error: --server localhost:7480: write http://localhost:7480\n"
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize(
+    ("pod", "code", "text"),
+    [
+        pytest.param("web-1", ExitCode.OK, "west / west-1", id="a bare name is of the default namespace"),
+        pytest.param("shop/api-1", ExitCode.OK, "nowhere yet", id="a pending pod says it is nowhere"),
+        pytest.param("shop/web-9", ExitCode.NOT_FOUND, "error: nothing is known", id="an unknown pod is not found"),
+        pytest.param("a/b/c", ExitCode.USAGE, "error: 'a/b/c' is no pod", id="too many slashes are wrong usage"),
+        pytest.param("/web", ExitCode.USAGE, "error: '/web' is no pod", id="an empty namespace is wrong usage"),
+    ],
+)
+def test_explain(pod: str, code: ExitCode, text: str) -> None:
+    shown = run("explain", pod)
+    assert shown.exit_code == code
+    assert text in shown.output
+
+
+def test_a_server_that_does_not_answer_is_one_line_with_the_fix() -> None:
+    shown = run("pods", "--server", NOBODY)
+    assert shown.exit_code == ExitCode.UNREACHABLE
+    assert shown.stdout == ""
+    assert shown.stderr.startswith(f"error: no dispatcher answers at {NOBODY}")
+    assert shown.stderr.count("\n") == 1
+    assert "--server" in shown.stderr
+
+
+def test_the_server_may_come_from_the_environment() -> None:
+    shown = run("clusters", env={"GLOBAL_DISPATCHER_SERVER": "http://127.0.0.1:2"})
+    assert "127.0.0.1:2" in shown.stderr
+
+
+def test_version_is_one_line_or_json() -> None:
+    assert run("version").stdout.startswith("global-dispatcher ")
+    assert set(json.loads(run("version", "-o", "json").stdout)) == {"version", "python"}
+
+
+@pytest.mark.parametrize("text", ["[red]x[/red]", "[/]", "[link=http://example.invalid]x[/link]", "[...] :smile:"])
+def test_tables_show_names_and_reasons_as_they_stand(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"namespace": "d", "name": text, "source": text, "cluster": text, "node": text, "phase": text, "reason": text}
+    print_table((*PODS, Column(text, lambda row: "-")), [row])
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.endswith(text)
+    assert " ".join(line.split()) == " ".join(["d", *[text] * 6, "-"])
+
+
+def test_config_check_tells_every_problem(tmp_path: Path) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text("http:\n  prt: 1\nclusters:\n  - name: A_b\n    kubeconfig: gone\n")
+    shown = run("config", "check", str(file))
+    assert shown.exit_code == ExitCode.FAILED
+    assert f"{file}:2: http.prt" in shown.stderr
+    assert f"{file}:4: clusters[0].name" in shown.stderr
+    told = json.loads(run("config", "check", str(file), "-o", "json").stdout)
+    assert not told["ok"]
+    assert [one["key"] for one in told["problems"]] == ["http.prt", "clusters[0].name", "clusters[0].kubeconfig"]
+
+
+def test_of_the_shipped_file_only_the_clusters_are_missing() -> None:
+    shown = run("config", "check", "configs/dispatcher.yaml")
+    assert [line.split(": ")[1:3] for line in shown.stderr.splitlines()] == [["clusters", "none is listed"]]
+
+
+def test_run_refuses_a_configuration_without_clusters(tmp_path: Path) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text("clusters: []\n")
+    shown = run("run", "--config", str(file))
+    assert shown.exit_code == ExitCode.FAILED
+    assert shown.stderr.startswith(f"error: {file}:1: clusters: none is listed: name at least one, such as ")
+
+
+def test_a_demo_with_a_configuration_that_is_wrong_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text("plugin_files: [nobodys.py]")
+    done = run("demo", "--once", "--config", str(tmp_path / "demo.yaml"))
+    assert done.exit_code == 1
+    assert f"plugin_files[0]: there is no file {tmp_path / 'nobodys.py'}: correct it" in done.stderr

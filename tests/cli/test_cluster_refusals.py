@@ -1,0 +1,168 @@
+"""What `global-dispatcher cluster ...` refuses before it writes anything, and what it says then."""
+
+import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from agents.executor import state
+from dispatcher.cli.operate.command import operate
+from dispatcher.cli.operate.table import Wish
+from dispatcher.cli.output import Output
+from dispatcher.service.errors import CommandError, ExitCode
+from localfleet.embedded.fleet import EmbeddedFleet
+from tests.cli.cluster_world import NODES, World, pod
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+WEST = "global-dispatcher-west"
+
+
+def unreachable(folder: Path) -> str:
+    """A kubeconfig of a cluster "north" where nobody listens."""
+    file = folder / "broken"
+    server = {"name": "north", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "north", "context": {"cluster": "north", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    file.write_text(yaml.safe_dump({"clusters": [server], "contexts": [context], "users": users}))
+    return str(file)
+
+
+@pytest.mark.parametrize(("action", "instead"), [(["fence"], "drain"), (["leave", "--lost"], "leave")])
+def test_what_is_for_dead_clusters_is_refused_for_one_that_answers(
+    world: World, action: list[str], instead: str
+) -> None:
+    pod(world.east, "web-1", WEST)
+    refused = world.run(*action, "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    wanted = f"west answers and 1 of 1 nodes are Ready: {' '.join(action)} is for clusters that are dead; use {instead}"
+    assert wanted in refused.stderr
+    assert world.proxy() == (False, "")
+
+
+def test_force_fences_a_cluster_that_answers_and_says_that_it_does(world: World) -> None:
+    result = world.run("fence", "west", "--yes", "--force")
+    assert result.exit_code == ExitCode.OK
+    assert "all the same: west answers and 1 of 1 nodes are Ready" in result.stderr
+
+
+def test_a_dead_cluster_is_fenced_without_force(world: World, fleet: EmbeddedFleet) -> None:
+    world.list_clusters({"east": str(fleet.kubeconfig), "west": "/nonexistent/kubeconfig"})
+    assert world.run("fence", "west", "--yes").exit_code == ExitCode.OK
+    assert world.proxy() == (True, "true")
+
+
+def test_a_fence_names_the_pods_that_nothing_replaces_and_is_refused_for_them(
+    world: World, fleet: EmbeddedFleet
+) -> None:
+    world.list_clusters({"east": str(fleet.kubeconfig), "west": "/nonexistent/kubeconfig"})
+    pod(world.east, "alone", WEST, owned=False)
+    refused = world.run("fence", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "1 without one are gone for good (east: default/alone)" in refused.stderr
+    assert "--force lets them go" in refused.stderr
+    assert world.proxy() == (False, "")
+    assert world.run("fence", "west", "--yes", "--force").exit_code == ExitCode.OK
+
+
+@pytest.mark.parametrize("action", ["drain", "leave"])
+def test_a_dry_run_shows_the_table_and_then_what_would_be_refused(world: World, action: str) -> None:
+    pod(world.east, "alone", WEST, owned=False)
+    code, told = world.json(action, "west", "--dry-run")
+    assert code == ExitCode.FAILED
+    assert [row["pods"] for row in told["clusters"] if row["cluster"] == "east"] == [1]
+    assert "would be refused: 1 pods have no controller" in told["problems"][0]
+
+
+def test_contexts_that_are_mixed_up_are_told_by_proxy_nodes_that_no_cluster_has_of_itself(
+    world: World, fleet: EmbeddedFleet
+) -> None:
+    mixed_up(world, fleet)
+    refused = world.run("cordon", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "cluster east is given context 'west', which is that of another cluster" in refused.stderr
+    assert world.proxy("west") == world.proxy("east") == (False, "")
+
+
+def test_contexts_that_are_mixed_up_are_told_by_the_names_that_executors_have_stored(
+    world: World, fleet: EmbeddedFleet
+) -> None:
+    mixed_up(world, fleet)
+    for name, api in world.apis.items():
+        values = {state.VALUES: f'{{"{state.CLUSTER}": "{name}"}}'}
+        assert api.create(LEASES, {"metadata": {"name": state.NAME, "annotations": values}}).is_success
+    refused = world.run("cordon", "west", "--yes")
+    for api in world.apis.values():
+        api.delete(state.PATH)
+    assert refused.exit_code == ExitCode.FAILED
+    assert "cluster east is given context 'west', which is that of west (context 'east')" in refused.stderr
+    assert "cluster west is given context 'east', which is that of east (context 'west')" in refused.stderr
+
+
+def mixed_up(world: World, fleet: EmbeddedFleet) -> None:
+    file = str(fleet.kubeconfig)
+    contexts = (("east", "west"), ("west", "east"))
+    listed = [{"name": name, "kubeconfig": file, "context": context} for name, context in contexts]
+    world.config.write_text(yaml.safe_dump({"clusters": listed}))
+
+
+def test_a_cluster_that_has_no_proxy_node_anywhere_is_not_said_to_be_done(world: World) -> None:
+    world.east.delete(f"{NODES}/{WEST}")
+    refused = world.run("cordon", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "no proxy node global-dispatcher-west is in east" in refused.stderr
+
+
+def test_a_name_that_nobody_knows_is_told_although_a_cluster_cannot_be_reached(
+    world: World, fleet: EmbeddedFleet
+) -> None:
+    kubeconfig = str(fleet.kubeconfig)
+    world.list_clusters({"east": kubeconfig, "west": kubeconfig, "north": unreachable(world.config.parent)})
+    refused = world.run("cordon", "wset", "--yes")
+    assert refused.exit_code == ExitCode.NOT_FOUND
+    assert f"'wset' is neither in {world.config} nor has a proxy node in east, west" in refused.stderr
+    assert "north does not answer" in refused.stderr
+
+
+def test_a_fenced_cluster_is_not_opened_by_uncordon(world: World) -> None:
+    assert world.run("fence", "west", "--yes", "--force").exit_code == ExitCode.OK
+    refused = world.run("uncordon", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "west is fenced in east: first `cluster unfence west`" in refused.stderr
+    assert world.proxy() == (True, "true")
+
+
+@pytest.mark.parametrize(
+    ("action", "cordoned", "did", "stands"),
+    [
+        ("unfence", False, "was not fenced, open", "open"),
+        ("unfence", True, "was not fenced, still cordoned", "cordoned"),
+        ("uncordon", False, "was open", "open"),
+        ("uncordon", True, "uncordoned", "open"),
+        ("cordon", True, "was cordoned already", "cordoned"),
+        ("cordon", False, "cordoned", "cordoned"),
+    ],
+)
+def test_a_word_is_told_as_what_it_changed_and_how_the_proxy_node_stands_then(
+    world: World, action: str, cordoned: bool, did: str, stands: str
+) -> None:
+    world.east.merge(f"{NODES}/{WEST}", {"spec": {"unschedulable": cordoned or None}})
+    code, told = world.json(action, "west", "--yes")
+    (row,) = told["clusters"]
+    assert (code, row["did"], row["proxy"]) == (ExitCode.OK, did, stands)
+    assert world.proxy() == (stands == "cordoned", "")
+
+
+def pressed() -> str:
+    signal.raise_signal(signal.SIGINT)
+    return "yes\n"
+
+
+def test_ctrl_c_at_the_question_does_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=pressed))
+    wish = Wish("cordon", "west", world.config, yes=False, dry_run=False, output=Output.JSON)
+    with pytest.raises(CommandError, match=r"^nothing was done$"):
+        operate(wish)
+    assert world.proxy() == (False, "")

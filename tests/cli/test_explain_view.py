@@ -1,0 +1,161 @@
+"""What `explain` shows of a record."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dispatcher.cli.explain_view import in_short, print_explained
+
+SCORES = {
+    "LiveCPU": {"raw": 81.2, "normalized": 81.2, "weight": 2.0, "weighted": 162.4, "runner_up_weighted": 150.0},
+    "HomeCluster": {"raw": 0.0, "normalized": 0.0, "weight": 0.1, "weighted": 0.0, "runner_up_weighted": 10.0},
+}
+DECISION = {
+    "outcome": "scheduled",
+    "decision": {"cluster": "west", "node": "w1", "score": 162.4},
+    "runner_up": {"cluster": "east", "node": "e1", "score": 160.0},
+    "margin": 2.4,
+    "scores": SCORES,
+    "rejected": [
+        {"reason": "Insufficient cpu", "cluster": "east", "count": 3},
+        {"reason": "Insufficient cpu", "cluster": "west", "count": 1},
+    ],
+    "feasible": 2,
+    "evaluated": 6,
+    "readings": {"cpu": {"used": 0.34, "age_s": 3.2}, "memory": {"used": 0.9, "age_s": 3.2}, "network": "unknown"},
+    "extras": {"TenantQuota": {"tenant": "team-a", "cpu": {"used": "12", "limit": "40"}}},
+}
+POD = {"namespace": "default", "name": "web-1", "source": "east", "phase": "Running"}
+
+
+def shown(**record: Any) -> list[str]:
+    out = io.StringIO()
+    print_explained(Console(file=out, width=200), {**POD, **record})
+    return [" ".join(line.split()) for line in out.getvalue().splitlines()]
+
+
+def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
+    lines = shown(cluster="west", node="w1", decision=DECISION)
+    for want in (
+        "To west / w1",
+        "Why score 162.4, 2.4 ahead of east / e1; 2 of 6 nodes fit",
+        "total 162.4 160.0 +2.4",
+        "Refused nodes (4 of 6)",
+        "4 3 1 Insufficient cpu",
+        "cpu 34% 3s",
+        "network - - unknown: judged by requests",
+        "TenantQuota tenant team-a",
+        "cpu: used 12, limit 40",
+    ):
+        assert want in lines
+
+
+def test_plugins_are_listed_by_what_they_gave_and_show_their_lead() -> None:
+    rows = [line for line in shown(cluster="west", node="w1", decision=DECISION) if line.startswith(("Live", "Home"))]
+    assert rows[0].startswith("LiveCPU 81.2 81.2 2 162.4 150.0 +12.4 ━")
+    assert rows[1] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
+
+
+def test_a_pod_with_one_place_says_so() -> None:
+    alone = {**DECISION, "runner_up": None, "margin": None, "scores": {}, "feasible": 1}
+    assert "Why score 162.4, the only node of 6 that fits" in shown(cluster="west", node="w1", decision=alone)
+
+
+@pytest.mark.parametrize(
+    ("victims", "want"),
+    [
+        ((), "Now promised east / e1"),
+        (("a/x",), "Now promised east / e1, evicting a/x"),
+        (("a/v", "a/w", "a/x", "a/y", "a/z"), "Now promised east / e1, evicting a/v, a/w, a/x and 2 more"),
+    ],
+    ids=["after a restart", "one", "many"],
+)
+def test_a_pod_that_others_make_room_for_says_where_and_who(victims: tuple[str, ...], want: str) -> None:
+    place = {"cluster": "east", "node": "e1"}
+    going = [{"pod": pod, **place} for pod in victims]
+    refusal = {"message": "0/6 nodes.", "clusters": {}, "rejected": [], "nominated": place, "victims": going}
+    assert want in shown(cluster="", node="", phase="Pending", decision=refusal)
+
+
+def test_a_pending_pod_says_why_for_the_fleet_and_each_cluster() -> None:
+    message = "0/6 nodes are available: 6 Insufficient cpu."
+    refusal = {"message": message, "clusters": {"east": "0/3 nodes ..."}, "feasible": 0, "evaluated": 6}
+    lines = shown(cluster="", node="", phase="Pending", decision={**refusal, "rejected": DECISION["rejected"]})
+    for want in (
+        "To nowhere yet",
+        f"Why {message}",
+        f"fleet {message}",
+        "east 0/3 nodes ...",
+        "Refused nodes (6 of 6)",
+    ):
+        assert want in lines
+
+
+def test_a_pod_without_a_decision_shows_its_message() -> None:
+    assert "Why pod has scheduling gates" in shown(
+        cluster="", node="", message="pod has scheduling gates", decision=None
+    )
+
+
+def test_a_pod_in_flight_says_what_it_waits_for() -> None:
+    assert "Now waiting for the agent's answer (claim)" in shown(
+        cluster="west", node="w1", flight="claim", decision=None
+    )
+
+
+HOSTILE = (
+    "[red]x[/red]",
+    "[/] nothing to close",
+    "[link=http://example.invalid]here[/link]",
+    "node(s) [...] :smile:",
+    "[[bold]]",
+    "back\\[slash]",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_others_wrote_is_shown_as_it_stands(text: str) -> None:
+    place = {"cluster": text, "node": text}
+    decision = {
+        **DECISION,
+        "decision": {**place, "score": 1.0},
+        "runner_up": None,
+        "scores": {text: SCORES["HomeCluster"]},
+        "message": text,
+        "clusters": {text: text},
+        "rejected": [{"reason": text, "cluster": "west", "count": 1}],
+        "extras": {text: {text: text}},
+        "nominated": place,
+    }
+    says = dict.fromkeys(("name", "source", "phase", "flight", "waiting", "cluster", "node"), text)
+    lines = shown(**says, decision=decision)
+    assert f"Pod default/{text} {text}" in lines
+    assert f"From {text}" in lines
+    assert f"To {text} / {text}" in lines
+    assert f"Now waiting for the agent's answer ({text})" in lines
+    assert f"Now {text}" in lines
+    assert f"Now promised {text} / {text}" in lines
+    assert f"{text} {text}" in lines
+    assert f"1 1 {text}" in lines
+    assert f"Live load of {text} when it was chosen" in lines
+    assert f"{text} {text.replace('_', ' ')} {text}" in lines
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_why_a_pod_waits_is_shown_as_it_stands(text: str) -> None:
+    assert f"Why {text}" in shown(cluster="", node="", message=text, decision=None)
+
+
+def test_what_would_steer_a_terminal_is_shown_and_not_sent() -> None:
+    lines = shown(cluster="", node="", message="a\x1b[2Jb\x07c\u202ed\ne", decision={"message": "x\x9by"})
+    assert "Why a\\x1b[2Jb\\x07c\\u202ed e" in lines
+    assert "fleet x\\x9by" in lines
+
+
+def test_in_short_names_the_plugins_that_made_the_lead() -> None:
+    assert in_short(DECISION) == "score 162.4, 2.4 ahead of east/e1: LiveCPU +12.4"
+    assert in_short({**DECISION, "runner_up": None}) == "score 162.4, the only node that fits"
+    assert in_short({**DECISION, "margin": 0.0}) == "score 162.4, level with east/e1"
+    assert in_short(None) == ""

@@ -1,0 +1,209 @@
+"""Mistakes that an operator makes easily: `config check` names line, key and fix of each before anything starts."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from agents.runtime.keyfile import load_keys
+from dispatcher.cli.main import app
+from dispatcher.config import access, check_config, load_config
+from dispatcher.service.errors import ExitCode
+
+KUBECONFIG = {
+    "current-context": "west",
+    "contexts": [{"name": "west", "context": {"cluster": "w"}}],
+    "clusters": [{"name": "w", "cluster": {"server": "https://west.example.invalid"}}],
+}
+WEST = "clusters:\n- {name: west, kubeconfig: kube}\n"
+AGENT = "clusters:\n- name: west\n  kubeconfig: kube\n  agent:\n    "
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a kubeconfig, on a machine that has no other and is no pod."""
+    for name in [name for name in os.environ if name.startswith("GLOBAL_DISPATCHER_")]:
+        monkeypatch.delenv(name)
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "kube").write_text(yaml.safe_dump(KUBECONFIG))
+    return tmp_path
+
+
+def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
+    """'LINE: KEY: TEXT' of each problem of a dispatcher.yaml."""
+    (folder / "dispatcher.yaml").write_text(text)
+    (folder / "t.yaml").write_text(tenants)
+    found = check_config(folder / "dispatcher.yaml", reach=True)
+    return [str(one).replace(f"{folder}{os.sep}", "").removeprefix("dispatcher.yaml:") for one in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (
+            WEST + "leader_election: {kubeconfig: gone}",
+            "3: leader_election.kubeconfig: gone cannot be read: No such file or directory; name a kubeconfig file",
+        ),
+        (
+            WEST + "leader_election: {kubeconfig: kube, context: wset}",
+            "3: leader_election.context: kube has no context 'wset'; did you mean 'west'?",
+        ),
+        (
+            WEST + "leader_election: {context: wset}",
+            "3: leader_election.context: kube has no context 'wset'; did you mean 'west'?",
+        ),
+        (
+            WEST + "leader_election: {kubeconfig: in-cluster}",
+            "3: leader_election.kubeconfig: in-cluster: that means the service account of a pod, and there",
+        ),
+        (
+            WEST + "ray: {address: 'ray.example.invalid:1'}\nleader_election: {kubeconfig: gone}",
+            "4: leader_election.kubeconfig: gone cannot be read",
+        ),
+        (
+            "clusters: [{name: west}]",
+            "1: clusters[0].kubeconfig: is empty, and there is no .kube/config: that means the service account of a",
+        ),
+        (
+            AGENT + "key_file: keys/west.pem",
+            "5: clusters[0].agent.key_file: keys/west.pem: the keys of cluster 'west': No such file or directory: "
+            "make one with openssl genpkey -algorithm ed25519 -out keys/west.pem",
+        ),
+        (
+            AGENT + "kubelet: {ca_file: ca.crt}",
+            "5: clusters[0].agent.kubelet.ca_file: there is no file ca.crt: name the CA of the kubelets' certificates",
+        ),
+        (
+            AGENT + "executor: {accept: [{clusters: [west], namespaces: []}]}",
+            "5: clusters[0].agent.executor.accept[0].namespaces: must be a list with an entry at least, not []",
+        ),
+        (
+            AGENT + "executor: {accept: [{clusters: ['*'], namespaces: [a]}, {clusters: [west, wset, 'w?st']}]}",
+            "5: clusters[0].agent.executor.accept[1].clusters[1]: 'wset' is no configured cluster; did you mean west?",
+        ),
+        (
+            WEST + "timing:\n  cluster_lost_s: 3",
+            "4: timing.cluster_lost_s: must not be less than cluster_silent_s (10)",
+        ),
+        ("", "1: clusters: none is listed: name at least one, such as {name: west, context: west-admin}"),
+        ("http: {}\nclusters: []", "2: clusters: none is listed: name at least one"),
+    ],
+    ids=[
+        "no file of the Lease",
+        "a context of the Lease",
+        "a context of the Lease in the first cluster",
+        "the Lease by a pod's account",
+        "the Lease beside a Ray that is joined",
+        "no pod",
+        "no key file",
+        "no CA file",
+        "a row that accepts nobody",
+        "a row for a cluster that is none",
+        "lost before silent",
+        "an empty file",
+        "no clusters",
+    ],
+)
+def test_it_is_told_with_line_key_and_fix(folder: Path, text: str, want: str) -> None:
+    (found,) = problems_of(folder, text)
+    assert found.startswith(want)
+
+
+def test_a_bad_entry_hides_nothing_else(folder: Path) -> None:
+    text = (
+        "clusters:\n- {nam: west, kubeconfig: kube}\n- {name: b, kubeconfig: gone, agent: {kubelet: {interval: 1}}}\n"
+        "http: {port: 70000}\ntiming: {poll_wait_s: 50}\nplugin_files: [[a.py]]\nprofile: p.yaml\n"
+        "leader_election: {retry_s: 9}\n"
+    )
+    (folder / "p.yaml").write_text("plugins: [{name: PrioritySort}, {name: MadeByA}, {name: LiveCPU, weight: -1}]")
+    found = problems_of(folder, text)
+    assert [": ".join(one.split(": ")[:2]) for one in found] == [
+        "2: clusters[0].name",
+        "2: clusters[0].nam",
+        "3: clusters[1].agent.kubelet.interval",
+        "3: clusters[1].kubeconfig",
+        "4: http.port",
+        "5: timing.poll_wait_s",
+        "6: plugin_files[0]",
+        "8: leader_election.retry_s",
+        "p.yaml:1: plugins[2].weight",
+    ]
+
+
+def test_run_refuses_an_empty_file_in_the_words_of_config_check(folder: Path) -> None:
+    (folder / "dispatcher.yaml").touch()
+    for words in (("config", "check"), ("run", "--config")):
+        done = CliRunner().invoke(app, [*words, str(folder / "dispatcher.yaml")])
+        assert done.exit_code == ExitCode.FAILED
+        assert "dispatcher.yaml:1: clusters: none is listed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WEST + "leader_election: {enabled: false, kubeconfig: gone}",
+        WEST + "leader_election: {kubeconfig: kube, context: west}",
+        "clusters: [{name: west, agent: {key_file: gone.pem}}]\nray: {address: 'ray.example.invalid:1'}\n",
+        AGENT + "executor: {accept: []}",
+    ],
+    ids=["a Lease that nobody needs", "a Lease that is there", "agents that run elsewhere", "nobody is accepted"],
+)
+def test_what_can_be_used_is_not_told(folder: Path, text: str) -> None:
+    assert problems_of(folder, text) == []
+
+
+def test_in_a_pod_no_kubeconfig_is_needed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "TOKEN", folder / "kube")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert problems_of(folder, "clusters: [{name: west}]\nleader_election: {kubeconfig: in-cluster}") == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "want"),
+    [
+        ("cpus", "t.yaml:1: default.nominal.cpus: is no resource of nodes; did you mean cpu?"),
+        ("gpu", "t.yaml:1: default.nominal.gpu: is no resource of nodes; "),
+        ("nvidia.com/gpu", ""),
+        ("hugepages-2Mi", ""),
+        ("ephemeral-storage", ""),
+    ],
+)
+def test_a_share_of_a_resource_that_no_node_has_is_told(folder: Path, resource: str, want: str) -> None:
+    found = problems_of(folder, WEST + "tenants: t.yaml", f"default: {{nominal: {{{resource}: 3}}}}")
+    assert len(found) == (1 if want else 0)
+    assert all(problem.startswith(want) for problem in found)
+
+
+def test_a_variable_with_one_underscore_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOBAL_DISPATCHER_HTTP_PORT", "80")
+    monkeypatch.setenv("GLOBAL_DISPATCHER_LEADER_ELECTION_LEASE_S", "9")
+    assert problems_of(folder, WEST) == [
+        "environment: GLOBAL_DISPATCHER_HTTP_PORT: sets nothing; did you mean GLOBAL_DISPATCHER_HTTP__PORT?",
+        "environment: GLOBAL_DISPATCHER_LEADER_ELECTION_LEASE_S: sets nothing; "
+        "did you mean GLOBAL_DISPATCHER_LEADER_ELECTION__LEASE_S?",
+    ]
+    monkeypatch.delenv("GLOBAL_DISPATCHER_LEADER_ELECTION_LEASE_S")
+    monkeypatch.setenv("GLOBAL_DISPATCHER_HTTP_PORT", "tcp://10.0.0.1:80")  # a Service of that name
+    assert problems_of(folder, WEST) == []
+
+
+def test_all_files_are_beside_the_configuration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    load_keys("", "west")
+    (folder / "state/global-dispatcher/keys/west.pem").rename(folder / "west.pem")
+    (folder / "ca.crt").touch()
+    more = "journal: {path: j}\nquota: {ledger: ~/q}\nleader_election: {kubeconfig: kube}\n"
+    assert problems_of(folder, f"{AGENT}key_file: west.pem\n    kubelet: {{ca_file: ca.crt}}\n{more}") == []
+    config = load_config(folder / "dispatcher.yaml")
+    assert config.clusters[0].agent == {
+        "key_file": str(folder / "west.pem"),
+        "kubelet": {"ca_file": str(folder / "ca.crt")},
+    }
+    assert (config.journal.path, config.quota.ledger) == (str(folder / "j"), str(folder / "q"))
+    assert config.leader_election.kubeconfig == str(folder / "kube")

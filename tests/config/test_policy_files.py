@@ -1,0 +1,71 @@
+"""Profiles and plugins that a configuration names: in our form, in kube-scheduler's, as Python files."""
+
+from pathlib import Path
+
+import pytest
+
+from dispatcher.config import ConfigError, check_config, load_config
+from dispatcher.kit.template import new_plugin
+
+KUBE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+QUIET = new_plugin("QuietZone")["quiet_zone.py"]
+PROFILE = "plugins: [{name: PrioritySort}, {name: NodeResourcesFit}, {name: QuietZone, weight: 3}]"
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / name.replace("_dot_", ".")).write_text(text)
+    return folder / "c.yaml"
+
+
+def test_a_profile_may_be_a_configuration_of_kube_scheduler(tmp_path: Path) -> None:
+    kube = KUBE + "podInitialBackoffSeconds: 3\npodMaxBackoffSeconds: 30\nparallelism: 4\nprofiles: [{}]\n"
+    config = load_config(write(tmp_path, c_dot_yaml="profile: k.yaml", k_dot_yaml=kube))
+    assert "TaintToleration" in {use.name for use in config.profile.plugins}
+    assert (config.timing.backoff_first_s, config.timing.backoff_longest_s) == (3, 30)
+    assert [note.key for note in config.notes] == ["parallelism"]
+    assert config.policy_files == (tmp_path / "k.yaml",)
+
+
+def test_files_of_both_kinds_stand_beside_each_other(tmp_path: Path) -> None:
+    kube = KUBE + "profiles: [{schedulerName: global-dispatcher-k}]"
+    ours = "plugins: [{name: PrioritySort}, {name: NodeResourcesFit}]"
+    path = write(tmp_path, c_dot_yaml="profiles: [p.yaml, k.yaml]", p_dot_yaml=ours, k_dot_yaml=kube)
+    names = [one.scheduler_name for one in load_config(path).profiles]
+    assert names == ["global-dispatcher", "global-dispatcher-k"]
+
+
+def test_one_scheduler_name_in_two_files_is_told(tmp_path: Path) -> None:
+    kube = KUBE + "profiles: [{schedulerName: global-dispatcher}]"
+    ours = "plugins: [{name: PrioritySort}]"
+    path = write(tmp_path, c_dot_yaml="profiles: [p.yaml, k.yaml]", p_dot_yaml=ours, k_dot_yaml=kube)
+    (problem,) = check_config(path)
+    assert problem.text == "k.yaml: another profile has the scheduler_name global-dispatcher already"
+
+
+def test_a_plugin_file_makes_its_plugin_known_to_profiles(tmp_path: Path) -> None:
+    text = "{profile: p.yaml, plugin_files: [quiet.py]}"
+    config = load_config(write(tmp_path, c_dot_yaml=text, p_dot_yaml=PROFILE, quiet_dot_py=QUIET))
+    assert config.registry["QuietZone"].points == ("PreFilter", "Filter", "Score")
+    assert set(config.policy_files) == {tmp_path / "quiet.py", tmp_path / "p.yaml"}
+
+
+def test_a_plugin_file_that_breaks_a_law_is_refused_with_the_law(tmp_path: Path) -> None:
+    broken = QUIET.replace("MAX_SCORE, 0.0)", "2 * MAX_SCORE, 101.0)")
+    path = write(tmp_path, c_dot_yaml="{profile: p.yaml, plugin_files: [q.py]}", p_dot_yaml=PROFILE, q_dot_py=broken)
+    with pytest.raises(ConfigError, match=r"q\.py: QuietZone: scores must lie in 0\.\.100"):
+        load_config(path)
+
+
+def test_a_plugin_file_that_cannot_be_used_is_told_once_and_the_others_stay_known(tmp_path: Path) -> None:
+    other = new_plugin("OtherZone")["other_zone.py"]
+    profile = PROFILE.replace("]", ", {name: OtherZone}]")
+    text = "{profile: p.yaml, plugin_files: [q.py, o.py]}"
+    path = write(tmp_path, c_dot_yaml=text, p_dot_yaml=profile, q_dot_py="def broken(:", o_dot_py=other)
+    (problem,) = check_config(path)
+    assert (problem.file, problem.text[:12]) == (str(tmp_path / "q.py"), "is no Python")
+
+
+def test_without_its_file_a_plugin_is_unknown(tmp_path: Path) -> None:
+    path = write(tmp_path, c_dot_yaml="{profile: p.yaml}", p_dot_yaml=PROFILE)
+    assert any("unknown plugin 'QuietZone'" in one.text for one in check_config(path))

@@ -1,0 +1,251 @@
+"""Scripted stand-ins: agents behind a link, and a core that records what it is fed."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatcher.api.metrics import Metrics
+from dispatcher.model.messages import (
+    BOUND,
+    Bind,
+    Changes,
+    Hello,
+    IntentBatch,
+    Outcome,
+    OutcomeBatch,
+    Peers,
+    PeersHeard,
+    PodRef,
+)
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.events import Effect, Event, Tick
+from dispatcher.service.clock import Clock
+from dispatcher.service.link import AgentTimeout, LinkError
+from dispatcher.service.service import Service
+from dispatcher.service.timing import ServiceTiming
+
+FAST = ServiceTiming(
+    poll_wait_s=0.01,
+    silent_s=0.5,
+    first_sync_s=0.5,
+    execute_s=0.5,
+    tick_s=0.005,
+    backoff_s=0.001,
+    backoff_max_s=0.004,
+)
+
+
+class FakeAgent:
+    """An agent in this process: answers `changes` from a script, binds all it is told, remembers what it was told."""
+
+    def __init__(self, cluster: str, incarnation: str = "one") -> None:
+        self.cluster, self.incarnation, self.revision = cluster, incarnation, 1
+        self.asked: list[tuple[str, int]] = []
+        self.batches: list[IntentBatch] = []
+        self.peers: list[Peers] = []
+        self.verdict: Callable[[str], Outcome | None] = lambda intent_id: None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def hello(self) -> Hello:
+        return Hello(self.cluster, f"{self.cluster}-uid", self.incarnation)
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+        self.asked.append((incarnation, since))
+        await self.gate.wait()
+        known = incarnation == self.incarnation and since <= self.revision
+        if known and since == self.revision:
+            await asyncio.sleep(wait_s)
+        begin, uid = since if known else 0, f"{self.cluster}-uid"
+        return Changes(self.cluster, uid, self.incarnation, begin, self.revision, full=not known)
+
+    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
+        self.batches.append(batch)
+        await self.gate.wait()
+        answers = [self.verdict(i.id) or Outcome(i.id, i.pod.uid, i.epoch, BOUND) for i in batch.intents]
+        return OutcomeBatch(self.cluster, tuple(answers))
+
+    async def set_peers(self, peers: Peers) -> PeersHeard:
+        self.peers.append(peers)
+        return PeersHeard(self.cluster, f"word {len(self.peers)}")
+
+
+class ScriptedLink:
+    """A link whose calls are plain functions; by default it is silent: every call times out at once."""
+
+    def __init__(self, cluster: str, **calls: Callable[..., Any]) -> None:
+        self.cluster, self._calls = cluster, calls
+        self.called: Counter[str] = Counter()
+
+    async def _call(self, name: str, *args: object) -> Any:
+        self.called[name] += 1
+        await asyncio.sleep(0)
+        if name not in self._calls:
+            raise AgentTimeout(f"agent of cluster {self.cluster} did not answer {name} within 0 s")
+        answer = self._calls[name](*args)
+        if isinstance(answer, LinkError):
+            raise answer
+        return answer
+
+    async def hello(self, *, timeout_s: float) -> Hello:
+        answer: Hello = await self._call("hello")
+        return answer
+
+    async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+        answer: Changes = await self._call("changes", incarnation, since)
+        return answer
+
+    async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
+        answer: OutcomeBatch = await self._call("execute", batch)
+        return answer
+
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+        answer: PeersHeard | None = await self._call("set_peers", peers)
+        return answer or PeersHeard(self.cluster)
+
+
+@dataclass
+class FakeQueue:
+    """Counts that a test sets."""
+
+    active: int = 0
+
+    def counts(self) -> Mapping[str, int]:
+        return {"active": self.active, "backoff": 0, "unschedulable": 0, "gated": 0}
+
+
+@dataclass
+class FakeCore:
+    """Records events; answers with scripted effects; raises where told to. `arrived` wakes those who wait."""
+
+    events: list[Event] = field(default_factory=list)
+    effects: deque[list[Effect]] = field(default_factory=deque)
+    fails_on: Callable[[Event], bool] = lambda event: False
+    clusters: dict[str, ClusterView] = field(default_factory=dict)
+    queue: FakeQueue = field(default_factory=FakeQueue)
+    counters: Counter[tuple[str, str]] = field(default_factory=Counter)
+    open: bool = True
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    ticks: int = 0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.arrived.set()
+        if self.fails_on(event):
+            raise RuntimeError("scripted failure")
+        if isinstance(event, Tick):
+            self.ticks += 1
+            return self.effects.popleft() if self.effects else []
+        self.events.append(event)
+        return []
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that is fed makes the condition true."""
+        async with asyncio.timeout(60):
+            while not condition():
+                self.arrived.clear()
+                await self.arrived.wait()
+
+
+class FakeViews:
+    """Rows as the core's views give them."""
+
+    def clusters(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": "east",
+                "ready": True,
+                "problem": "",
+                "cordoned_in": ["west"],
+                "fenced_in": [],
+                "nodes": 1,
+                "ready_nodes": 1,
+                "pods": 2,
+                "remote": 0,
+                "submitted": 3,
+                "report_age_s": 0.4,
+            },
+            {
+                "name": "west",
+                "ready": False,
+                "problem": "<b>silent</b>",
+                "cordoned_in": ["east"],
+                "fenced_in": ["east"],
+                "nodes": 1,
+                "ready_nodes": 0,
+                "pods": 1,
+                "remote": 1,
+                "submitted": 0,
+                "report_age_s": None,
+            },
+        ]
+
+    def nodes(self) -> list[dict[str, Any]]:
+        use = {"requested": "500m", "allocatable": "4", "share": 0.125}
+        load = {
+            "cpu": {"used": 0.34, "age_s": 3.0},
+            "memory": {"used": 0.2, "age_s": 3.0},
+            "network": {"used": None, "age_s": None},
+        }
+        return [
+            {
+                "cluster": cluster,
+                "name": f"{cluster}-1",
+                "ready": True,
+                "unschedulable": False,
+                "cpu": use,
+                "memory": use,
+                "pods": use,
+                "load": load,
+            }
+            for cluster in ("east", "west")
+        ]
+
+    def pods(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "namespace": "default",
+                "name": "web-1",
+                "source": "east",
+                "cluster": "west",
+                "node": "west-1",
+                "phase": "Running",
+                "ready": True,
+                "reason": "score 71.3, 2.1 ahead of east/east-1",
+            },
+            {
+                "namespace": "shop",
+                "name": "api-1",
+                "source": "east",
+                "cluster": "",
+                "node": "",
+                "phase": "Pending",
+                "ready": False,
+                "reason": "0/2 nodes are available: 2 Insufficient cpu.",
+            },
+        ]
+
+    def tenants(self) -> list[dict[str, Any]]:
+        return []
+
+    def source_of(self, namespace: str, name: str) -> dict[str, Any] | None:
+        source = {"cluster": "west", "home": "east", "namespace": "default", "name": "web-1"}
+        return source if (namespace, name) == ("default", "web-1-copy") else None
+
+    def explain(self, namespace: str, name: str, cluster: str = "") -> dict[str, Any] | None:
+        found = [row for row in self.pods() if (row["namespace"], row["name"]) == (namespace, name)]
+        return {**found[0], "decision": None} if found and cluster in ("", "east") else None
+
+
+def bind(number: int, uid: str = "") -> Bind:
+    """An intent with a readable id."""
+    return Bind(f"{number}", PodRef("default", f"web-{number}", uid or f"uid-{number}"), number, "n1")
+
+
+def service(core: FakeCore, *links: Any, timing: ServiceTiming = FAST) -> Service:
+    """A service over a scripted core."""
+    return Service(core, links, clock=Clock(), metrics=Metrics(), timing=timing)

@@ -1,0 +1,317 @@
+"""Terms: a dispatcher says nothing outside of one, and each term's epoch is above all that agents ever obeyed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from agents.kube.marks import claim_of
+from dispatcher.api.http_api import make_app
+from dispatcher.api.metrics import Metrics
+from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import ClusterSection, LeaderElectionSection
+from dispatcher.model import names
+from dispatcher.model.messages import BOUND, Hello, IntentBatch, Outcome, OutcomeBatch, Peer
+from dispatcher.model.pod import SourceRef
+from dispatcher.model.signatures import SignedClaim
+from dispatcher.scheduling.events import Answered, SendIntents, SendPeers
+from dispatcher.service import leadership as subject
+from dispatcher.service.assembly import assemble
+from dispatcher.service.clock import Clock
+from dispatcher.service.leader_client import access_of
+from dispatcher.service.leadership import Alone, Leadership
+from dispatcher.service.link import AgentLink, LocalLink
+from dispatcher.service.service import Service
+from dispatcher.service.stage import NOBODY, Stage
+from dispatcher.service.term import MOST_EPOCHS, Term
+from tests.agents.executor_world import keys_of
+from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
+
+
+class Office:
+    """A candidate whose lease a test gives and takes."""
+
+    def __init__(self, identity: str = "me") -> None:
+        self.identity, self.leader, self.transitions, self.problem = identity, "", 0, ""
+        self.vacant, self.taken, self.why = asyncio.Event(), asyncio.Event(), ""
+        self.released = 0
+
+    def valid(self) -> bool:
+        return self.leader == self.identity
+
+    async def acquire(self) -> None:
+        await self.vacant.wait()
+        self.leader, self.transitions = self.identity, self.transitions + 1
+
+    async def raise_to(self, transitions: int) -> bool:
+        self.transitions = max(self.transitions, transitions)
+        return self.valid()
+
+    async def hold(self) -> str:
+        await self.taken.wait()
+        return self.why
+
+    async def release(self) -> None:
+        self.released += 1
+
+    def give(self) -> None:
+        self.taken.clear()
+        self.vacant.set()
+
+    def take(self, by: str) -> None:
+        self.vacant.clear()
+        self.leader, self.why = by, f"{by} has taken the lease"
+        self.taken.set()
+
+
+class Obedient(FakeAgent):
+    """An agent that remembers whom it obeyed, as executors do."""
+
+    def __init__(self, cluster: str, obeys: int = 0) -> None:
+        super().__init__(cluster)
+        self.obeys, self.leader = obeys, "somebody"
+
+    async def hello(self) -> Hello:
+        return Hello(self.cluster, f"{self.cluster}-uid", self.incarnation, obeys=self.obeys)
+
+    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
+        answer = await super().execute(batch)
+        if batch.dispatcher_epoch > self.obeys:
+            self.obeys, self.leader = batch.dispatcher_epoch, batch.dispatcher
+        return OutcomeBatch(self.cluster, answer.outcomes, obeys=self.obeys, leader=self.leader)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "GREET_S", 0.01)
+
+
+def leadership(office: Office, *links: AgentLink) -> Leadership:
+    return Leadership(office, links)  # type: ignore[arg-type]  # it keeps to what an Elector does
+
+
+@asynccontextmanager
+async def playing(stage: Stage) -> AsyncIterator[None]:
+    task = asyncio.create_task(stage.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - many things at once are waited for
+            await asyncio.sleep(0.005)
+
+
+def epochs() -> Iterator[int]:
+    yield from (1, 2, 3, 1000, MOST_EPOCHS)
+
+
+def test_attempts_grow_from_term_to_term_and_can_be_written_on_pods() -> None:
+    firsts = [Term("a", epoch).first_attempt for epoch in epochs()]
+    assert firsts == sorted(firsts)
+    assert all(later - earlier >= 2**32 for earlier, later in pairwise(firsts))
+    last = firsts[-1] + 2**32 - 1
+    signed = SignedClaim(SourceRef("a", "ua", "ns", "web", "u", last), "b", "", "n", b"")
+    claim = claim_of({names.CLAIM: keys_of("a").sign_claim(signed)}, "u")
+    assert claim is not None
+    assert (claim.epoch, last < 2**63, len(str(last)) <= 18) == (last, True, True)
+
+
+def test_attempts_are_above_those_that_earlier_releases_took_from_the_clock() -> None:
+    assert Term("a", 1).first_attempt > 2_200_000_000 * 1_000_000  # microseconds, in the year 2039
+
+
+# --- when it may speak -----------------------------------------------------------------------------------------------
+
+
+async def running(core: FakeCore, link: AgentLink, term: Term) -> Service:
+
+    return Service(core, [link], clock=Clock(), metrics=Metrics(), timing=FAST, term=term)
+
+
+async def test_nothing_is_sent_once_the_lease_is_not_valid_any_more() -> None:
+    valid = [True]
+    core, agent = FakeCore(), FakeAgent("east")
+    service = await running(core, LocalLink("east", agent), Term("me", 3, lambda: valid[0]))
+    task = asyncio.create_task(service.run())
+    core.effects.append([SendIntents("east", (bind(1),)), SendPeers("east", (Peer("west", ready=True),))])
+    await core.until(lambda: bool(core.of(Answered)))
+    await until(lambda: bool(agent.peers))
+    valid[0] = False
+    core.effects.append([SendIntents("east", (bind(2),)), SendPeers("east", (Peer("west", ready=False),))])
+    ticks = core.ticks
+    await core.until(lambda: core.ticks > ticks + 5)
+    assert [batch.dispatcher_epoch for batch in agent.batches] == [3]
+    assert len(agent.peers) == 1
+    service.stop()
+    await task
+
+
+@pytest.mark.parametrize(
+    ("obeys", "leader", "ends"),
+    [(4, "other", True), (3, "twin", True), (3, "me", False), (3, "", False), (2, "old", False), (0, "", False)],
+)
+async def test_an_answer_of_an_executor_that_obeys_another_ends_the_term_and_is_not_believed(
+    obeys: int, leader: str, ends: bool
+) -> None:
+    outcome = Outcome("1", "uid-1", 1, BOUND)
+    link = ScriptedLink(
+        "east",
+        hello=lambda: Hello("east", "uid", "one"),
+        execute=lambda batch: OutcomeBatch("east", (outcome,), obeys=obeys, leader=leader),
+    )
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1),))])
+    service = await running(core, link, Term("me", 3))
+    task = asyncio.create_task(service.run())
+    await until(lambda: task.done() if ends else bool(core.of(Answered)))
+    service.stop()
+    await task
+    assert (service.deposed is not None, bool(core.of(Answered))) == (ends, not ends)
+    if service.deposed is not None:
+        assert (service.deposed.epoch, leader in service.deposed.why) == (obeys, True)
+
+
+async def test_a_greeting_of_an_agent_that_obeys_a_newer_one_ends_the_term() -> None:
+    service = await running(FakeCore(), LocalLink("east", Obedient("east", obeys=9)), Term("me", 3))
+    async with asyncio.timeout(10):
+        await service.run()
+    assert service.deposed is not None
+    assert service.deposed.epoch == 9
+
+
+# --- terms -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_epoch_is_above_all_that_agents_obeyed_also_where_the_lease_counts_less() -> None:
+    office = Office()
+    links = [LocalLink("east", Obedient("east", obeys=7)), LocalLink("west", Obedient("west", obeys=5))]
+    office.give()
+    assert (await leadership(office, *links).lead()).epoch == 8
+
+
+async def test_no_two_terms_of_one_process_have_one_epoch() -> None:
+    office = Office()
+    office.give()
+    it = leadership(office)
+    first = await it.lead()
+    office.transitions = 0  # the Lease was deleted meanwhile
+    assert (await it.lead()).epoch > first.epoch
+
+
+async def test_an_agent_that_does_not_answer_holds_up_nobody() -> None:
+    office = Office()
+    office.give()
+    term = await leadership(office, ScriptedLink("east"), LocalLink("west", Obedient("west", obeys=5))).lead()
+    assert term.epoch == 6
+
+
+async def test_an_absurd_word_of_one_agent_is_not_believed() -> None:
+    office = Office()
+    office.give()
+    liar = LocalLink("east", Obedient("east", obeys=2**31 - 1))
+    assert (await leadership(office, liar).lead()).epoch == 1
+
+
+async def test_without_an_election_the_epoch_grows_with_what_agents_obeyed() -> None:
+    it = Leadership(Alone("me"), [LocalLink("east", Obedient("east", obeys=7))])
+    assert (await it.lead()).epoch == 8
+    assert it.standing.leads
+
+
+async def test_a_standby_keeps_agents_up_and_sends_them_nothing() -> None:
+    office, link = Office(), ScriptedLink("east", hello=lambda: Hello("east", "uid", "one"))
+    office.leader = "other"
+    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    async with playing(stage):
+        await until(lambda: link.called["hello"] > 3)
+        assert set(link.called) == {"hello"}
+        assert (stage.service.term, stage.standing.words) == (NOBODY, "standby: dispatcher other leads")
+
+
+async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_higher_epoch() -> None:
+    office, agent = Office(), Obedient("east")
+    link = LocalLink("east", agent)
+    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    async with playing(stage):
+        office.give()
+        await until(lambda: stage.service.ready)
+        first = stage.service
+        office.take("other")
+        await until(lambda: not stage.standing.leads and not stage.standing.epoch)
+        asked = len(agent.asked)
+        await asyncio.sleep(0.05)
+        assert len(agent.asked) == asked  # it does not even poll
+        office.give()
+        await until(lambda: stage.service is not first and stage.service.ready)
+        assert stage.service.term.epoch > first.term.epoch
+        assert stage.service.core is not first.core
+    assert office.released == 1
+
+
+async def test_a_dispatcher_that_an_agent_deposed_comes_back_above_it() -> None:
+    office, agent = Office(), Obedient("east")
+    link = LocalLink("east", agent)
+    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    async with playing(stage):
+        office.give()
+        await until(lambda: stage.service.ready)
+        agent.obeys, agent.leader = 40, "other"
+        agent.incarnation = "two"
+        stage.service.outboxes["east"].put((bind(1),))
+        await until(lambda: stage.service.term.epoch == 41)
+
+
+async def test_who_leads_is_told_over_http() -> None:
+    office, link = Office(), LocalLink("east", Obedient("east"))
+    office.leader = "other"
+    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    async with playing(stage), TestClient(TestServer(make_app(stage))) as client:
+        ready = await client.get("/readyz")
+        assert (ready.status, await ready.text()) == (503, "standby: dispatcher other leads")
+        pods = await client.get("/v1/pods")
+        assert (pods.status, await pods.json()) == (503, {"error": "standby: dispatcher other leads"})
+        assert (
+            'leader_election_master_status{name="global-dispatcher"} 0.0' in await (await client.get("/metrics")).text()
+        )
+        office.give()
+        await until(lambda: stage.service.ready)
+        assert (await client.get("/readyz")).status == 200
+        row = await (await client.get("/v1/leader")).json()
+        assert row == {"identity": "me", "leads": True, "leader": "me", "epoch": 1, "problem": ""}
+        assert (
+            'leader_election_master_status{name="global-dispatcher"} 1.0' in await (await client.get("/metrics")).text()
+        )
+
+
+async def test_a_lease_out_of_reach_is_told() -> None:
+    office = Office()
+    office.problem = "lease kube-node-lease/global-dispatcher: no route"
+    assert leadership(office).standing.words == f"standby: waiting to lead: {office.problem}"
+
+
+def test_the_lease_is_in_the_first_cluster_unless_it_is_said_where() -> None:
+    clusters = (ClusterSection(name="east", kubeconfig="/k", context="one"), ClusterSection(name="west"))
+    where = {
+        (): ("/k", "one"),
+        (("context", "two"),): ("/k", "two"),
+        (("kubeconfig", "/l"),): ("/l", ""),
+        (("kubeconfig", "in-cluster"),): ("", ""),
+    }
+    for given, wanted in where.items():
+        access = access_of(LeaderElectionSection.model_validate(dict(given)), clusters)
+        assert (access.kubeconfig, access.context) == wanted
+
+
+def test_a_core_begins_with_the_attempts_of_its_term() -> None:
+    term = Term("me", 5)
+    service = assemble([ScriptedLink("east")], DispatcherConfig(), term=term).service
+    core = service.core
+    assert core.outbox.next_epoch() == term.first_attempt + 1  # type: ignore[attr-defined]  # the real core has one

@@ -1,0 +1,57 @@
+"""The way to an actor, where Ray does not answer."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from dispatcher.service import ray_link
+from dispatcher.service.link import AgentMissing, AgentTimeout
+from dispatcher.service.ray_link import RayLink
+
+
+class LookUp:
+    """A look-up of an actor that waits until it is told how to end."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.end = threading.Event()
+        self.error: Exception | None = None
+
+    def __call__(self) -> Any:
+        self.begun += 1
+        self.end.wait()
+        if self.error:
+            raise self.error
+        return self
+
+
+async def ask_in_vain(link: RayLink) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_link, "_OPEN_TIMEOUT_S", 0.05)
+        with pytest.raises(AgentTimeout, match="look-up of its actor"):
+            await link.hello(timeout_s=1)
+
+
+def test_a_look_up_that_never_ends_holds_up_neither_the_loop_nor_its_end() -> None:
+    look_up = LookUp()
+    asyncio.run(ask_in_vain(RayLink("east", look_up)))  # its end waits for every thread of asyncio's own
+    assert look_up.begun == 1
+    assert not look_up.end.is_set()
+    look_up.end.set()
+
+
+async def test_one_look_up_at_a_time_and_a_late_answer_is_the_next_calls() -> None:
+    look_up = LookUp()
+    link = RayLink("east", look_up)
+    await ask_in_vain(link)
+    await ask_in_vain(link)
+    assert look_up.begun == 1
+    look_up.error = ValueError("no Ray node offers it")
+    look_up.end.set()
+    with pytest.raises(AgentMissing, match="cannot be started: no Ray node offers it"):
+        await link.hello(timeout_s=1)
+    with pytest.raises(AgentMissing):
+        await link.hello(timeout_s=1)
+    assert look_up.begun == 2

@@ -1,0 +1,267 @@
+"""The service loop under real asyncio: what it feeds the core, and that no agent can hold up another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from dispatcher.model.messages import UNKNOWN, Changes, Hello, Outcome, OutcomeBatch, Peer
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    ClusterSilent,
+    Event,
+    PeersTold,
+    SendIntents,
+    SendPeers,
+    Tick,
+    Unanswered,
+    Unsent,
+)
+from dispatcher.service.link import (
+    AgentDied,
+    AgentFault,
+    AgentMismatch,
+    AgentMissing,
+    AgentTimeout,
+    LinkError,
+    LocalLink,
+)
+from dispatcher.service.service import Service
+from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind, service
+
+
+@asynccontextmanager
+async def running(subject: Service) -> AsyncIterator[None]:
+    loop = asyncio.create_task(subject.run())
+    try:
+        yield
+    finally:
+        subject.stop()
+        await loop
+
+
+async def test_reports_reach_the_core_and_polls_continue_where_they_ended() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: len(core.of(ClusterChanged)) >= 2)
+    first, second = core.of(ClusterChanged)[:2]
+    assert first.changes.full
+    assert not second.changes.full
+    assert agent.asked[:2] == [("", 0), ("one", 1)]
+
+
+async def test_a_silent_agent_becomes_silent_and_delays_nobody() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    mute = FakeAgent("west")
+    mute.gate.clear()
+    async with running(service(core, LocalLink("east", agent), LocalLink("west", mute))):
+        await core.until(lambda: bool(core.of(ClusterSilent)))
+        heard = len(core.of(ClusterChanged))
+        await core.until(lambda: len(core.of(ClusterChanged)) > heard)
+    assert {event.cluster for event in core.of(ClusterSilent)} == {"west"}
+    assert {event.changes.cluster for event in core.of(ClusterChanged)} == {"east"}
+
+
+async def test_an_agent_that_was_silent_is_followed_again_when_it_answers() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    agent.gate.clear()
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(core.of(ClusterSilent)))
+        agent.gate.set()
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+
+
+async def test_a_cluster_that_never_syncs_is_given_up_for_now_so_that_others_start() -> None:
+    changes = Changes("west", "", "one", 0, 0, full=True, synced=False, api_ok=False, problem="connection refused")
+    link = ScriptedLink("west", hello=lambda: Hello("west", "", "one"), changes=lambda *_: changes)
+    core = FakeCore()
+    async with running(service(core, link)):
+        await core.until(lambda: bool(core.of(ClusterSilent)))
+    assert core.of(ClusterSilent)[0].problem == "connection refused"
+
+
+async def test_a_report_that_the_core_cannot_fold_is_asked_for_in_full() -> None:
+    failed: list[Event] = []
+
+    def fails_once(event: Event) -> bool:
+        if isinstance(event, ClusterChanged) and not failed:
+            failed.append(event)
+            return True
+        return False
+
+    core, agent = FakeCore(fails_on=fails_once), FakeAgent("east")
+    subject = service(core, LocalLink("east", agent))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(ClusterChanged)))
+    assert agent.asked[:2] == [("", 0), ("", 0)]
+    assert b'global_dispatcher_core_errors_total{event="ClusterChanged"} 1.0' in subject.metrics.render()
+
+
+async def test_a_gap_between_reports_leads_to_a_full_one() -> None:
+    asked: list[tuple[str, int]] = []
+
+    def answer(incarnation: str, since: int) -> Changes:
+        asked.append((incarnation, since))
+        if incarnation:
+            return Changes("east", "uid", "one", since + 5, since + 6)
+        return Changes("east", "uid", "one", 0, 10, full=True)
+
+    core = FakeCore()
+    link = ScriptedLink("east", hello=lambda: Hello("east", "uid", "one"), changes=answer)
+    async with running(service(core, link)):
+        await core.until(lambda: len(core.of(ClusterChanged)) >= 2)
+    assert asked[:3] == [("", 0), ("one", 10), ("", 0)]
+    assert all(event.changes.full for event in core.of(ClusterChanged))
+
+
+async def test_intents_are_sent_and_their_answers_come_back() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    subject = service(core, LocalLink("east", agent))
+    async with running(subject):
+        await core.until(lambda: bool(core.of(Answered)))
+    assert [outcome.id for outcome in core.of(Answered)[0].outcomes] == ["1", "2"]
+    assert agent.batches[0].dispatcher_epoch == subject.term.epoch
+    assert b'global_dispatcher_outcomes_total{cluster="east",verdict="bound"} 2.0' in subject.metrics.render()
+
+
+async def test_two_intents_of_one_pod_are_never_in_flight_together() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1, "uid"), bind(2), bind(3, "uid"), bind(4)))])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: sum(len(event.outcomes) for event in core.of(Answered)) == 4)
+    assert [[intent.id for intent in batch.intents] for batch in agent.batches] == [["1", "2"], ["3", "4"]]
+
+
+async def test_a_batch_without_answer_is_reported_with_all_its_intents() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    agent.gate.clear()
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(core.of(Unanswered)))
+    assert core.of(Unanswered)[0].intent_ids == ("1", "2")
+    assert f"within {FAST.execute_s:g} s" in core.of(Unanswered)[0].problem
+
+
+async def test_an_unknown_outcome_is_passed_on_and_a_left_out_one_is_unanswered() -> None:
+    outcome = Outcome("1", "uid-1", 1, UNKNOWN, "no answer from the API server")
+    link = ScriptedLink("east", execute=lambda batch: OutcomeBatch("east", (outcome, Outcome("99", "x", 1, "bound"))))
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, link)):
+        await core.until(lambda: bool(core.of(Unanswered)))
+    assert core.of(Answered) == [Answered("east", (outcome,))]
+    assert [event.intent_ids for event in core.of(Unanswered)] == [("2",)]
+
+
+async def test_a_batch_whose_call_was_never_begun_is_reported_as_unsent() -> None:
+    def missing(batch: object) -> OutcomeBatch:
+        raise AgentMissing("no Ray node offers it")
+
+    core = FakeCore()
+    core.effects.append([SendIntents("east", (bind(1), bind(2)))])
+    async with running(service(core, ScriptedLink("east", execute=missing))):
+        await core.until(lambda: bool(core.of(Unsent)))
+    assert core.of(Unsent) == [Unsent("east", ("1", "2"))]
+    assert not core.of(Unanswered)
+
+
+async def test_a_slow_cluster_does_not_hold_back_the_intents_of_another() -> None:
+    core, quick, slow = FakeCore(), FakeAgent("east"), FakeAgent("west")
+    slow.gate.clear()
+    core.effects.append([SendIntents("west", (bind(1),)), SendIntents("east", (bind(2),))])
+    async with running(service(core, LocalLink("east", quick), LocalLink("west", slow))):
+        await core.until(lambda: bool(core.of(Answered)))
+        assert not core.of(Unanswered)
+
+
+async def test_only_the_latest_peers_are_told() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    lists = [(Peer("west", ready),) for ready in (False, False, True)]
+    core.effects.append([SendPeers("east", peers) for peers in lists])
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: bool(agent.peers))
+    assert agent.peers[-1].peers == lists[-1]
+    assert len(agent.peers) == 1
+
+
+async def test_the_word_of_an_agent_is_counted_before_it_is_echoed() -> None:
+    core, agent = FakeCore(), FakeAgent("east")
+    async with running(service(core, LocalLink("east", agent))):
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: PeersTold("east") in core.events)
+        core.effects.append([SendPeers("east", ())])
+        await core.until(lambda: len(agent.peers) == 2)
+    assert [(peers.echo, peers.lease_s) for peers in agent.peers] == [("", 120.0), ("word 1", 120.0)]
+
+
+async def test_a_core_that_fails_on_ticks_is_ticked_on() -> None:
+    core = FakeCore(fails_on=lambda event: isinstance(event, Tick) and core.ticks == 0 and not core.events)
+    core.queue.active = 5
+    agent = FakeAgent("east")
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: core.ticks > 0)
+
+
+async def test_pending_work_is_ticked_without_waiting() -> None:
+    core = FakeCore()
+    core.queue.active = 1
+    core.effects.extend([[]] * 50)
+    slow_ticks = FAST.__class__(tick_s=60.0)
+    async with running(service(core, timing=slow_ticks)):
+        await core.until(lambda: core.ticks >= 50)
+
+
+async def test_a_closed_core_is_not_spun() -> None:
+    core = FakeCore(open=False)
+    core.queue.active = 1
+    async with running(service(core, timing=FAST.__class__(tick_s=60.0))):
+        await core.until(lambda: core.ticks == 1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert core.ticks == 1
+
+
+class Broken(FakeAgent):
+    async def hello(self) -> Hello:
+        raise ZeroDivisionError("broken agent")
+
+
+@pytest.mark.parametrize(
+    ("agent", "cluster", "want"),
+    [
+        pytest.param(Broken("east"), "east", AgentFault, id="an error of the agent is a fault"),
+        pytest.param(FakeAgent("west"), "east", AgentMismatch, id="another cluster's agent is a mismatch"),
+    ],
+)
+async def test_a_local_link_types_its_errors(agent: FakeAgent, cluster: str, want: type[LinkError]) -> None:
+    with pytest.raises(want, match="agent"):
+        await LocalLink(cluster, agent).hello(timeout_s=1)
+
+
+async def test_a_link_call_ends_at_its_limit() -> None:
+    agent = FakeAgent("east")
+    agent.gate.clear()
+    with pytest.raises(AgentTimeout, match=r"did not answer changes within 0\.01 s"):
+        await LocalLink("east", agent).changes("", 0, 5.0, timeout_s=0.01)
+
+
+async def test_a_restarting_agent_is_followed_from_its_new_life() -> None:
+    agent = FakeAgent("east", "one")
+    lives = iter([AgentDied("agent of cluster east is restarting")])
+
+    class Restarting(LocalLink):
+        async def changes(self, incarnation: str, since: int, wait_s: float, *, timeout_s: float) -> Changes:
+            if since and (death := next(lives, None)):
+                agent.incarnation, agent.revision = "two", 7
+                raise death
+            return await super().changes(incarnation, since, wait_s, timeout_s=timeout_s)
+
+    core = FakeCore(clusters={"east": ClusterView("east")})
+    async with running(service(core, Restarting("east", agent))):
+        await core.until(lambda: any(e.changes.incarnation == "two" for e in core.of(ClusterChanged)))
+    assert [type(event) for event in core.events[:3]] == [ClusterChanged, ClusterSilent, ClusterChanged]
+    assert core.events[2].changes.full  # type: ignore[union-attr]
