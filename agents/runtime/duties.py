@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 import structlog
 
-from agents.executor import lapse, remote
+from agents.executor import lapse, remote, shadows
 from agents.executor.answer import TOO_BUSY
 from agents.executor.http import Request, Response
 from agents.executor.local import Local, Moment
@@ -50,7 +50,8 @@ class Duties:
             if self._may_begin(duty):
                 self._begin(duty, now)
         self._tell_lapse(self._local.renewals.lapsed(now.mono))
-        found = chain(lapse.duties(self._local, now), remote.duties(self._local, now))
+        local = self._local
+        found = chain(lapse.duties(local, now), remote.duties(local, now), shadows.duties(local))
         due = (one for one in found if self._may_begin(one))
         for duty in islice(due, max(0, _MAX_PODS - len(self._running))):
             self._begin(duty, now)

@@ -314,6 +314,41 @@ class Peer(Record, frozen=True):
     unrenewed_s: float = 0.0
 
 
+class Shadow(Record, frozen=True):
+    """A budget in the target that keeps budgets of `cluster` for its delegates in `namespace`.
+
+    `keep`: its minAvailable. `always`: delegates that are not Ready may be evicted. `budgets`: whose names, for people.
+    """
+
+    cluster: str
+    namespace: str
+    name: str
+    keep: int
+    always: bool = False
+    budgets: str = ""
+
+
+class Cover(Record, frozen=True):
+    """The delegate `pod` belongs under the shadow budget of this name in its namespace; "": under none."""
+
+    pod: PodRef
+    shadow: str
+
+
+class Shadows(Record, frozen=True):
+    """All shadow budgets of the clusters `of`; one of theirs that is not listed is removed. Of others nothing is said.
+
+    `covers`: delegates of theirs whose label says something else; not always all of them at once.
+    """
+
+    of: tuple[str, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+    covers: tuple[Cover, ...] = ()
+
+
+NO_SHADOWS = Shadows()
+
+
 class Peers(Record, frozen=True):
     """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it.
 
@@ -326,6 +361,7 @@ class Peers(Record, frozen=True):
     version: int = VERSION
     echo: str = ""
     lease_s: float = 0.0
+    shadows: Shadows = NO_SHADOWS
 
 
 class PeersHeard(Record, frozen=True):

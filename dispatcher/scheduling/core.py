@@ -27,7 +27,7 @@ from dispatcher.scheduling.delegation import shared_keys, strangers
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.flights import ENDED_WITH_SOURCE, PLACING, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
-from dispatcher.scheduling.delegation.peers import closed_proxy, peers_of
+from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
 from dispatcher.scheduling.delegation.steps import Attempt, order_of
 from dispatcher.scheduling.delegation.tracking import PodId, Tracked, place_of, situation
@@ -37,6 +37,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
 from dispatcher.scheduling.outcomes import Outcomes
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
+from dispatcher.scheduling.telling import Telling
 
 __all__ = ["CoreTiming", "SchedulerCore"]
 
@@ -70,8 +71,9 @@ class SchedulerCore:
         self._fences = Fences(timing.fenced_per_s)
         self._orphans = Orphans(self.tracked, self._fences)
         self._outcomes = Outcomes(state, self._deciding, self._fences, self._orphans)
+        self._telling = Telling(state)
         self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
-        self._peers_at = self._strangers_at = float("-inf")
+        self._strangers_at = float("-inf")
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
 
@@ -388,9 +390,7 @@ class SchedulerCore:
         self.outbox.resend(self.clusters, now)
         self._state.errands.resend(self.clusters, now)
         self._look(now)
-        if now - self._peers_at >= self.timing.peers_s:
-            self._peers_at = now
-            self._send_peers(now)
+        self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         self.queue.flush(now)
         if self.open:
@@ -402,9 +402,3 @@ class SchedulerCore:
             told = [one.text for one in strangers.of(self.tracked.values(), self.clusters)]
             told += [one.text for one in shared_keys.of(self.clusters)]
             self._state.effects += [events.Trouble(text) for text in told]
-
-    def _send_peers(self, now: float) -> None:
-        for name, view in self.clusters.items():
-            if not view.silent:
-                peers = peers_of(name, self.clusters, self.fleet, now, self.timing.cluster_lost_s)
-                self._state.effects.append(events.SendPeers(name, peers))

@@ -10,7 +10,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFIL
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
-SPECIAL = ("GPUFragmentation",)  # for fleets whose GPUs are shared by thousandths
+SPECIAL = ("GPUFragmentation", "LiveHeadroom")  # for GPUs shared by thousandths, and for signals of one's own
 
 
 def test_the_default_profile_uses_every_plugin_once() -> None:
