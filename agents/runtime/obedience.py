@@ -12,7 +12,7 @@ import structlog
 from agents.executor.http import Procedure
 from agents.executor.keys import FORGET
 from agents.executor.local import Local, Moment
-from agents.executor.state import CLUSTER, KEYS, other_name
+from agents.executor.state import ASKS, CLUSTER, KEYS, other_name
 from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 
 LOG = structlog.get_logger("agent.obedience")
@@ -38,6 +38,8 @@ class Obedience:
         self._one_at_a_time = asyncio.Lock()
         self._recalled = False  # the keys of other clusters: before any that a dispatcher tells are heard
         self._read_at = float("-inf")
+        self._questions: dict[str, str] = {}  # by the word that an operator has said, until it is answered
+        self._asked = 0
 
     @property
     def misnamed(self) -> str:
@@ -82,21 +84,35 @@ class Obedience:
             self._local.trusted.recall(self._local.state.values.get(KEYS, ""))
 
     async def _heed(self) -> None:
-        """Do what operators have written; it may be done again if nobody learns that it was."""
+        """Do what operators have written in answer to our question; it may be done again if nobody learns that it was.
+
+        What they have not is met with a question first: it may be a word of long ago, out of a backup.
+        """
         state, trusted = self._local.state, self._local.trusted
-        words = state.words
-        if not words:
-            return
+        words = frozenset(word for word, said in state.words.items() if self._questions.get(word) == said)
+        asked = {word: ASKS + self._question(word) for word in state.words.keys() - words}
+        problem = await self._drive(state.ask(asked)) if asked.items() - state.words.items() else ""
         for word in sorted(words):
             LOG.info("an operator says so", cluster=self._local.cluster, word=word)
             if word == CONFIRM_RESTORED:
                 self.confirm_restored()
             else:
                 trusted.forget(word.removeprefix(FORGET_KEYS))
-        kept = trusted.text(MAX_KEYS).text
-        problem = await self._drive(state.heed(words, KEYS, "" if kept == "{}" else kept))
+        if words:
+            kept = trusted.text(MAX_KEYS).text
+            problem = await self._drive(state.heed(words, KEYS, "" if kept == "{}" else kept)) or problem
         if problem:
-            LOG.warning("an operator's word could not be taken off", cluster=self._local.cluster, problem=problem)
+            LOG.warning("an operator's word could not be answered", cluster=self._local.cluster, problem=problem)
+            return
+        for word in words:
+            del self._questions[word]  # the answer counts once
+
+    def _question(self, word: str) -> str:
+        """With both clocks in it, so that no other life asks the same."""
+        if word not in self._questions:
+            self._asked += 1
+            self._questions[word] = f"{self._asked} {self._clock().mono!r} {self._clock().wall!r}"
+        return self._questions[word]
 
     def _fresh(self) -> bool:
         return not self.problem and self._clock().mono - self._read_at < BELIEVED_S

@@ -93,10 +93,7 @@ class Intent(Record, frozen=True, tag=True):
 
 
 class Bind(Intent, frozen=True):
-    """Bind `pod` to `node` with the UID as precondition; `annotations` land on the pod in the same write.
-
-    `expects` is what the node must still have room for (re-checked by the agent); empty for a proxy node.
-    """
+    """Bind `pod` to `node` with the UID as precondition; `annotations` land on the pod in the same write."""
 
     node: str
     annotations: dict[str, str] = {}

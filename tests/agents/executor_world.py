@@ -30,12 +30,12 @@ from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, 
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim, digest_of
+from tests.simulation.world.objects import merge
 
 Object = dict[str, Any]
 T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
 NAMESPACES = Namespace.__name__
-_MERGE_KEYS = {"conditions": "type", "podIPs": "ip", "taints": "key"}
 
 
 def pod_object(name: str = "web", namespace: str = "default", *, cpu: str = "100m", **spec: Any) -> Object:
@@ -213,28 +213,6 @@ class ApiModel:
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
         return obj
-
-
-def merge(target: Object, patch: Object, *, strategic: bool) -> None:
-    """JSON merge patch, or the part of strategic merge patch that is used here."""
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict):
-            merge(target.setdefault(key, {}), value, strategic=strategic)
-        elif strategic and key in _MERGE_KEYS:
-            target[key] = _merged_list(target.get(key, []), value, _MERGE_KEYS[key])
-        else:
-            target[key] = value
-
-
-def _merged_list(old: list[Object], new: list[Object], by: str) -> list[Object]:
-    if {"$patch": "replace"} in new:
-        return [item for item in new if "$patch" not in item]
-    merged = {item[by]: item for item in old}
-    for item in new:
-        merged[item[by]] = {**merged.get(item[by], {}), **item}
-    return list(merged.values())
 
 
 def pod_path(name: str, namespace: str = "default") -> str:

@@ -1,6 +1,7 @@
 """What an executor must not forget: stored before it is acted upon, and never lower than it was."""
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -138,7 +139,7 @@ def test_a_cluster_has_one_name_until_that_is_given_up() -> None:
 
 
 class Executor:
-    """One executor on a model cluster; `down` loses every request, `dies_at` all from the nth write on."""
+    """One executor on a model cluster; `down` loses every request, `loses_replies` every answer."""
 
     def __init__(self, world: World, name: str = "a", rename_from: str = "") -> None:
         self.world, self.now, self.down = world, 100.0, False
@@ -306,10 +307,23 @@ async def test_a_cluster_is_renamed_on_demand_once_no_remote_pod_is_there(remote
     assert stored(old.world.api)[2][CLUSTER] == ("north-1" if remote == 0 else "north")
 
 
-def say(api: ApiModel, *words: str) -> None:
+def say(api: ApiModel, *words: str, said: str = "true") -> None:
     """As `kubectl annotate` does."""
-    patch = msgspec.json.encode({"metadata": {"annotations": dict.fromkeys(words, "true")}})
+    patch = msgspec.json.encode({"metadata": {"annotations": dict.fromkeys(words, said)}})
     assert api.answer(Request("PATCH", state.PATH, patch, MERGE_PATCH)).ok
+
+
+async def insist(it: Executor, word: str, key: str = "old") -> None:
+    """As `global-dispatcher cluster` does: say it, and answer what the executor asks."""
+    say(it.world.api, word)
+    await hear(it, key)
+    answer(it.world.api, word)
+
+
+def answer(api: ApiModel, word: str) -> None:
+    asked = api.objects[state.PATH]["metadata"]["annotations"][word]
+    assert asked.startswith(state.ASKS)
+    say(api, word, said=asked.removeprefix(state.ASKS))
 
 
 def words_of(api: ApiModel) -> set[str]:
@@ -331,7 +345,7 @@ async def test_the_next_keys_are_believed_once_an_operator_of_the_cluster_had_th
     await hear(it, "old")
     await hear(it, "new")
     assert trusted.of("ub") == keys_of("old").public
-    say(it.world.api, f"{FORGET_KEYS}b")
+    await insist(it, f"{FORGET_KEYS}b")
     await hear(it, "new")
     assert trusted.of("ub") == keys_of("new").public
     assert words_of(it.world.api) == set()
@@ -345,6 +359,7 @@ async def test_keys_that_an_earlier_life_has_stored_are_forgotten_by_the_next_on
     await hear(first, "old")
     say(first.world.api, f"{FORGET_KEYS}b")
     later = Executor(first.world)
+    await insist(later, f"{FORGET_KEYS}b")
     await hear(later, "new")
     assert later.loop._local.trusted.of("ub") == keys_of("new").public
 
@@ -352,7 +367,7 @@ async def test_keys_that_an_earlier_life_has_stored_are_forgotten_by_the_next_on
 async def test_keys_of_one_cluster_are_forgotten_and_no_others() -> None:
     it = Executor(world())
     await hear(it, "old")
-    say(it.world.api, f"{FORGET_KEYS}c")
+    await insist(it, f"{FORGET_KEYS}c")
     await hear(it, "new")
     assert it.loop._local.trusted.of("ub") == keys_of("old").public
     assert words_of(it.world.api) == set()
@@ -363,11 +378,35 @@ async def test_an_operators_word_that_a_restored_cluster_is_meant_is_passed_on_o
     confirmed = []
     it.loop.obedience.confirm_restored = lambda: confirmed.append(it.now)
     await hear(it, "old")
-    say(it.world.api, CONFIRM_RESTORED)
+    await insist(it, CONFIRM_RESTORED)
     for _ in range(3):
         await hear(it, "old")
     assert len(confirmed) == 1
     assert words_of(it.world.api) == set()
+
+
+@pytest.mark.parametrize("lives", [1, 2], ids=["the same life", "the next life"])
+@pytest.mark.parametrize("caught", ["said", "asked", "answered"])
+async def test_a_word_that_a_restored_backup_brings_back_does_not_count_again(caught: str, lives: int) -> None:
+    it = Executor(world())
+    await hear(it, "old")
+    backups = {}
+    lease = it.world.api.objects
+    say(it.world.api, f"{FORGET_KEYS}b")
+    backups["said"] = copy.deepcopy(lease[state.PATH])
+    await hear(it, "old")
+    backups["asked"] = copy.deepcopy(lease[state.PATH])
+    answer(it.world.api, f"{FORGET_KEYS}b")
+    backups["answered"] = copy.deepcopy(lease[state.PATH])
+    await hear(it, "new")
+    assert it.loop._local.trusted.of("ub") == keys_of("new").public
+    kept = lease[state.PATH]["metadata"]["annotations"][state.VALUES]
+    lease[state.PATH] = backups[caught]
+    lease[state.PATH]["metadata"]["annotations"][state.VALUES] = kept  # else it knows no better than to believe
+    now = it if lives == 1 else Executor(it.world)
+    for _ in range(3):
+        await hear(now, "other")
+    assert now.loop._local.trusted.of("ub") == keys_of("new").public
 
 
 async def test_annotations_of_others_on_the_lease_are_no_words_and_stay() -> None:

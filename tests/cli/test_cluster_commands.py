@@ -235,15 +235,19 @@ def leases(world: World) -> Iterator[World]:
 
 @contextmanager
 def heeding(*apis: ClusterApi) -> Iterator[list[str]]:
-    """Agents that hear a dispatcher: they take words off, and note them."""
+    """Agents that hear a dispatcher: they meet words with a question, take them off when it is answered, and note them."""
     stop, heard = threading.Event(), list[str]()
+    question = "7 of this life"
 
     def work() -> None:
         while not stop.wait(0.02):
             for api in apis:
+                annotations = api.get(state.PATH)["metadata"]["annotations"]
                 for word in words_of(api):
-                    heard.append(word)
-                    api.merge(state.PATH, {"metadata": {"annotations": {word: None}}})
+                    answered = annotations[word] == question
+                    heard.extend([word] * answered)
+                    then = None if answered else state.ASKS + question
+                    api.merge(state.PATH, {"metadata": {"annotations": {word: then}}})
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -21,7 +21,7 @@ _ONE = np.zeros(1, dtype=np.int64)
 
 
 class NormalizedColumn(Protocol):
-    """Raw scores of few distinct values, one a row: `values[value[row]]` (see `static_answers.SharedColumn`)."""
+    """Raw scores of few distinct values, one a row: `values[value[row]]` (see `StaticColumn`)."""
 
     role: Role
     evaluator: PluginEvaluator

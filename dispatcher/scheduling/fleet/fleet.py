@@ -258,7 +258,7 @@ class FleetState(NodeTable):
     def suppose(self, rows: Rows, pod: Pod, times: "int | Ints") -> None:
         """As if `pod` were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
 
-        Exact as long as no cell passes MAX_QUANTITY (see `has_room_for`). What-if is apply and undo.
+        Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
         store, (cpu, memory) = self._store, nonzero_request(pod)
         for resource, amount in requested(pod):

@@ -70,9 +70,9 @@ class NobodyKilled(Judge):
                 what = "its source" if fact.is_source else "a copy"
                 self.say(fact.source or fact.title, f"{write.actor} deletes {fact.title}, {what}, without cause")
         elif write.actor == "taint-eviction" and fact.node.startswith(PROXY):
-            target = fact.node.removeprefix(PROXY)
-            if not self.facts.in_trouble(target) and not self.facts.in_trouble(fact.cluster):
-                self.say(fact.source, f"{fact.title} is evicted from {fact.node} although cluster {target} is well")
+            # However lost the target is: its copy may run on. Only an agent that was away may have come too late.
+            if not self.facts.in_trouble(fact.cluster):
+                self.say(fact.source, f"{fact.title} is evicted from {fact.node}, and nobody asked for that")
 
     def _excused(self, fact: PodFact, pod: Object) -> bool:
         if not fact.source:
