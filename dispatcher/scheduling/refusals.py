@@ -10,11 +10,11 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.delegation.flights import Flight, Stage
-from dispatcher.scheduling.fleet.occupants import PodId
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[Stage, str] = {Stage.BIND: OF_NODE, Stage.CLAIM: OF_POD, Stage.CREATE: OF_CLUSTER}
@@ -35,7 +35,7 @@ class Refusals:
     """Pauses in seconds: `first_s`, doubling to `longest_s`. Whatever is about a node alone is not kept."""
 
     def __init__(self, first_s: float = 30.0, longest_s: float = 900.0) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
+        self._pause = Backoff(first_s, longest_s)
         self._kept: dict[_Template, dict[str, _Kept]] = {}
         self._ends: list[tuple[float, _Template, str]] = []  # when to look at what is kept
 
@@ -53,7 +53,7 @@ class Refusals:
         if known is not None and now < known.refusal.until:
             return
         rounds = known.rounds + 1 if known is not None else 1
-        pause = min(self._first_s * 2.0 ** min(rounds - 1, 30), self._longest_s)
+        pause = self._pause.after(rounds)
         refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
         self._kept[template][cluster] = _Kept(refusal, pod.namespace, rounds)
         heapq.heappush(self._ends, (refusal.until, template, cluster))
@@ -85,7 +85,7 @@ class Refusals:
                 continue  # forgotten meanwhile, or refused anew
             pods |= kept.pods
             kept.pods = set()
-            last = kept.refusal.until + self._longest_s
+            last = kept.refusal.until + self._pause.most_s
             if last > now:
                 heapq.heappush(self._ends, (last, template, cluster))
             else:

@@ -7,6 +7,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.batch.count_merge import CountMerge
 from dispatcher.scheduling.batch.lookahead import Lookahead
@@ -19,7 +20,6 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.lifecycle import CycleState
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
