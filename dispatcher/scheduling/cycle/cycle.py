@@ -7,6 +7,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
@@ -17,7 +18,6 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.lifecycle import CycleState
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
