@@ -6,6 +6,8 @@ from tests.parity.case import Object
 from tests.parity.dice import Dice, chance, pick, some
 
 ZONE, REGION, HOSTNAME = "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"
+# Labels that have, or nearly have, the names of our levels.
+SHORT_NAMES = ("rack", "zone", "host", "cluster", "region", "provider", "hosts")
 # Values of the label that Gt and Lt are asked about: integers, and what looks like one.
 GENERATIONS = ("1", "2", "3", "10", "007", "1.5", "x", "", "9223372036854775807", "9223372036854775808")
 DISKS = ("ssd", "hdd", "")
@@ -60,6 +62,8 @@ def _labels(dice: Dice, name: str) -> dict[str, str]:
         labels[REGION] = pick(dice, ("r1", "r2"))
     if chance(dice, 60):
         labels["disk"] = pick(dice, DISKS)
+    for key in some(dice, SHORT_NAMES, 9):
+        labels[key] = pick(dice, ("s1", "s2", "z1"))
     if chance(dice, 60):
         labels["gen"] = pick(dice, GENERATIONS)
     return labels

@@ -11,6 +11,7 @@ from tests.parity.generate_nodes import (
     GENERATIONS,
     HOSTNAME,
     REGION,
+    SHORT_NAMES,
     TAINT_KEYS,
     TAINT_VALUES,
     ZONE,
@@ -18,7 +19,8 @@ from tests.parity.generate_nodes import (
 
 APPS = ("web", "db", "batch")
 REVISIONS = ("1", "2")
-TOPOLOGIES = (ZONE, ZONE, ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, REGION, "disk", "disk", "example.com/none", "zone")
+_LABELS = (*(ZONE,) * 8, *(HOSTNAME,) * 4, *(REGION,) * 4, *("disk",) * 4, "example.com/none")
+TOPOLOGIES = (*_LABELS, *SHORT_NAMES)
 PRIORITIES = ("", "", "", "parity-low", "parity-high", "parity-negative")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 

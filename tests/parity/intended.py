@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dispatcher.model.topology import LEVELS
 from tests.parity.case import Case, Object
 from tests.parity.compare import Difference
 from tests.parity.oracle.affinity import pod_terms
@@ -46,11 +45,6 @@ def _node_is_a_host(found: Difference, pod: Object, case: Case) -> bool:
     return found.what in _BY_DOMAIN and odd and _HOSTNAME in _topology_keys(pod, case)
 
 
-def _level_by_short_name(found: Difference, pod: Object, case: Case) -> bool:
-    """A topology key such as `zone` is a level to us, a label of that name to kube-scheduler."""
-    return found.what in _BY_DOMAIN and not _topology_keys(pod, case).isdisjoint(LEVELS)
-
-
 def _topology_keys(pod: Object, case: Case) -> set[str]:
     """Those of the pod, and of the terms of pods that are or may be on nodes already."""
     rules = pod["spec"].get("topologySpreadConstraints") or ()
@@ -77,7 +71,6 @@ RULES: dict[str, Rule] = {
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
     "a namespaceSelector that a namespace without labels matches": _blank_namespace,
     "a node is a host": _node_is_a_host,
-    "short names of levels": _level_by_short_name,
     "ties of victims": _equal_victims,
     "devices that are claimed": _devices,
     "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
