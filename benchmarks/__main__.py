@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.console import Console
 
@@ -35,6 +36,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="run the benchmarks whose name holds this word, or one of a,b,c")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not kept")
     parser.add_argument("--no-keep", action="store_true", help="neither in the results file nor in the page")
+    parser.add_argument(
+        "--pods", type=Path, metavar="FILE", help="run fragmentation alone, with these pods of openb's form; not kept"
+    )
     parser.add_argument("--write", action="store_true", help="for table: write it into docs/benchmarks.md")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     options = parser.parse_args()
@@ -42,12 +46,20 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from benchmarks.catalogue import chosen, minutes
+    from benchmarks.catalogue import chosen, minutes, with_pods
+    from benchmarks.fragmentation import PodsFileError, read_pods
     from dispatcher.runtime.warm import collect_less_often
     from dispatcher.scheduling.classes.kernels import compile_all
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
+    if options.pods:
+        try:
+            read_pods(options.pods)
+        except PodsFileError as error:
+            _say(str(error))
+            return 2
+        benches, options.no_keep = [with_pods(options.pods)], True
     _say(heading(machine))
     _say(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores")
     rows: list[Row] = []

@@ -23,6 +23,7 @@ from dispatcher.model.pod import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.signatures import SignedClaim
 from dispatcher.model.topology import label_key, label_of
 from tests.agents.executor_world import keys_of
@@ -301,6 +302,13 @@ def test_a_topology_key_with_the_name_of_a_level_is_that_node_label(name: str) -
 def test_the_same_name_in_the_annotation_is_the_level(name: str) -> None:
     pod = read_pod(pod_object(metadata={"annotations": {names.SPREAD: f"{name}=1"}}))
     assert [one.key for one in pod.spread] == [name]
+
+
+def test_a_request_of_nine_exabytes_can_be_read_and_fits_nowhere() -> None:
+    pod = read_pod(pod_object(containers=[needs(memory="9E"), needs(memory="9E", cpu="9E")]))
+    assert not pod.problems
+    assert pod.requests == {"memory": MAX_QUANTITY, "cpu": MAX_QUANTITY}
+    assert pod.expected == (MAX_QUANTITY, MAX_QUANTITY)
 
 
 def test_equal_terms_of_many_pods_are_one_object() -> None:

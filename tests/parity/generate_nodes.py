@@ -29,7 +29,7 @@ _SIZES = (1, 22 * 2**20, 23 * 2**20, 24 * 2**20, 150_000_000, 600_000_000, 1000 
 
 
 def node(dice: Dice, name: str, sizes: dict[str, int]) -> Object:
-    """One Ready node; `sizes` are those of the images, the same on every node."""
+    """One Ready node; `sizes` are those of the images on most nodes."""
     spec: Object = {}
     taints = [_taint(dice) for _ in range(dice.number(0, 2))] if chance(dice, 30) else []
     # The API server takes a key with an effect once.
@@ -44,6 +44,8 @@ def node(dice: Dice, name: str, sizes: dict[str, int]) -> Object:
         "capacity": allocatable,
         "allocatable": allocatable,
     }
+    if chance(dice, 10):
+        sizes = {image: pick(dice, _SIZES) for image in IMAGES}
     images = [{"names": [image], "sizeBytes": sizes[image]} for image in some(dice, IMAGES, 4)]
     if images:
         status["images"] = images

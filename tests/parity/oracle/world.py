@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.parity.case import Case, Object
 from tests.parity.oracle.quantities import fraction, units
-from tests.parity.oracle.requests import expected_seated, requests
+from tests.parity.oracle.requests import expected, requests
 from tests.parity.oracle.selectors import Labels
 
 ENDED = ("Succeeded", "Failed")
@@ -16,7 +16,7 @@ class Seat:
     def __init__(self, pod: Object) -> None:
         self.pod = pod
         self.requests = requests(pod)
-        self.expected = expected_seated(pod)
+        self.expected = expected(pod)
         self.labels: Labels = pod["metadata"].get("labels") or {}
         self.namespace: str = pod["metadata"]["namespace"]
         self.terminating = "deletionTimestamp" in pod["metadata"]
