@@ -12,7 +12,7 @@ from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.rules import spread_args
 from tests.parity.case import Case, Object, Verdict
 from tests.parity.oracle.affinity import pod_terms
-from tests.parity.oracle.images import first_sizes
+from tests.parity.oracle.images import first_sizes, sizes_on
 from tests.parity.oracle.selectors import is_empty, selects
 from tests.parity.ours import OurSide
 
@@ -62,11 +62,12 @@ def blank_namespaces(case: Case) -> Case | None:
 
 def one_size_an_image(case: Case) -> Case | None:
     """An image has the size that the first node told on all nodes."""
-    sizes, changed = first_sizes(case.nodes), False
+    first, changed = first_sizes(case.nodes), False
     for node in case.nodes:
-        for image in node["status"].get("images") or ():
-            told, image["sizeBytes"] = image.get("sizeBytes", 0), sizes[image["names"][0]]
-            changed |= told != image["sizeBytes"]
+        told = sizes_on(node)
+        changed |= any(first[name] != size for name, size in told.items())
+        if told:
+            node["status"]["images"] = [{"names": [name], "sizeBytes": first[name]} for name in told]
     return case if changed else None
 
 

@@ -7,8 +7,8 @@ from tests.parity.case import Object
 
 def sizes_on(node: Object) -> dict[str, int]:
     """Image name -> bytes, as the node says."""
-    images = node["status"].get("images") or ()
-    return {name: image.get("sizeBytes", 0) for image in reversed(images) for name in image["names"]}
+    images = (node.get("status") or {}).get("images") or ()
+    return {name: image.get("sizeBytes", 0) for image in reversed(images) for name in image.get("names") or ()}
 
 
 def first_sizes(nodes: Sequence[Object]) -> dict[str, int]:
