@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,6 +54,7 @@ class Options:
     only: str
     quick: bool
     no_keep: bool
+    pods: Path | None
     write: bool
     output: Output
 
@@ -61,26 +63,40 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(help=__doc__)
-def main(
+def main(  # noqa: PLR0913 - the options of a command
+    *,
     command: Annotated[Command, typer.Argument()] = Command.RUN,
     word: Annotated[str, typer.Argument(help="For history: a part of a figure's name.")] = "",
     only: Annotated[str, typer.Option(help="The benchmarks whose name holds this word, or one of a,b,c.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work: to see that it runs, not kept.")] = False,
     no_keep: Annotated[bool, typer.Option("--no-keep", help="Neither in the results file nor in the page.")] = False,
+    pods: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Fragmentation alone, with these pods of openb's form; not kept."),
+    ] = None,
     write: Annotated[bool, typer.Option("--write", help="For table: write it into docs/benchmarks.md.")] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
 ) -> None:
     """One command; the exit code."""
-    raise typer.Exit(_COMMANDS[command](Options(word, only, quick, no_keep, write, output)))
+    raise typer.Exit(_COMMANDS[command](Options(word, only, quick, no_keep, pods, write, output)))
 
 
 def _run(options: Options) -> int:
-    from benchmarks.catalogue import chosen, minutes
+    from benchmarks.catalogue import chosen, minutes, with_pods
+    from benchmarks.fragmentation import PodsFileError, read_pods
     from dispatcher.scheduling.framework.kernels import compile_all
     from dispatcher.service.warm import collect_less_often
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
+    if options.pods:
+        try:
+            read_pods(options.pods)
+        except PodsFileError as error:
+            _say(str(error))
+            return 2
+        benches = [with_pods(options.pods)]
+    keeps = not (options.quick or options.no_keep or options.pods)
     _say(heading(machine))
     _say(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores")
     rows: list[Row] = []
@@ -89,10 +105,10 @@ def _run(options: Options) -> int:
     for bench in benches:
         _say(f"running {bench.name} ...")
         found = bench.run(share)
-        if not options.quick and not options.no_keep:
+        if keeps:
             append(found, machine)  # at once: what was measured stays, whatever comes after
         rows += found
-    if not options.quick and not options.no_keep:
+    if keeps:
         _write_page()
     if options.quick:
         _say("a tenth of the work: beside targets and anchors these figures mean nothing")
