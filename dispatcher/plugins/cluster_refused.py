@@ -6,15 +6,15 @@ cluster, the pod's own included, is decided at once.
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 
 
-class ClusterRefused(Filter):
+class ClusterRefused(Filter[Bools]):
     """Refuses nodes of clusters that have refused the pod."""
 
     name: ClassVar[str] = "ClusterRefused"
@@ -24,15 +24,15 @@ class ClusterRefused(Filter):
         """None for a pod that nobody has refused; else its home and those that have."""
         return (placed.home, placed.refused) if placed.refused else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Bools | Refuse | Skip:
         """[clusters] which are passed over; SKIP if none is."""
         if not placed.refused:
             return SKIP
         barred = [any(one.bars(info.name, placed.home) for one in placed.refused) for info in fleet.clusters]
         return np.array(barred, dtype=np.bool_)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Bools, fleet: Fleet, rows: Rows) -> Codes:
         """CLUSTER_REFUSED in those clusters."""
         code = np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
-        codes: Codes = cast(Bools, state)[fleet.cluster[rows]] * code
+        codes: Codes = state[fleet.cluster[rows]] * code
         return codes

@@ -31,7 +31,7 @@ class _Candidate:
     badness: tuple[float | str, ...]
 
 
-class DefaultPreemption(PostFilter):
+class DefaultPreemption(PostFilter[None]):
     """Nominates the node whose victims matter least."""
 
     name: ClassVar[str] = "DefaultPreemption"

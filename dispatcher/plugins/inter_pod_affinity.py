@@ -14,7 +14,7 @@ Pods count until they are gone, terminating ones too. Source: kube-scheduler's I
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from dispatcher.scheduling.framework import (
     Ints,
     Part,
     Placed,
+    Refuse,
+    Skip,
     SmallInts,
 )
 from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
@@ -52,7 +54,7 @@ class _State:
     about: Sequence[StandingTerm]
 
 
-class InterPodAffinity(DomainPlugin):
+class InterPodAffinity(DomainPlugin[_State]):
     """Filter on required terms both ways, score on preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
@@ -117,7 +119,7 @@ class InterPodAffinity(DomainPlugin):
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
         rules = self._book.rules_of(placed.pod)
         about = self._about(placed, rules, fleet)
@@ -141,17 +143,17 @@ class InterPodAffinity(DomainPlugin):
             sums[key] = sums[key] + weight * counts if key in sums else weight * counts
         return tuple(Part(fleet.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items())
 
-    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: _State, fleet: Fleet) -> Sequence[Part]:
         """Required affinity, required anti-affinity, that of placed pods."""
-        return cast(_State, state).filters
+        return state.filters
 
-    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: Fleet) -> Sequence[Part]:
         """One part for each topology key."""
-        return cast(_State, state).scores
+        return state.scores
 
-    def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> CountRules | None:
+    def count_rules(self, state: _State, placed: Placed, fleet: Fleet) -> CountRules | None:
         """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one."""
-        known, brought = cast(_State, state), fleet.brings(placed)
+        known, brought = state, fleet.brings(placed)
         if brought is None:
             return None
         moving = AffinityTallies(known.rules, known.about, placed, fleet, brought)

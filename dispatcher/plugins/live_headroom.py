@@ -17,14 +17,14 @@ The formula is the functions under "the formula"; NumPy calls them with columns,
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
 from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Rows
+from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -147,7 +147,7 @@ def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ign
 # --- the plugins -----------------------------------------------------------------------------------------------------
 
 
-class _LiveHeadroom(BoundedScore):
+class _LiveHeadroom(BoundedScore[Amounts]):
     """The formula over one or several signals."""
 
     depends: ClassVar[Depends] = Depends.NODE
@@ -171,15 +171,15 @@ class _LiveHeadroom(BoundedScore):
         amounts, added = nonzero_request(placed.pod), {_ADDS_TO.get(name) for name in self._signals}
         return amounts[only] if len(added) == 1 and (only := added.pop()) is not None else amounts
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) the pod is expected to use."""
         return nonzero_request(placed.pod)
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         """The curve of the module over the utilisation expected with this pod; the least of several signals."""
-        scores = self._score(_columns(self._signals[0], cast(Amounts, state), fleet, rows), fleet.now)
+        scores = self._score(_columns(self._signals[0], state, fleet, rows), fleet.now)
         for name in self._signals[1:]:
-            np.minimum(scores, self._score(_columns(name, cast(Amounts, state), fleet, rows), fleet.now), out=scores)
+            np.minimum(scores, self._score(_columns(name, state, fleet, rows), fleet.now), out=scores)
         return scores
 
     def _score(self, columns: LoadColumns, now: float) -> Floats:
@@ -224,9 +224,9 @@ class _LiveHeadroom(BoundedScore):
         slope = _slope(low, self._knee, self._extra)
         return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
-        return self._told(self._signals[0], cast(Amounts, state), fleet, row)
+        return self._told(self._signals[0], state, fleet, row)
 
     def _told(self, signal: str, amounts: Amounts, fleet: Fleet, row: int) -> dict[str, Any]:
         columns = _columns(signal, amounts, fleet, np.asarray([row]))
@@ -326,6 +326,6 @@ class LiveHeadroom(_LiveHeadroom):
         super().__init__(fresh_s, stale_s, hot_above, hot_steepness)
         self._signals = tuple(signals)
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """By signal, what the chosen row was judged by."""
-        return {name: self._told(name, cast(Amounts, state), fleet, row) for name in self._signals}
+        return {name: self._told(name, state, fleet, row) for name in self._signals}

@@ -6,7 +6,7 @@ own. Source: kube-scheduler's NodeAffinity.
 """
 
 from collections.abc import Hashable, Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from dispatcher.scheduling.framework import (
     Fleet,
     Floats,
     Placed,
+    Refuse,
     Rows,
     Score,
+    Skip,
     refuse,
 )
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
@@ -33,7 +35,7 @@ from dispatcher.scheduling.rules.affinity_args import added_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
 
 
-class NodeAffinity(Filter, Score):
+class NodeAffinity(Filter[Pod], Score[Pod]):
     """Filter on what is required, score on what is preferred."""
 
     name: ClassVar[str] = "NodeAffinity"
@@ -72,7 +74,7 @@ class NodeAffinity(Filter, Score):
         """The same; terms that conflict are told of as that."""
         return named_nodes(placed.pod) or None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
         names = named_nodes(placed.pod)
         if names is not None and not names:
@@ -80,18 +82,18 @@ class NodeAffinity(Filter, Score):
         asks = self.class_key(placed) is not None or self._added != Affinity()
         return placed.pod if asks else SKIP
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Pod, fleet: Fleet, rows: Rows) -> Codes:
         """ADDED_AFFINITY where the profile's terms do not match, AFFINITY where its own or its selector do not."""
-        mask = self._masks.selected(cast(Pod, state), fleet, rows)
+        mask = self._masks.selected(state, fleet, rows)
         codes: Codes = ~mask * np.uint16(fleet.reasons.code(Reason.AFFINITY))
         if self._added.required is not None:
             enforced = self._masks.any_term(self._added.required, fleet, rows)
             codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
         return codes
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Pod, fleet: Fleet, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""
-        pod = cast(Pod, state)
+        pod = state
         scores = np.zeros(len(fleet.live[rows]))
         own = pod.affinity.preferred if pod.affinity else ()
         for preferred in (*self._added.preferred, *own):

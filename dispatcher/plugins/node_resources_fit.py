@@ -14,7 +14,7 @@ neither CPU, memory nor storage and not requested, has no part in the mean. Sour
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Rows
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
@@ -76,7 +76,7 @@ class _Asked:
     wanted: tuple[tuple[str, int], ...]
 
 
-class NodeResourcesFit(RoomFilter, BoundedScore):
+class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     """Filter on room, score by strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
@@ -118,7 +118,7 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
         return asked, nonzero_request(placed.pod)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Asked | Refuse | Skip:
         """What must have room: one pod, and what is requested and not ignored."""
         requests = placed.pod.requests.items()
         wanted = tuple((name, amount) for name, amount in requests if amount and name != PODS and self._counts(name))
@@ -132,9 +132,9 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
 
     # --- room --------------------------------------------------------------------------------------------------------
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _Asked, fleet: Fleet, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
-        wanted = cast(_Asked, state).wanted[:_MOST_TOLD]
+        wanted = state.wanted[:_MOST_TOLD]
         if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
             return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
         lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
@@ -145,16 +145,16 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
             codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
         return codes
 
-    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+    def wants(self, state: _Asked) -> Sequence[tuple[str, int]] | None:
         """What must have room, unless it is more than is told apart."""
-        wanted = cast(_Asked, state).wanted
+        wanted = state.wanted
         return wanted if len(wanted) <= _MOST_TOLD else None
 
     # --- strategies --------------------------------------------------------------------------------------------------
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: _Asked, fleet: Fleet, rows: Rows) -> Floats:
         """The strategy's mean, a whole number 0..100."""
-        pod = cast(_Asked, state).pod
+        pod = state.pod
         if _two.fast is not None and self._strategy != RATIO and len(self._resources) == 2:
             return self._score_two(pod, fleet, rows)
         return self._score_any(pod, fleet, rows)

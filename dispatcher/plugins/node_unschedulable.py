@@ -10,13 +10,13 @@ import numpy as np
 
 from dispatcher.model.node import NO_SCHEDULE, Node, Taint
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
-class NodeUnschedulable(Filter):
+class NodeUnschedulable(Filter[None]):
     """Refuses cordoned nodes."""
 
     name: ClassVar[str] = "NodeUnschedulable"
@@ -31,11 +31,11 @@ class NodeUnschedulable(Filter):
         """Whether the pod tolerates a cordon."""
         return any(CORDON.tolerated_by(toleration) for toleration in placed.pod.tolerations)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Refuse | Skip | None:
         """SKIP for a pod that tolerates a cordon."""
         return SKIP if self.class_key(placed) else None
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: None, fleet: Fleet, rows: Rows) -> Codes:
         """UNSCHEDULABLE where the node is cordoned."""
         code = np.uint16(fleet.reasons.code(Reason.UNSCHEDULABLE))
         codes: Codes = fleet.unschedulable[rows] * code

@@ -6,14 +6,26 @@ whole number, rounded down; 100 everywhere if no node has such a taint. Source: 
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    Codes,
+    Depends,
+    Filter,
+    Fleet,
+    Floats,
+    Placed,
+    Refuse,
+    Rows,
+    Score,
+    Skip,
+)
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.rules.eligibility import tolerations_key, untolerated
 
@@ -37,7 +49,7 @@ class _Verdicts:
         return any(taint.tolerated_by(toleration) for toleration in self.pod.tolerations)
 
 
-class TaintToleration(Filter, Score):
+class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     """Filter on hard taints, score on soft ones."""
 
     name: ClassVar[str] = "TaintToleration"
@@ -57,19 +69,19 @@ class TaintToleration(Filter, Score):
         """The tolerations."""
         return tolerations_key(placed.pod)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
         return _Verdicts(placed.pod)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _Verdicts, fleet: Fleet, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated."""
-        verdicts = cast(_Verdicts, state)
+        verdicts = state
         verdicts.catch_up(fleet)
         return np.asarray(verdicts.codes, dtype=np.uint16)[fleet.taint_set[rows]]
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: _Verdicts, fleet: Fleet, rows: Rows) -> Floats:
         """Minus the number of soft taints that are not tolerated."""
-        verdicts = cast(_Verdicts, state)
+        verdicts = state
         verdicts.catch_up(fleet)
         return -np.asarray(verdicts.soft, dtype=np.float64)[fleet.taint_set[rows]]
 

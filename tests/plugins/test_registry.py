@@ -6,7 +6,7 @@ import pytest
 from dispatcher.model.names import CLUSTERS, ZONE
 from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
-from dispatcher.scheduling.framework import SKIP, Plugin, PluginUse, Profile
+from dispatcher.scheduling.framework import SKIP, Placed, Plugin, PluginUse, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, pod, selector
 from tests.plugins.asking import make, state_of
@@ -83,6 +83,9 @@ def test_build_names_what_it_does_not_know(use: PluginUse, want: str) -> None:
 def test_build_takes_plugins_of_others() -> None:
     class Mine(Plugin):
         name = "Mine"
+
+        def class_key(self, placed: Placed) -> None:
+            return None
 
     plugins = build(Profile("p", (PluginUse("Mine"),)), PluginContext(), {"Mine": PluginSpec(Mine)})
     assert [type(plugin) for plugin in plugins] == [Mine]
