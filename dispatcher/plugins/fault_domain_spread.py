@@ -15,9 +15,10 @@ StatefulSet or ReplicationController mean, if any does. Source: kube-scheduler's
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
@@ -36,7 +37,7 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, one_of
+from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale, Story
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
@@ -49,7 +50,7 @@ from dispatcher.scheduling.rules.eligibility import (
     topology_key,
 )
 from dispatcher.scheduling.rules.spread import Area, Spread, area_of, spread_key
-from dispatcher.scheduling.rules.spread_args import LIST, SYSTEM, constraints, system_defaults
+from dispatcher.scheduling.rules.spread_args import LIST, SYSTEM, WrittenConstraint, constraints, system_defaults
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints
@@ -69,15 +70,26 @@ class _Ground:
     strict: bool
 
 
+class SpreadArgs(Args):
+    """Constraints for pods without any."""
+
+    defaults: Annotated[
+        tuple[SpreadConstraint, ...],
+        Meta(
+            description="constraints {key, max_skew, hard} for pods that have none of their own",
+            extra=read_by(constraints, list[WrittenConstraint]),
+        ),
+    ] = ()
+    defaulting: Annotated[
+        Literal["List", "System"], Meta(description=f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's")
+    ] = LIST
+
+
 class FaultDomainSpread(DomainPlugin[_Ground]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
     normalizes: ClassVar[bool] = True
-    ARGS: ClassVar[ArgTable] = {
-        "defaults": Arg((), "constraints {key, max_skew, hard} for pods that have none of their own", constraints),
-        "defaulting": Arg(LIST, f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's", one_of(LIST, SYSTEM)),
-    }
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting == SYSTEM:

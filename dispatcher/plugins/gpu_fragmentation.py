@@ -11,9 +11,11 @@ Source: Weng et al., Beware of Fragmentation (USENIX ATC 2023).
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from dispatcher.model.names import GPU_MILLI
@@ -36,7 +38,7 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number, shown
+from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
 
 MOST_GPUS = 8
 WHOLE = 1000
@@ -78,6 +80,26 @@ class _Mix:
         self.share = np.asarray([task.share / total for task in using])
 
 
+class WrittenTask(msgspec.Struct, forbid_unknown_fields=True):
+    """A task in a profile."""
+
+    cpu: Annotated[float, Meta(ge=0, le=10**9)]
+    gpu: Annotated[float, Meta(ge=0, le=MOST_GPUS * WHOLE)]
+    share: Annotated[float, Meta(ge=0, le=10**9)]
+
+
+class MixArgs(Args):
+    """The tasks that a fragment of GPU may still be good for."""
+
+    mix: Annotated[
+        tuple[Task, ...],
+        Meta(
+            description="the typical tasks: {cpu: milli-CPU, gpu: thousandths, share: of all}",
+            extra=read_by(_mix, list[WrittenTask]),
+        ),
+    ] = (Task(0, WHOLE, 1.0),)
+
+
 Amounts = tuple[int, int]  # milli-CPU and thousandths of GPU that a pod requests
 
 
@@ -86,9 +108,6 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
 
     name: ClassVar[str] = "GPUFragmentation"
     depends: ClassVar[Depends] = Depends.NODE
-    ARGS: ClassVar[ArgTable] = {
-        "mix": Arg((Task(0, WHOLE, 1.0),), "the typical tasks: {cpu: milli-CPU, gpu: thousandths, share: of all}", _mix)
-    }
 
     def __init__(self, mix: tuple[Task, ...]) -> None:
         self._mix = _Mix(mix)

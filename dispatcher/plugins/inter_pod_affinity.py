@@ -14,9 +14,10 @@ Pods count until they are gone, terminating ones too. Source: kube-scheduler's I
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
@@ -35,7 +36,7 @@ from dispatcher.scheduling.framework import (
     SmallInts,
 )
 from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, whole_number, yes_or_no
+from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.framework.tallies import CountRules, Scale
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
@@ -54,19 +55,22 @@ class _State:
     about: Sequence[StandingTerm]
 
 
+class AffinityArgs(Args):
+    """The same as in kube-scheduler."""
+
+    hard_pod_affinity_weight: Annotated[
+        int, Meta(ge=0, le=100, description="what a required affinity term of a placed pod adds to the score, 0-100")
+    ] = 1
+    ignore_preferred_terms_of_existing_pods: Annotated[
+        bool, Meta(description="a pod without preferred terms of its own is not scored by those of placed pods")
+    ] = False
+
+
 class InterPodAffinity(DomainPlugin[_State]):
     """Filter on required terms both ways, score on preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
     normalizes: ClassVar[bool] = True
-    ARGS: ClassVar[ArgTable] = {
-        "hard_pod_affinity_weight": Arg(
-            1, "what a required affinity term of a placed pod adds to the score, 0-100", whole_number(0, 100)
-        ),
-        "ignore_preferred_terms_of_existing_pods": Arg(
-            False, "a pod without preferred terms of its own is not scored by those of placed pods", yes_or_no
-        ),
-    }
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         reason: HELPED_BY[reason]
         for reason in (Reason.POD_AFFINITY, Reason.POD_ANTI_AFFINITY, Reason.EXISTING_ANTI_AFFINITY)

@@ -6,9 +6,10 @@ own. Source: kube-scheduler's NodeAffinity.
 """
 
 from collections.abc import Hashable, Mapping
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.labels import IN, NodeSelectorTerm
 from dispatcher.model.node import Node
@@ -30,9 +31,22 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable
-from dispatcher.scheduling.rules.affinity_args import added_affinity
+from dispatcher.scheduling.framework.plugin_args import Args, read_by
+from dispatcher.scheduling.rules.affinity_args import WrittenClause
+from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
+
+
+class NodeAffinityArgs(Args):
+    """Terms besides those of the pods."""
+
+    added_affinity: Annotated[
+        Affinity,
+        Meta(
+            description="terms for every pod, as in a pod's nodeAffinity",
+            extra=read_by(read_affinity, list[WrittenClause] | dict[str, Any]),
+        ),
+    ] = Affinity()
 
 
 class NodeAffinity(Filter[Pod], Score[Pod]):
@@ -42,9 +56,6 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.AFFINITY: NODES, Reason.ADDED_AFFINITY: NODES}
     normalizes: ClassVar[bool] = True
-    ARGS: ClassVar[ArgTable] = {
-        "added_affinity": Arg(Affinity(), "terms for every pod, as in a pod's nodeAffinity", added_affinity)
-    }
 
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity

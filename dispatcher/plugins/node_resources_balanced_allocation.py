@@ -7,20 +7,30 @@ Pods that request none of `resources` are not judged. Source: kube-scheduler's N
 """
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, names_of_resources
+from dispatcher.scheduling.framework.plugin_args import RESOURCE_NAMES, Args
 from dispatcher.scheduling.rules.whole import EXACT, plus
 
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2
+
+
+class BalanceArgs(Args):
+    """What is balanced."""
+
+    resources: Annotated[tuple[str, ...], Meta(description="which resources to balance", extra=RESOURCE_NAMES)] = (
+        CPU,
+        MEMORY,
+    )
 
 
 class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
@@ -28,7 +38,6 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     depends: ClassVar[Depends] = Depends.NODE
-    ARGS: ClassVar[ArgTable] = {"resources": Arg((CPU, MEMORY), "which resources to balance", names_of_resources)}
 
     def __init__(self, resources: tuple[str, ...]) -> None:
         self._resources = resources

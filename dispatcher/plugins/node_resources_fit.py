@@ -14,9 +14,11 @@ neither CPU, memory nor storage and not requested, has no part in the mean. Sour
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final, Literal
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
@@ -27,18 +29,12 @@ from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin_args import (
-    Arg,
-    ArgTable,
-    one_of,
-    resource_weights,
-    shown,
-    texts,
-    whole_number,
-)
+from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 
-LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
+LEAST: Final = "LeastAllocated"
+MOST: Final = "MostAllocated"
+RATIO: Final = "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nonzero
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_TOLD = 62  # resources; each is one bit
@@ -76,6 +72,41 @@ class _Asked:
     wanted: tuple[tuple[str, int], ...]
 
 
+class WrittenPoint(msgspec.Struct, forbid_unknown_fields=True):
+    """A point of the shape in a profile."""
+
+    utilization: Annotated[int, Meta(ge=0, le=100)]
+    score: Annotated[int, Meta(ge=0, le=10)]
+
+
+class FitArgs(Args):
+    """How free room is scored, and what needs none."""
+
+    strategy: Annotated[
+        Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"],
+        Meta(description=f"{LEAST}, {MOST} or {RATIO}"),
+    ] = LEAST
+    resources: Annotated[
+        tuple[tuple[str, int], ...],
+        Meta(description="weight (1-100) of each resource in the mean", extra=RESOURCE_WEIGHTS),
+    ] = ((CPU, 1), (MEMORY, 1))
+    shape: Annotated[
+        tuple[tuple[int, int], ...],
+        Meta(
+            description=f"points {{utilization %, score 0-10}} for {RATIO}",
+            extra=read_by(_shape, Annotated[list[WrittenPoint], Meta(min_length=1)]),
+        ),
+    ] = ((0, 0), (100, 10))
+    ignored_resources: Annotated[tuple[str, ...], Meta(description="extended resources that need no room")] = ()
+    ignored_resource_groups: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="the same for all of a group: what stands before the slash",
+            extra=read_by(_groups, list[Annotated[str, Meta(pattern="^[^/]+$")]]),
+        ),
+    ] = ()
+
+
 class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     """Filter on room, score by strategy."""
 
@@ -84,13 +115,6 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,
         Reason.TOO_MANY_PODS: NODES | WakeEvent.POD_REMOVED,
-    }
-    ARGS: ClassVar[ArgTable] = {
-        "strategy": Arg(LEAST, f"{LEAST}, {MOST} or {RATIO}", one_of(LEAST, MOST, RATIO)),
-        "resources": Arg(((CPU, 1), (MEMORY, 1)), "weight (1-100) of each resource in the mean", resource_weights),
-        "shape": Arg(((0, 0), (100, 10)), f"points {{utilization %, score 0-10}} for {RATIO}", _shape),
-        "ignored_resources": Arg((), "extended resources that need no room", texts),
-        "ignored_resource_groups": Arg((), "the same for all of a group: what stands before the slash", _groups),
     }
 
     def __init__(
