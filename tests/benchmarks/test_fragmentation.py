@@ -48,7 +48,9 @@ def test_the_command_names_a_file_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--pods", str(tmp_path / "none.csv")])
-    assert command.main() == 2
+    with pytest.raises(SystemExit) as ended:
+        command.app()
+    assert ended.value.code == 2
     assert "none.csv" in capsys.readouterr().err
 
 
