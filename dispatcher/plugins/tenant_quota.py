@@ -12,9 +12,9 @@ namespaces that belong to no tenant are not limited. Internal units (see quota.p
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, refuse
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 

@@ -12,7 +12,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.signatures import is_claim_of, plain_keys
 from dispatcher.scheduling import clusters as reports
@@ -30,7 +30,7 @@ from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
 from dispatcher.scheduling.delegation.steps import Attempt, order_of
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked, place_of, situation
+from dispatcher.scheduling.delegation.tracking import Tracked, place_of, situation
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed

@@ -1,6 +1,7 @@
 """What answers lead to: the next order of the protocol, a place given back, or something learnt of the world."""
 
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core_state import CoreState
 from dispatcher.scheduling.cycle.deciding import Deciding
@@ -8,7 +9,7 @@ from dispatcher.scheduling.delegation import orders
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.flights import Flight, Move, Stage
 from dispatcher.scheduling.delegation.orphans import Orphans
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import WakeEvent
 

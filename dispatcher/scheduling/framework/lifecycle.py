@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.messages import AnyIntent
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.framework import SKIP, Codes, Fleet, Placed, Plugin, Refuse, Score
 
@@ -24,7 +25,6 @@ def _skip(key: str) -> object:
     return SKIP
 
 
-PodId = tuple[str, str]  # cluster of submission, uid
 RowList = NDArray[np.intp]
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import OneRow, RowFacts
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.lifecycle import CycleState, Victim
