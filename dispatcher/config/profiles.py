@@ -118,7 +118,7 @@ def _entry_problems(
         text = f"{UNKNOWN_PLUGIN} {shown(entry.name)}{did_you_mean(entry.name, registry)}"
         return [document.problem((*path, "name"), text)]
     problems = [document.problem((*path, "weight"), text) for text in _weight_problems(entry, spec)]
-    values, wrong = check_args(spec.args, entry.args or {})
+    values, wrong = check_args(spec.arguments, entry.args or {})
     problems += [document.problem((*path, "args", one.key), one.text) for one in wrong]
     if not wrong:
         try:

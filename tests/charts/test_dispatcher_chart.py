@@ -62,7 +62,7 @@ def test_profiles_mean_what_those_of_configs_mean(helm: Helm, tmp_path: Path) ->
 def meant(file: Path) -> tuple[str, list[Any]]:
     """A profile whether its file spells defaults out or not."""
     profile = read_profile(file, REGISTRY)
-    uses = [(use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in profile.plugins]
+    uses = [(use.name, use.weight, check_args(REGISTRY[use.name].arguments, use.args)) for use in profile.plugins]
     return profile.scheduler_name, uses
 
 
