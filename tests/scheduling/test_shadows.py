@@ -178,6 +178,23 @@ def test_a_delegate_has_one_budget(own: list[PodDisruptionBudget], under: str, c
     assert bool(fleet.told().shadows) == (covered != "" and not (own and covered is None and not own[0].shadow_of))
 
 
+@pytest.mark.parametrize(
+    ("pod", "copy", "due"),
+    [
+        pytest.param({}, {}, True, id="Ready in both"),
+        pytest.param(
+            {"ready": False}, {}, False, id="not shown Ready at home yet: an eviction would be allowed too many"
+        ),
+        pytest.param({}, {"ready": False}, False, id="not Ready where it runs"),
+    ],
+)
+def test_a_delegate_comes_under_its_shadow_once_its_own_cluster_counts_on_it(
+    pod: dict[str, Any], copy: dict[str, Any], due: bool
+) -> None:
+    fleet = three(budget()).pair(4, source(4, **pod), delegate(4, "", **copy))
+    assert fleet.told().covers == ((Cover(_ref(4), NAME),) if due else ())
+
+
 @pytest.mark.parametrize("how", [("silent", True), ("restored", True), ("synced", False)], ids=str)
 def test_of_a_cluster_that_is_away_or_was_restored_nothing_is_said(how: tuple[str, bool]) -> None:
     fleet = three(budget())

@@ -4,6 +4,9 @@ A shadow budget keeps `healthy delegates under it - what may be disturbed now`, 
 lowers both by one, so that however late its own cluster hears of it, it cannot be spent twice there. A delegate has one
 shadow at most, since the Eviction API refuses pods with two budgets: pods that several budgets select have one that
 keeps what the strictest asks for, and those that a budget of the target's own selects have none.
+
+A delegate comes under its shadow once its own cluster shows it Ready, too. Before, its budgets do not count on it; but
+the target would, as soon as it is Ready there, and would let another one go that its own cluster cannot spare yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +98,8 @@ def shadows(
             for target, delegate in _delegates(tracked.get((home, pod.uid))):
                 if target in ready and not (delegate.terminating or delegate.terminal):
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
-                    if delegate.labels.get(BUDGET, "") != wanted and len(covers[target]) < MAX_COVERS:
+                    now, due = delegate.labels.get(BUDGET, ""), _healthy(pod, tracked.get((home, pod.uid)))
+                    if now != wanted and (now or due) and len(covers[target]) < MAX_COVERS:
                         covers[target].append(Cover(_ref(delegate), wanted))
     told: dict[str, list[Shadow]] = {name: [] for name in ready}
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
