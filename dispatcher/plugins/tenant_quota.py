@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, Skip, refuse
+from dispatcher.scheduling.framework.lifecycle import PodId
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 

@@ -11,8 +11,8 @@ from fractions import Fraction
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import PODS, Resources, format_quantity
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import ClusterInfo
+from dispatcher.scheduling.framework.lifecycle import PodId
 from dispatcher.scheduling.unheard import Unheard
 
 _MEMO_LIMIT = 65_536
