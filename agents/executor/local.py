@@ -15,6 +15,7 @@ from agents.executor.recent import Recent
 from agents.executor.renewals import Renewals
 from agents.executor.state import ExecutorState
 from agents.executor.view import ClusterView
+from dispatcher.model.messages import Shadows
 from dispatcher.model.names import FENCED
 from dispatcher.model.pod import Pod
 
@@ -80,6 +81,7 @@ class Local:
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     renewals: Renewals = field(default_factory=Renewals)
     stopped: Recent[str, str] = field(default_factory=Recent)  # UID of a delegate, and its version in the view then
+    shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,9 +6,12 @@ dispatcher, an annotation holds the values as JSON. Epoch and name are written b
 is guarded by the resourceVersion: of two executors of one cluster the one that knows less reads again.
 
 Operators of the cluster write words for its executor there: other annotations, which it takes off as it heeds them.
+A backup of etcd may hold a word that was heeded long ago. So a word counts only as the answer to a question that this
+life of the executor has asked (`ASKS`, and something no other life asks): "true" is met with the question, and the
+question, without `ASKS`, is the word.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +27,11 @@ PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
 CLUSTER = "cluster"  # the value that says under which name the cluster is served
 KEYS = "keys"  # the value with the keys of other clusters
+OWN_KEYS = (
+    "own_keys"  # the value with the public keys of this one, the one it signs with first; compared, never believed
+)
 MAX_VALUES = 224 * 1024  # bytes of JSON; the API server takes 256 KiB of annotations
+ASKS = "answer "  # before a question
 _UNREADABLE = "what this executor has obeyed cannot be read"
 
 
@@ -47,11 +54,14 @@ _LEASE = msgspec.json.Decoder(_Lease)
 _VALUES = msgspec.json.Decoder(dict[str, str])
 
 
+_NO_WORDS: Mapping[str, str | None] = {}
+
+
 class _Wanted(NamedTuple):
     epoch: int
     dispatcher: str
     values: dict[str, str]
-    heeded: frozenset[str] = frozenset()  # words that come off
+    words: Mapping[str, str | None] = _NO_WORDS  # what operators' annotations are to hold; None takes one off
 
 
 @dataclass(slots=True)
@@ -65,7 +75,7 @@ class ExecutorState:
     dispatcher: str = ""
     values: dict[str, str] = field(default_factory=dict)
     known: bool = False
-    words: frozenset[str] = frozenset()  # annotations of operators
+    words: Mapping[str, str] = field(default_factory=dict)  # annotations of operators, and what they hold
     _stored: int = 0  # the epoch as the server has it: less than ours where it lost some of its past
     _version: str = ""  # resourceVersion; "": there is none
 
@@ -102,12 +112,41 @@ class ExecutorState:
         """Store a value beside what else is stored; '' forgets it."""
         return (yield from self._change(lambda: self._with(key, value) if self.values.get(key, "") != value else None))
 
+    def ask(self, questions: Mapping[str, str]) -> Procedure[str]:
+        """Put questions (with `ASKS`) in the place of words that are there and hold neither these nor the answer."""
+
+        def wanted() -> _Wanted | None:
+            asked: dict[str, str | None] = {
+                word: text
+                for word, text in questions.items()
+                if self.words.get(word, text) not in ("", text, text.removeprefix(ASKS))
+            }
+            return _Wanted(self.epoch, self.dispatcher, self.values, asked) if asked else None
+
+        return (yield from self._change(wanted))
+
+    def hold_keys(self, keys: str, objection: Callable[[str], str], lift: Mapping[str, str]) -> Procedure[str]:
+        """Store this executor's own public `keys`, unless there is an objection to it from what is stored.
+
+        A word of an operator in `lift` that holds the answer given there overrides the objection, and comes off.
+        """
+
+        def wanted() -> _Wanted | str | None:
+            stored = self.values.get(OWN_KEYS, "")
+            lifted = dict.fromkeys(word for word, answer in lift.items() if self.words.get(word) == answer)
+            why = "" if lifted else objection(stored)
+            if why:
+                return why
+            return self._with(OWN_KEYS, keys)._replace(words=lifted) if lifted or stored != keys else None
+
+        return (yield from self._change(wanted))
+
     def heed(self, words: frozenset[str], key: str, value: str) -> Procedure[str]:
         """Take words off that were done, and store in the same write what they have made of a value."""
 
         def wanted() -> _Wanted | None:
-            left = self.words & words
-            return self._with(key, value)._replace(heeded=left) if left else None
+            left = self.words.keys() & words
+            return self._with(key, value)._replace(words=dict.fromkeys(left)) if left else None
 
         return (yield from self._change(wanted))
 
@@ -136,7 +175,7 @@ class ExecutorState:
         return problem
 
     def _write(self, change: _Wanted, values: str) -> Request:
-        metadata = {"annotations": {VALUES: values, **dict.fromkeys(change.heeded)}}
+        metadata = {"annotations": {VALUES: values, **change.words}}
         spec = {"holderIdentity": change.dispatcher or None, "leaseTransitions": change.epoch}
         if self._version:
             guarded = {"metadata": {**metadata, "resourceVersion": self._version}, "spec": spec}
@@ -156,7 +195,7 @@ class ExecutorState:
         if self._stored >= self.epoch:
             self.epoch, self.dispatcher = self._stored, lease.spec.holder_identity or ""
         self.values, self.known = values, True
-        self.words = frozenset(key for key, said in annotations.items() if said == "true" and _is_word(key))
+        self.words = {key: said for key, said in annotations.items() if _is_word(key)}
         return ""
 
 

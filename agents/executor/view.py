@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace
+from dispatcher.model.objects import Namespace, PodDisruptionBudget
 from dispatcher.model.pod import HostPort, Pod
 
 
@@ -23,6 +23,9 @@ class ClusterView(Protocol):
 
     def namespace(self, name: str) -> Namespace | None:
         """The Namespace object of this name."""
+
+    def budgets(self) -> Iterable[PodDisruptionBudget]:
+        """All PodDisruptionBudgets; none while that kind is not shown."""
 
     def pod(self, uid: str) -> Pod | None:
         """The pod with this UID."""

@@ -1,7 +1,9 @@
 """The list-and-watch loop of one resource: list with quorum, watch from there, and never give up.
 
 - A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
-- A watch resumes from the last version seen; 410 or an unreadable event leads to a new list.
+- A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So does a connection that
+  broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have
+  overtaken that version since, and then neither its version nor its number of objects shows that it has other ones.
 - A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
 - Errors are waited out with growing, jittered pauses, lists that follow each other closely as well. Nothing that a
   server sends ends the loop.
@@ -26,6 +28,7 @@ from agents.kube.lines import Lines
 from agents.kube.relists import Relists
 from agents.observer.counted import Counted, Truth
 from agents.observer.seen import Seen
+from dispatcher.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")
 RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back
@@ -124,7 +127,8 @@ class ListWatch:
         self._went_back = 0
         self._forget_versions = False
         self._relists = Relists(pace.relist_s, pace.max_relist_s)
-        self._disconnected = False
+        self._disconnected = self._open = False
+        self._broke = False  # the connection did, which is more than silence on an open one
         self._lives = 0
         self.fails = 0
 
@@ -135,7 +139,7 @@ class ListWatch:
         life = self._lives
         while life == self._lives:
             try:
-                if not self._version:
+                if not self._version or self._broke:
                     await asyncio.sleep(self._relists.wait_s(time.monotonic()) * random.uniform(0.5, 1.0))
                     await self._list()
                 await self._watch()
@@ -150,6 +154,7 @@ class ListWatch:
                 await self._pause(str(error), at_least)
             except FAILURES as error:
                 self._disconnected = True
+                self._broke = self._broke or not (self._open and isinstance(error, TimeoutError))
                 await self._pause(describe(error))
             except Exception as error:  # a fault of ours must not end the watch; a new list repairs what it left
                 LOG.exception("watch failed", kind=self.kind)
@@ -202,7 +207,7 @@ class ListWatch:
             LOG.warning("watch interrupted", kind=self.kind, problem=problem)
         self.problem = f"{self.kind}: {problem}"
         self.fails += 1
-        longest = min(self._pace.max_backoff_s, self._pace.backoff_s * 2 ** min(self.fails - 1, 16))
+        longest = Backoff(self._pace.backoff_s, self._pace.max_backoff_s).after(self.fails)
         await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
 
     # --- list --------------------------------------------------------------------------------------------------------
@@ -267,11 +272,12 @@ class ListWatch:
             "resourceVersion": self._version,
             "timeoutSeconds": str(max(1, int(seconds))),
         }
-        opened = time.monotonic()
+        opened, self._open = time.monotonic(), False
         async with self._client.stream(Request("GET", self.path, params=params), self._pace.silence_s) as answer:
             if answer.status != 200:
                 raise _refusal(Response(answer.status, await answer.content.read(65536)))
             self._alive()
+            self._open, self._broke = True, False
             lines = Lines(self._pace.max_event)
             async for chunk in answer.content.iter_any():
                 for line in lines.feed(chunk):

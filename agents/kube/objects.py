@@ -21,7 +21,7 @@ from agents.kube.volume_sources import csi_name
 from agents.observer.seen import ObjectSeen
 from dispatcher.model import objects as model
 from dispatcher.model.labels import IN, LabelSelector, NodeSelectorTerm, Requirement
-from dispatcher.model.names import ACCEPT
+from dispatcher.model.names import ACCEPT, BUDGET_OF
 from dispatcher.model.resources import QuantityError, parse_quantity
 
 MAX_CHARS = 64 * 1024  # of labels or selectors of one object
@@ -219,13 +219,20 @@ def _attachment(found: api.AttachmentObject, problems: list[str]) -> model.Volum
 
 
 def _budget(found: api.BudgetObject, problems: list[str]) -> model.PodDisruptionBudget:
-    meta, status = found.metadata, found.status
+    meta, spec, status = found.metadata, found.spec, found.status
+    selector = _selector(spec.selector, "spec.selector", problems)
+    keep = spec.min_available
     return model.PodDisruptionBudget(
         namespace=meta.namespace,
         name=meta.name,
-        selector=_selector(found.spec.selector, "spec.selector", problems),
+        selector=selector,
         allowed=status.disruptions_allowed,
         disrupted=tuple(sorted(status.disrupted_pods or ())[: 8 * MAX_ENTRIES]),
+        desired=status.desired_healthy,
+        keep=keep if isinstance(keep, int) else None,
+        always=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        # The label alone may be anybody's: a budget that selects otherwise means other pods than ours.
+        shadow_of=(meta.labels or {}).get(BUDGET_OF, "") if selector == model.shadow_selector(meta.name) else "",
     )
 
 

@@ -26,6 +26,7 @@ _USERS = (names.SCHEDULE, *NARROWING)
 _LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM))
 _OF_AGENTS = frozenset(
     (
+        names.BUDGET,
         names.CLAIM_CLUSTER,
         names.CLAIM_NODE,
         names.DECISION,

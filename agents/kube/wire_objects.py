@@ -184,12 +184,15 @@ class BudgetSpec(Wire):
     """policy/v1 PodDisruptionBudgetSpec."""
 
     selector: Selector | None = None
+    min_available: int | str | None = None
+    unhealthy_pod_eviction_policy: Text = None
 
 
 class BudgetStatus(Wire):
     """policy/v1 PodDisruptionBudgetStatus."""
 
     disruptions_allowed: Int = 0
+    desired_healthy: Int = 0
     disrupted_pods: dict[str, Any] | None = None
 
 

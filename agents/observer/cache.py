@@ -12,7 +12,7 @@ from agents.observer.occupancy import Occupancy
 from agents.observer.seen import NODES, PODS, Misplaced, Miswritten, NodeSeen, NodeTarget, ObjectSeen, PodSeen, Seen
 from dispatcher.model.names import CLUSTERS
 from dispatcher.model.node import Node
-from dispatcher.model.objects import AnyObject, Namespace
+from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
 from dispatcher.model.pod import HostPort, Pod
 from dispatcher.model.resources import PODS as PLACES
 
@@ -216,6 +216,11 @@ class ClusterCache:
         """The Namespace of this name; None also while that kind is not watched."""
         found = self._objects.get(Namespace.__name__, {}).get(name)
         return found if isinstance(found, Namespace) else None
+
+    def budgets(self) -> Iterable[PodDisruptionBudget]:
+        """All PodDisruptionBudgets; none while that kind is not watched."""
+        found = self._objects.get(PodDisruptionBudget.__name__, {}).values()
+        return (one for one in found if isinstance(one, PodDisruptionBudget))
 
     def node(self, name: str) -> Node | None:
         """The node of this name, proxy nodes included."""

@@ -6,13 +6,14 @@ from itertools import chain, islice
 
 import structlog
 
-from agents.executor import lapse, remote
+from agents.executor import lapse, remote, shadows
 from agents.executor.answer import TOO_BUSY
 from agents.executor.http import Request, Response
 from agents.executor.local import Local, Moment
 from agents.executor.proxy import Duty, ProxyNodes
 from agents.runtime.drive import ApiClient, Driver, Errand
 from agents.runtime.turns import Turns
+from dispatcher.model.backoff import Backoff
 
 _log = structlog.get_logger()
 _MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
@@ -50,7 +51,8 @@ class Duties:
             if self._may_begin(duty):
                 self._begin(duty, now)
         self._tell_lapse(self._local.renewals.lapsed(now.mono))
-        found = chain(lapse.duties(self._local, now), remote.duties(self._local, now))
+        local = self._local
+        found = chain(lapse.duties(local, now), remote.duties(local, now), shadows.duties(local))
         due = (one for one in found if self._may_begin(one))
         for duty in islice(due, max(0, _MAX_PODS - len(self._running))):
             self._begin(duty, now)
@@ -87,7 +89,7 @@ class Duties:
             self._failed.pop(duty.name, None)
             return
         times = self._failed[duty.name] = self._failed.get(duty.name, 0) + 1
-        pause = _AGAIN_S if duty.lane is not None else min(_AGAIN_S, _FIRST_AGAIN_S * 2.0 ** min(times - 1, 8))
+        pause = _AGAIN_S if duty.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
         self._again[duty.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:

@@ -22,6 +22,7 @@ CLAIM = PREFIX + "claim"  # the claim as a record signed by the source cluster; 
 # What we write on a delegate pod. The label is what the observer selects delegates by.
 DELEGATE_LABEL = PREFIX + "delegate"
 DELEGATE_SCHEDULER = PREFIX + "delegate"  # spec.schedulerName of delegates: no scheduler's, so nobody else places them
+BUDGET = PREFIX + "budget"  # label of a delegate: the name of the shadow budget that covers it
 FENCED = PREFIX + "fenced"  # label of a proxy node, "true": an operator says that nothing runs in its cluster any more
 DELEGATE_PROOF = PREFIX + "delegate-proof"  # the target cluster's signature over the delegate's own UID
 SOURCE_CLUSTER = PREFIX + "source-cluster"
@@ -29,6 +30,11 @@ SOURCE_CLUSTER_UID = PREFIX + "source-cluster-uid"
 SOURCE_NAMESPACE = PREFIX + "source-namespace"
 SOURCE_NAME = PREFIX + "source-name"
 SOURCE_UID = PREFIX + "source-uid"
+
+# Shadow budgets: PodDisruptionBudgets that keep the budgets of other clusters for their delegates here.
+BUDGET_OF = PREFIX + "budget-of"  # label: the cluster whose budgets it keeps
+BUDGETS = PREFIX + "budgets"  # annotation: which budgets, for people
+BUDGET_PREFIX = "global-dispatcher-"  # begins their names
 
 # What admins write on a Namespace: anything but "true" closes it to pods of other clusters.
 ACCEPT = PREFIX + "accept"

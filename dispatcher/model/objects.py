@@ -4,7 +4,7 @@
 """
 
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm
-from dispatcher.model.names import ACCEPT
+from dispatcher.model.names import ACCEPT, BUDGET
 from dispatcher.model.pod import Record
 
 
@@ -130,11 +130,25 @@ class VolumeAttachment(Named, frozen=True, tag=True):
 
 
 class PodDisruptionBudget(Namespaced, frozen=True, tag=True):
-    """policy/v1 PodDisruptionBudget. `allowed` is status.disruptionsAllowed; `disrupted`: pods counted there."""
+    """policy/v1 PodDisruptionBudget. `allowed` is status.disruptionsAllowed; `disrupted`: pods counted there.
+
+    `desired` is status.desiredHealthy, `keep` spec.minAvailable where that is a number. `always`: its
+    unhealthyPodEvictionPolicy is AlwaysAllow. `shadow_of`: the cluster whose budgets an agent keeps with it; "" of
+    everybody else's.
+    """
 
     selector: LabelSelector | None = None
     allowed: int = 0
     disrupted: tuple[str, ...] = ()
+    desired: int = 0
+    keep: int | None = None
+    always: bool = False
+    shadow_of: str = ""
+
+
+def shadow_selector(name: str) -> LabelSelector:
+    """What a shadow budget of this name selects: the delegates that an agent has put under it."""
+    return LabelSelector({BUDGET: name})
 
 
 class Service(Namespaced, frozen=True, tag=True):

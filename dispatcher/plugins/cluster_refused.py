@@ -2,7 +2,8 @@
 
 The core remembers refusals that are about a cluster (a quota, Pod Security, a webhook, its policy) or about the pod (a
 field that cannot travel), and for how long they hold; the pod brings them along (`Placed.refused`). So the next best
-cluster, the pod's own included, is decided at once.
+cluster, the pod's own included, is decided at once. A cluster whose server only makes the pod larger is not passed
+over: NodeResourcesFit asks for its true size there.
 """
 
 from collections.abc import Hashable
@@ -11,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.model.reasons import Reason
+from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 
 
@@ -22,13 +24,15 @@ class ClusterRefused(Filter[Bools]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """None for a pod that nobody has refused; else its home and those that have."""
-        return (placed.home, placed.refused) if placed.refused else None
+        barring = _barring(placed)
+        return (placed.home, barring) if barring else None
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> Bools | Refuse | Skip:
         """[clusters] which are passed over; SKIP if none is."""
-        if not placed.refused:
+        barring = _barring(placed)
+        if not barring:
             return SKIP
-        barred = [any(one.bars(info.name, placed.home) for one in placed.refused) for info in fleet.clusters]
+        barred = [any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters]
         return np.array(barred, dtype=np.bool_)
 
     def filter(self, state: Bools, fleet: Fleet, rows: Rows) -> Codes:
@@ -36,3 +40,7 @@ class ClusterRefused(Filter[Bools]):
         code = np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
         codes: Codes = state[fleet.cluster[rows]] * code
         return codes
+
+
+def _barring(placed: Placed) -> tuple[Refusal, ...]:
+    return tuple([one for one in placed.refused if not one.requests]) if placed.refused else ()

@@ -137,12 +137,13 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         pod, base = placed.pod, _open_rows(placed, fleet)
         for rule in rules if strict else ():
             base = base & (fleet.domain(topology_key(rule.key, pod)) >= 0)
-        return tuple(area_of(rule, pod, fleet, self._policies(rule, pod, fleet, base)) for rule in rules)
+        return tuple(area_of(rule, pod, fleet, self._policies(rule, placed, fleet, base)) for rule in rules)
 
-    def _policies(self, rule: SpreadConstraint, pod: Pod, fleet: Fleet, base: Bools) -> Bools:
+    def _policies(self, rule: SpreadConstraint, placed: Placed, fleet: Fleet, base: Bools) -> Bools:
+        pod = placed.pod
         if rule.honor_affinity and selection_key(pod) is not None:
             base = base & self._masks.selected(pod, fleet, slice(0, fleet.n))
-        return base & tolerated(pod, fleet) if rule.honor_taints else base
+        return base & tolerated(placed, fleet) if rule.honor_taints else base
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: Fleet) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
@@ -233,7 +234,7 @@ def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
     pod = placed.pod
     if not rules:
         return None
-    taints = tolerations_key(pod) if any(rule.honor_taints for rule in rules) else None
+    taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
     keys = tuple(spread_key(rule, pod) for rule in rules)
     return pod.namespace, keys, selection_key(pod), clusters_key(placed), taints, bool(pod.spread)
 

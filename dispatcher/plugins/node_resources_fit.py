@@ -66,10 +66,14 @@ def _groups(raw: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What one pod class asks for: (resource, amount) to have room for, and the pod."""
+    """What one pod class asks for: (resource, amount) to have room for, and the pod.
+
+    `sized`: of each cluster that makes the pod larger its index, and what must have room there.
+    """
 
     pod: Pod
     wanted: tuple[tuple[str, int], ...]
+    sized: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
 
 
 class WrittenPoint(msgspec.Struct, forbid_unknown_fields=True):
@@ -138,15 +142,21 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         return all(amount <= node.allocatable.get(name, 0) for name, amount in asked if self._counts(name))
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The requests that are not zero, and what the pod is expected to use."""
+        """The requests that are not zero, what the pod is expected to use, and where it becomes larger."""
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
-        return asked, nonzero_request(placed.pod)
+        return asked, nonzero_request(placed.pod), placed.sizes
 
     def pre_filter(self, placed: Placed, fleet: Fleet) -> _Asked | Refuse | Skip:
-        """What must have room: one pod, and what is requested and not ignored."""
-        requests = placed.pod.requests.items()
+        """What must have room: one pod, and what is requested and not ignored; in each cluster by the true size."""
+        sizes = {one.cluster for one in placed.sizes}
+        infos = enumerate(fleet.clusters) if sizes else ()
+        sized = [(at, self._wanted(placed.at(info.name).pod)) for at, info in infos if info.name in sizes]
+        return _Asked(placed.pod, self._wanted(placed.pod), tuple(sized))
+
+    def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
+        requests = pod.requests.items()
         wanted = tuple((name, amount) for name, amount in requests if amount and name != PODS and self._counts(name))
-        return _Asked(placed.pod, ((PODS, 1), *wanted))
+        return ((PODS, 1), *wanted)
 
     def _counts(self, resource: str) -> bool:
         if not self._ignored and not self._groups:
@@ -158,21 +168,16 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
 
     def filter(self, state: _Asked, fleet: Fleet, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
-        wanted = state.wanted[:_MOST_TOLD]
-        if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
-            return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
-        lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
-        codes = np.zeros(len(lacks[0]), dtype=np.uint16)
-        short = np.flatnonzero(np.logical_or.reduce(lacks))
-        if len(short):
-            where = short + (rows.start or 0) if isinstance(rows, slice) else rows[short]
-            codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
+        codes = _no_room(state.wanted, fleet, rows)
+        for cluster, wanted in state.sized:
+            there = fleet.cluster[rows] == cluster
+            if there.any():
+                np.copyto(codes, _no_room(wanted, fleet, rows), where=there)
         return codes
 
     def wants(self, state: _Asked) -> Sequence[tuple[str, int]] | None:
-        """What must have room, unless it is more than is told apart."""
-        wanted = state.wanted
-        return wanted if len(wanted) <= _MOST_TOLD else None
+        """What must have room, unless it is more than is told apart, or not the same everywhere."""
+        return state.wanted if len(state.wanted) <= _MOST_TOLD and not state.sized else None
 
     # --- strategies --------------------------------------------------------------------------------------------------
 
@@ -285,6 +290,19 @@ def _lacking(allocatable, requested, amount):  # type: ignore[no-untyped-def]
     for row in range(len(allocatable)):
         short |= amount > allocatable[row] - requested[row]
     return short
+
+
+def _no_room(wanted: Sequence[tuple[str, int]], fleet: Fleet, rows: Rows) -> Codes:
+    wanted = wanted[:_MOST_TOLD]
+    if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
+        return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+    lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
+    codes = np.zeros(len(lacks[0]), dtype=np.uint16)
+    short = np.flatnonzero(np.logical_or.reduce(lacks))
+    if len(short):
+        where = short + (rows.start or 0) if isinstance(rows, slice) else rows[short]
+        codes[short] = _told(wanted, [one[short] for one in lacks], fleet, where)
+    return codes
 
 
 def _lacks_anywhere(name: str, amount: int, fleet: Fleet, rows: Rows) -> bool:

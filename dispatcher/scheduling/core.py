@@ -12,7 +12,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.signatures import is_claim_of, plain_keys
 from dispatcher.scheduling import clusters as reports
@@ -27,16 +27,17 @@ from dispatcher.scheduling.delegation import shared_keys, strangers
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.flights import ENDED_WITH_SOURCE, PLACING, settled
 from dispatcher.scheduling.delegation.orphans import Orphans
-from dispatcher.scheduling.delegation.peers import closed_proxy, peers_of
+from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
 from dispatcher.scheduling.delegation.steps import Attempt, order_of
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked, place_of, situation
+from dispatcher.scheduling.delegation.tracking import Tracked, place_of, situation
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening
 from dispatcher.scheduling.outcomes import Outcomes
 from dispatcher.scheduling.queue import SchedulingQueue, WakeEvent
+from dispatcher.scheduling.telling import Telling
 
 __all__ = ["CoreTiming", "SchedulerCore"]
 
@@ -70,8 +71,9 @@ class SchedulerCore:
         self._fences = Fences(timing.fenced_per_s)
         self._orphans = Orphans(self.tracked, self._fences)
         self._outcomes = Outcomes(state, self._deciding, self._fences, self._orphans)
+        self._telling = Telling(state)
         self._waiting: set[PodId] = set()  # only time will tell: looked at each Tick
-        self._peers_at = self._strangers_at = float("-inf")
+        self._strangers_at = float("-inf")
         for name in clusters:
             fleet.set_cluster(name, ready=False, synced=False)
 
@@ -129,9 +131,11 @@ class SchedulerCore:
             self._silent(events.ClusterSilent(view.name, stranger), now)
             return
         reports.check_continues(view, changes)
-        was_ready, was_restored = view.ready, view.restored
+        was_ready, was_restored, opened = view.ready, view.restored, view.opens
         reports.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
+        if opened != view.opens:
+            self._show_cluster(view, now)
         if was_restored and not view.restored:  # what is missing there proves something again
             self._look_again(view)
         for node in reports.fold_nodes(view, changes):
@@ -154,10 +158,13 @@ class SchedulerCore:
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         if not reports.note_readiness(view, was_ready, now):
             return
-        self.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced)
-        self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+        self._show_cluster(view, now)
         self._peers_at = float("-inf")
         self._look_again(view)
+
+    def _show_cluster(self, view: ClusterView, now: float) -> None:
+        self.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced, opens=view.opens)
+        self.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _look_again(self, view: ClusterView) -> None:
         self._due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(view.name))
@@ -351,8 +358,16 @@ class SchedulerCore:
                 self.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             return
         pod, cluster, node = place
-        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, pod):
-            self.profiles.restore(tracked.pod_id, Placed(pod, tracked.home), cluster, node)
+        placed = Placed(pod, tracked.home)
+        if cluster != tracked.home and pod is tracked.source:  # no delegate shows yet how large it is there
+            stays = known is not None and (known.cluster, known.node) == (cluster, node)
+            sizes = (
+                known.placed.refused if known is not None and stays else self._deciding.retries.known(tracked, pod, now)
+            )
+            placed = Placed(pod, tracked.home, sizes)
+        there = placed.at(cluster).pod
+        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, there):
+            self.profiles.restore(tracked.pod_id, placed, cluster, node)
 
     def _enqueue(self, tracked: Tracked, now: float) -> None:
         pod = tracked.source
@@ -388,9 +403,7 @@ class SchedulerCore:
         self.outbox.resend(self.clusters, now)
         self._state.errands.resend(self.clusters, now)
         self._look(now)
-        if now - self._peers_at >= self.timing.peers_s:
-            self._peers_at = now
-            self._send_peers(now)
+        self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         self.queue.flush(now)
         if self.open:
@@ -402,9 +415,3 @@ class SchedulerCore:
             told = [one.text for one in strangers.of(self.tracked.values(), self.clusters)]
             told += [one.text for one in shared_keys.of(self.clusters)]
             self._state.effects += [events.Trouble(text) for text in told]
-
-    def _send_peers(self, now: float) -> None:
-        for name, view in self.clusters.items():
-            if not view.silent:
-                peers = peers_of(name, self.clusters, self.fleet, now, self.timing.cluster_lost_s)
-                self._state.effects.append(events.SendPeers(name, peers))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dispatcher.model.messages import AnyIntent, Changes, Outcome, Peer
+from dispatcher.model.messages import NO_SHADOWS, AnyIntent, Changes, Outcome, Peer, Shadows
 from dispatcher.scheduling.records.decision import Decision
 
 
@@ -77,6 +77,7 @@ class SendPeers:
 
     cluster: str
     peers: tuple[Peer, ...]
+    shadows: Shadows = NO_SHADOWS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
-from dispatcher.model.messages import AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers
+from dispatcher.model.messages import NO_SHADOWS, AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers, Shadows
 from dispatcher.scheduling.events import Answered, Event, PeersTold, Unanswered, Unsent
 from dispatcher.service.link import AgentLink, AgentMissing, LinkError
 from dispatcher.service.term import Deposed, Term
@@ -33,7 +33,7 @@ class Outbox:
         self._waiting: deque[AnyIntent] = deque()
         self._busy: set[str] = set()  # UIDs of pods with an intent in flight
         self._calls: set[asyncio.Task[None]] = set()
-        self._peers: tuple[Peer, ...] | None = None
+        self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
         self._peers_call: asyncio.Task[None] | None = None
         self._word = ""  # of the agent's last answer to peers
 
@@ -52,9 +52,9 @@ class Outbox:
         self._waiting.extend(intents)
         self._send_more()
 
-    def put_peers(self, peers: tuple[Peer, ...]) -> None:
-        """Send this list of peers; one that still waits is replaced."""
-        self._peers = peers
+    def put_peers(self, peers: tuple[Peer, ...], shadows: Shadows = NO_SHADOWS) -> None:
+        """Send this list of peers, and the shadow budgets; what still waits is replaced."""
+        self._peers = peers, shadows
         if self._peers_call is None:
             self._peers_call = asyncio.create_task(self._send_peers(), name=f"peers {self.cluster}")
 
@@ -131,10 +131,10 @@ class Outbox:
     async def _send_peers(self) -> None:
         try:
             while self._peers is not None and self._may_speak():
-                peers, self._peers = self._peers, None
+                (peers, shadows), self._peers = self._peers, None
                 try:
                     by, lease_s = (self._term.identity, self._term.epoch), self._timing.delegate_lease_s
-                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s)
+                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=shadows)
                     answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
                 except LinkError as error:  # the core tells the peers anew every few seconds
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))

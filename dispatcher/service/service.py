@@ -234,7 +234,7 @@ class Service:
         self.outboxes[effect.cluster].put(effect.intents)
 
     def _send_peers(self, effect: SendPeers) -> None:
-        self.outboxes[effect.cluster].put_peers(effect.peers)
+        self.outboxes[effect.cluster].put_peers(effect.peers, effect.shadows)
 
     def _troubled(self, effect: Trouble) -> None:
         now = self.clock()

@@ -10,7 +10,7 @@ from dispatcher.scheduling.framework.plugin_args import schema_of
 
 SCHEMA = Path(__file__).parents[2] / "helm" / "dispatcher" / "values.schema.json"
 _PART = re.compile(
-    r'( *)"required": \["name"\](?:,\n *"allOf": \[\n(?: *\{"if": [^\n]*\n)* *\])?(?=\n *\}\n *\}\n *\},\n *"required": \["plugins"\])'
+    r'( *)"required": \["name"\](?:,\n *"allOf": \[\n(?: *\{"if": [^\n]*\n)* *\])?(?=\n *\}\n *\}\n *\},\n *"anyOf": \[\{"required": \["plugins"\])'
 )
 
 

@@ -20,6 +20,7 @@ from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
+from agents.kube.objects import KINDS
 from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
@@ -27,15 +28,15 @@ from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent, CreateDelegate, Outcome, Peer, PodRef
-from dispatcher.model.objects import Namespace
+from dispatcher.model.objects import Namespace, PodDisruptionBudget
 from dispatcher.model.pod import SourceRef
 from dispatcher.model.signatures import SignedClaim, digest_of
+from tests.simulation.world.objects import merge
 
 Object = dict[str, Any]
 T = TypeVar("T")
 NOW = Moment(mono=1000.0, wall=1_700_000_000.0)
-NAMESPACES = Namespace.__name__
-_MERGE_KEYS = {"conditions": "type", "podIPs": "ip", "taints": "key"}
+NAMESPACES, BUDGETS = Namespace.__name__, PodDisruptionBudget.__name__
 
 
 def pod_object(name: str = "web", namespace: str = "default", *, cpu: str = "100m", **spec: Any) -> Object:
@@ -215,28 +216,6 @@ class ApiModel:
         return obj
 
 
-def merge(target: Object, patch: Object, *, strategic: bool) -> None:
-    """JSON merge patch, or the part of strategic merge patch that is used here."""
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, dict):
-            merge(target.setdefault(key, {}), value, strategic=strategic)
-        elif strategic and key in _MERGE_KEYS:
-            target[key] = _merged_list(target.get(key, []), value, _MERGE_KEYS[key])
-        else:
-            target[key] = value
-
-
-def _merged_list(old: list[Object], new: list[Object], by: str) -> list[Object]:
-    if {"$patch": "replace"} in new:
-        return [item for item in new if "$patch" not in item]
-    merged = {item[by]: item for item in old}
-    for item in new:
-        merged[item[by]] = {**merged.get(item[by], {}), **item}
-    return list(merged.values())
-
-
 def pod_path(name: str, namespace: str = "default") -> str:
     """Where a pod is stored."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
@@ -266,7 +245,7 @@ class World:
 
     def restart(self, *, listed: bool = True) -> None:
         """A new life of the executor: nothing remembered, everything listed (or nothing yet)."""
-        self.cache = ClusterCache(ChangeLog(), (NAMESPACES,))
+        self.cache = ClusterCache(ChangeLog(), (NAMESPACES, BUDGETS))
         cluster = self.api.cluster
         self.local = Local(self.cache, cluster, read_pod, keys_of(cluster), f"{cluster}-cluster-uid", self.policy)
         for other in ("a", "b", "c"):
@@ -297,6 +276,7 @@ def keys_of(cluster: str) -> OwnKeys:
 
 
 # Most of what is listed anew has not changed, and what is seen of an object cannot be.
+_budget_seen = next(kind for kind in KINDS if kind.name == BUDGETS).seen
 _node_seen, _pod_seen = lru_cache(2**14)(node_seen), lru_cache(2**14)(pod_seen)
 
 
@@ -307,6 +287,11 @@ def show(api: ApiModel, cache: ClusterCache, authenticity: Authenticity | None =
         cache.begin(NAMESPACES)
         cache.page(NAMESPACES, [ObjectSeen(_namespace(api, name), 0) for name in sorted(api.namespaces)])
         cache.end(NAMESPACES)
+    if BUDGETS in cache.kinds:
+        cache.begin(BUDGETS)
+        raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if "/poddisruptionbudgets/" in path]
+        cache.page(BUDGETS, filter(None, map(_budget_seen, raws)))
+        cache.end(BUDGETS)
     for kind, part, see in ((NODES, "/nodes/", _node_seen), (PODS, "/pods/", _pod_seen)):
         cache.begin(kind)
         raws = [msgspec.json.encode(obj) for path, obj in api.objects.items() if part in path]

@@ -184,6 +184,22 @@ async def test_a_server_that_restarts_is_found_again(tmp_path: Path) -> None:
         await until(followed.equal)
 
 
+async def test_a_server_restored_while_it_was_away_is_seen_through_although_it_has_overtaken_what_was_seen(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as followed:
+        api, seen = followed.api, followed.api.version
+        await api.stop()
+        await until(lambda: followed.watch.problem)
+        kept = [one for name, one in api.objects["pods"].items() if name != "p0"]
+        api.restore("pods", kept, version=seen - 1)
+        api.put("pods", pod_object("instead-of-p0"))
+        api.version = seen + 5
+        await api.start()
+        await until(followed.equal)
+        assert followed.cache.pod("uid-p0") is None
+
+
 async def test_a_silent_watch_is_opened_anew(tmp_path: Path) -> None:
     async with following(tmp_path, pace=replace(FAST, silence_s=0.1)) as followed:
         opened = len(followed.api.watches)

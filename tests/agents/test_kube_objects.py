@@ -12,6 +12,7 @@ from agents.observer.seen import ObjectSeen
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, Requirement
 from dispatcher.model.messages import Changes, decode, encode
+from dispatcher.model.names import BUDGET, BUDGET_OF
 from dispatcher.model.objects import (
     AnyObject,
     CSIDriver,
@@ -196,6 +197,29 @@ def seen_of(kind: str, metadata: dict[str, Any] | None = None, **fields: Any) ->
             },
             PodDisruptionBudget("ns", "x", LabelSelector({"app": "db"}), 2, ("db-1",)),
             id="budget",
+        ),
+        pytest.param(
+            "PodDisruptionBudget",
+            {
+                "metadata": {"labels": {BUDGET_OF: "a"}},
+                "spec": {
+                    "selector": {"matchLabels": {BUDGET: "x"}},
+                    "minAvailable": 3,
+                    "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                },
+                "status": {"desiredHealthy": 3},
+            },
+            PodDisruptionBudget("ns", "x", LabelSelector({BUDGET: "x"}), 0, (), 3, 3, always=True, shadow_of="a"),
+            id="budget that is kept for another cluster",
+        ),
+        pytest.param(
+            "PodDisruptionBudget",
+            {
+                "metadata": {"labels": {BUDGET_OF: "a"}},
+                "spec": {"selector": {"matchLabels": {"app": "db"}}, "minAvailable": "50%"},
+            },
+            PodDisruptionBudget("ns", "x", LabelSelector({"app": "db"})),
+            id="budget with our label that selects what it likes",
         ),
         pytest.param("Service", {"spec": {"selector": {"app": "db"}}}, Service("ns", "x", {"app": "db"}), id="service"),
         pytest.param("Service", {"spec": {}}, Service("ns", "x"), id="service of nobody"),

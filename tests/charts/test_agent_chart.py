@@ -38,6 +38,7 @@ EXECUTOR = {
     ("", "pods/status", "", "patch"),
     ("", "persistentvolumeclaims", "", "get patch"),
     ("events.k8s.io", "events", "", "create"),
+    ("policy", "poddisruptionbudgets", "", "get create patch delete"),
 }
 VOLUMES = {("", "persistentvolumes", "", "get patch")}
 PROXY_NODES = {("", "nodes", "", "create patch delete"), ("", "nodes/status", "", "patch")}
@@ -178,8 +179,8 @@ def test_the_admission_policy_keeps_to_the_namespaces(helm: Helm) -> None:
 
 
 def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(helm: Helm) -> None:
-    nodes, pods, volumes = policies(helm.template("agent"), "guard")
-    for one in (nodes, pods, volumes):
+    nodes, pods, volumes, budgets = policies(helm.template("agent"), "guard")
+    for one in (nodes, pods, volumes, budgets):
         (who,) = one["spec"]["matchConditions"]
         assert who["expression"] == "request.userInfo.username == 'system:serviceaccount:global-dispatcher:agent'"
     assert f"startsWith('{names.PROXY_NODE_PREFIX}')" in nodes["spec"]["validations"][0]["expression"]
@@ -188,6 +189,9 @@ def test_the_guard_speaks_of_the_agents_account_and_of_the_names_in_the_code(hel
     assert f"name == '{names.DELEGATE_SCHEDULER}'" in first
     assert f"'{names.DELEGATE_LABEL}'" in second
     assert f"orValue('') == '{names.DELEGATE_SCHEDULER}'" in second
+    (own,) = (one["expression"] for one in budgets["spec"]["validations"])
+    assert f"startsWith('{names.BUDGET_PREFIX}')" in own
+    assert f"'{names.BUDGET_OF}'" in own
 
 
 def policies(objects: list[Object], kind: str) -> list[Object]:

@@ -291,7 +291,14 @@ def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> No
     assert api.http.patch(f"{claim}/data", json=node_of, headers=merge).status_code == 200
     stolen = {"spec": {"claimRef": {"name": "other"}}}
     named = {"spec": {"volumeName": "taken"}}
+    budgets, guarded = "/apis/policy/v1/namespaces/default/poddisruptionbudgets", {"spec": {"minAvailable": 1}}
+    plane.admin.create(budgets, {"metadata": {"name": "foreign"}, **guarded})
     answers = {
+        "a budget is deleted": api.http.delete(f"{budgets}/foreign"),
+        "a budget is changed": api.http.patch(f"{budgets}/foreign", json={"spec": {"minAvailable": 0}}, headers=merge),
+        "a budget is made without our label": api.http.post(
+            budgets, json={"metadata": {"name": "global-dispatcher-x"}, **guarded}
+        ),
         "a volume is taken from its claim": api.http.patch(f"{volume}/taken", json=stolen, headers=merge),
         "a claim is given a volume": api.http.patch(f"{claim}/data", json=named, headers=merge),
         "a node is deleted": api.http.delete(f"/api/v1/nodes/{node}"),
@@ -310,6 +317,7 @@ def test_the_guard_holds_the_account_to_its_own_things(installed: Install) -> No
     }
     assert told == dict.fromkeys(answers, (422, True))
     plane.admin.delete(f"{PODS}/foreign")
+    plane.admin.delete(f"{budgets}/foreign")
     plane.admin.delete(f"{claim}/data")
     plane.admin.delete(f"{volume}/taken")
 

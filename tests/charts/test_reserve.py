@@ -18,6 +18,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 KEYS = ("claim", "cluster", "node", "epoch", "decision", "delegate-proof", "source-cluster", "source-uid")
 CLAIM = {"annotations": {"global-dispatcher.io/claim": "x"}}
 LABEL = {"labels": {"global-dispatcher.io/delegate": "true"}}
+COVER = {"labels": {"global-dispatcher.io/budget": "x"}}
 FINALIZER = {"finalizers": ["global-dispatcher.io/delegate"]}
 # Whom a namespace belongs to; who may bind besides is a scheduler of theirs.
 RULES = [
@@ -68,12 +69,14 @@ def test_nobody_else_writes_the_marks_of_agents(plane: ControlPlane, tenant: htt
     answers = {
         **{f"annotation {key}": tenant.post(PODS, json=body) for key, body in as_key.items()},
         "the label": tenant.post(PODS, json=pod("thief", LABEL)),
+        "the label of budgets": tenant.post(PODS, json=pod("thief", COVER)),
         "the finalizer": tenant.post(PODS, json=pod("thief", FINALIZER)),
         "the scheduler": tenant.post(PODS, json=pod("thief", schedulerName="global-dispatcher.io/delegate")),
         "a proxy node": tenant.post(PODS, json=pod("thief", nodeName="global-dispatcher-west")),
         "an annotation later": tenant.patch(own, json={"metadata": CLAIM}, headers=MERGE),
         "an annotation beside the status": tenant.patch(f"{own}/status", json={"metadata": CLAIM}, headers=MERGE),
         "the label later": tenant.patch(own, json={"metadata": LABEL}, headers=MERGE),
+        "the label of budgets later": tenant.patch(own, json={"metadata": COVER}, headers=MERGE),
         "the finalizer later": tenant.patch(own, json={"metadata": FINALIZER}, headers=MERGE),
         "an annotation of a binding": tenant.post(f"{own}/binding", json=bind),
     }

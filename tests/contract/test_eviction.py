@@ -71,6 +71,15 @@ async def test_an_eviction_beyond_the_budget_is_a_429(api: Api) -> None:
     assert "deletionTimestamp" not in (await api.read("pods", "web-0"))["metadata"]
 
 
+async def test_a_lower_number_in_a_budget_lets_the_next_pod_go(api: Api) -> None:
+    await ready(api, 2)
+    await budget(api, 0, minAvailable=2)
+    assert (await evict(api, eviction())).status == 429
+    await api.change("poddisruptionbudgets", "guard", {"spec": {"minAvailable": 1}})
+    await api.until("poddisruptionbudgets", "guard", lambda found: found["status"]["disruptionsAllowed"] == 1)
+    assert (await evict(api, eviction())).status == 201
+
+
 async def test_of_two_evictions_under_a_budget_of_one_the_second_waits(api: Api) -> None:
     await ready(api, 3)
     await budget(api, 1, minAvailable=2)

@@ -65,8 +65,8 @@ def words() -> frozenset[str]:
 
 
 def unknown(text: str) -> list[str]:
-    """Names in backticks, of a text, that are nowhere."""
-    ticked = [one for one in _TICKED.findall(text) if _NAME.fullmatch(one)]
+    """Names in backticks, of a text, that are nowhere; a letter stands for something."""
+    ticked = [one for one in _TICKED.findall(text) if _NAME.fullmatch(one) and len(one) > 1]
     return [one for one in ticked if not all(part in words() for part in _WORD.findall(one))]
 
 

@@ -65,8 +65,9 @@ class Ledger:
             for pod in census.pods
             if pod.plane == plane and (pod.phase != "Running" or pod.ending)
         }
+        # Sources that are gone at HOME now; or were before, and their delegates are back from the dead.
+        self.taken |= {pod.source for pod in census.delegates} - census.sources.keys()
         if plane == HOME:
-            self.taken |= {pod.source for pod in census.delegates} - census.sources.keys()
             self._excused |= self.taken
             self._resurrected += len(census.sources.keys() - known)
         else:

@@ -4,9 +4,13 @@ GLOBAL_DISPATCHER_TEST_BLOWS says how many blows: 29 are one deck, some minutes.
 """
 
 import contextlib
+import json
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +27,8 @@ from tests.system.harness import HOME, System
 
 REPLICAS = 300
 FEW = 5  # another part of a deck in each run, without restores: what they leave is collected in a quarter of an hour
+GLOBAL_DISPATCHER = (sys.executable, "-m", "dispatcher.cli.main")
+NOTICED_S = 60
 SETTLE_S, TAKEN_S = 60, 200  # delegates whose sources a restore took go after two answers that are 600 s apart
 DELETED = 3  # pods that their user deletes before each blow; several times as many while a backup grows old
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -41,7 +47,7 @@ def fleet(control_plane: ControlPlanes, helm: Helm, tmp_path_factory: pytest.Tem
 
 
 def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partitions_and_restores(
-    system: System, fleet: RealFleet, say: Say
+    system: System, fleet: RealFleet, tmp_path: Path, say: Say
 ) -> None:
     seed = int(os.environ.get(SEED) or random.SystemRandom().randrange(2**32))
     ledger = Ledger(system, fleet, seed)
@@ -58,10 +64,17 @@ def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partit
         settle(system, fleet, taken=ledger.taken)
 
     def restored(plane: str) -> None:
-        """Found out by those who watch, and mended, before a kill makes them read everything anew."""
+        """Found out by those who watch, confirmed by an operator, mended, before a kill makes them read all anew."""
         ledger.restored(plane)
+        eventually(lambda: "went back" in problem_of(system, plane), NOTICED_S, lambda: system.log)
+        command = ["cluster", "confirm", plane, "--config", str(admin), "--yes"]
+        told = subprocess.run([*GLOBAL_DISPATCHER, *command], capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stdout + told.stderr
         settle(system, fleet, taken=ledger.taken)
 
+    admin = tmp_path / "dispatcher.yaml"
+    clusters = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in CLUSTERS]
+    admin.write_text(json.dumps({"clusters": clusters}))
     blows = Blows(system, fleet, seed, parts, count, grow_old, restored)
     say(f"{count} blows in the order of {SEED}={seed}")
     system.home.create(DEPLOYMENTS, deployment("web", REPLICAS, requests={"cpu": "100m", "memory": "64Mi"}))
@@ -76,6 +89,11 @@ def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partit
     finally:
         say(f"struck {len(blows.told)} of {count}: {', '.join(blows.told)}")
     assert not ledger.lost(), "\n".join(ledger.lost())
+
+
+def problem_of(system: System, plane: str) -> str:
+    """What the dispatcher says is wrong with a cluster."""
+    return next(str(row["problem"]) for row in system.get("/v1/clusters") if row["name"] == plane)
 
 
 def settle(

@@ -5,8 +5,11 @@ import json
 import random
 from contextvars import Context
 
+import pytest
+
 from tests.simulation.acts import plain_pod
-from tests.simulation.world.apiserver import EMPTY, NAMESPACES, NODES, PODS, UNSHOWN, ApiServer
+from tests.simulation.world.apiserver import EMPTY, NAMESPACES, NODES, PODS, TOLERATION_S, UNSHOWN, ApiServer
+from tests.simulation.world.controllers import UNREACHABLE, Controllers
 from tests.simulation.world.fleet import Judgeable
 from tests.simulation.world.kubelet import Kubelets
 from tests.simulation.world.loop import PROCESS, WORLD, Process, StuckError, in_process, live, running_loop
@@ -135,3 +138,43 @@ def test_a_list_of_one_tells_how_many_there_are_more() -> None:
 def test_kinds_without_objects_are_seen_only_where_a_story_asks_for_them() -> None:
     assert server(UNSHOWN + EMPTY).handle("agent", "GET", "/api/v1/services", b"", "")[0] == 404
     assert server().handle("agent", "GET", "/api/v1/services", b"", "")[0] == 200
+
+
+FOR_EVER: dict[str, object] = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "stays_s"),
+    [
+        (None, TOLERATION_S),  # what admission gives every pod
+        ([{**FOR_EVER, "tolerationSeconds": 5}], 5),
+        ([{**FOR_EVER, "tolerationSeconds": -1}], 0),
+        ([FOR_EVER], None),
+        ([{"operator": "Exists"}], None),
+        ([FOR_EVER, {**FOR_EVER, "tolerationSeconds": 5}], None),  # the first counts
+        ([{**FOR_EVER, "tolerationSeconds": 5}, FOR_EVER], 5),
+        ([{**FOR_EVER, "effect": "NoSchedule"}], TOLERATION_S),
+    ],
+)
+def test_a_pod_stays_on_a_node_that_is_gone_as_long_as_it_tolerates_that(
+    tolerations: list[dict[str, object]] | None, stays_s: int | None
+) -> None:
+    api, now = server(), [0.0]
+    api.ask("kubelet", "POST", NODES, {"metadata": {"name": "n"}, "spec": {}})
+    api.ask("kubelet", "PATCH", f"{NODES}/n/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    pod = plain_pod("a", "default", 100)
+    pod["spec"] |= {"nodeName": "n", **({"tolerations": tolerations} if tolerations else {})}
+    api.ask("user", "POST", POD, pod)
+    controllers = Controllers(api, lambda: now[0])
+    controllers.kubelets_dead = lambda node: True
+    deleted = None
+    for second in range(2 * TOLERATION_S):
+        now[0] = float(second)
+        controllers.look()
+        if deleted is None and "deletionTimestamp" in api.pods()[0]["metadata"]:
+            deleted = second
+    assert deleted == stays_s
+    controllers.kubelets_dead = lambda node: False
+    controllers.look()
+    controllers.look()
+    assert api.nodes()[0]["spec"]["taints"] == []

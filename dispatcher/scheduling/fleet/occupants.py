@@ -6,11 +6,9 @@ from typing import Any
 import msgspec
 
 from dispatcher.model.names import DOMAIN_SCOPE
-from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
-
-PodId = tuple[str, str]  # cluster of submission, uid
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.messages import AnyIntent
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.framework import SKIP, Codes, Fleet, Placed, Plugin, Refuse, S, Score, Skip
 
@@ -25,7 +26,6 @@ def _skip(key: str) -> object:
     return SKIP
 
 
-PodId = tuple[str, str]  # cluster of submission, uid
 RowList = NDArray[np.intp]
 
 

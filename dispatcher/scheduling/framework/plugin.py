@@ -10,19 +10,21 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.refusal import Refusal
-from dispatcher.model.resources import ResourceAxis
+from dispatcher.model.resources import CPU, MEMORY, ResourceAxis
 from dispatcher.scheduling.framework.hints import Happening, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
@@ -55,11 +57,14 @@ class Depends(enum.Enum):
 
 @dataclass(frozen=True)
 class ClusterInfo:
-    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too."""
+    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
+    `opens`: as in Changes.
+    """
 
     name: str
     ready: bool
     synced: bool
+    opens: tuple[Opening, ...] | None = None
 
 
 class Signals(Protocol):
@@ -213,11 +218,33 @@ class Fleet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod with the cluster it was submitted in, and where it was refused, as the cycle hands it to plugins."""
+    """A pod with the cluster it was submitted in, and what clusters said of it, as the cycle hands it to plugins."""
 
     pod: Pod
     home: str  # cluster of submission
-    refused: tuple[Refusal, ...] = ()  # by which clusters, a while ago
+    refused: tuple[Refusal, ...] = ()  # by which clusters, a while ago; and where the server makes it larger
+
+    @property
+    def sizes(self) -> tuple[Refusal, ...]:
+        """Of `refused` those that say how large a cluster makes it."""
+        return tuple([one for one in self.refused if one.requests]) if self.refused else ()
+
+    def at(self, cluster: str) -> "Placed":
+        """The same with the pod as the server of `cluster` makes it, as far as that is known: what it takes there.
+
+        Wherever a place in one cluster is booked, promised or charged, it is by this.
+        """
+        size = next((one for one in self.sizes if one.cluster == cluster), None)
+        return replace(self, pod=_enlarged(self.pod, dict(size.requests))) if size is not None else self
+
+
+def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:
+    requests = {name: max(pod.requests.get(name, 0), made.get(name, 0)) for name in pod.requests.keys() | made}
+    if pod.expected is None:
+        return msgspec.structs.replace(pod, requests=requests)
+    cpu, memory = pod.expected
+    expected = max(cpu, requests.get(CPU, 0)), max(memory, requests.get(MEMORY, 0))
+    return msgspec.structs.replace(pod, requests=requests, expected=expected)
 
 
 @dataclass(frozen=True)
@@ -325,6 +352,14 @@ class Reserve(Plugin[S]):
     @abstractmethod
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """Give back what reserve booked."""
+
+    def too_large(self, placed: Placed, fleet: Fleet) -> Mapping[str, str]:
+        """Clusters for whose true size of the pod (`Placed.sizes`) nothing can be booked now, and why: passed over."""
+        return {}
+
+    def holds_to_size(self, placed: Placed) -> bool:
+        """Whether the pod must not be bound in a larger size than was booked: its true size is booked first."""
+        return False
 
 
 class Permit(Plugin[S]):

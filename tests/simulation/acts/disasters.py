@@ -6,6 +6,8 @@ from tests.simulation.acts.table import ACTS, Act, Do, Stage, act
 from tests.simulation.faults import Fault
 from tests.simulation.world.fleet import Cluster
 
+STOPPED_S = 2.0  # for which API servers stand still while their etcd is restored
+
 
 def _go_back(bump: int) -> Do:
     def do(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
@@ -14,7 +16,7 @@ def _go_back(bump: int) -> Do:
             return
         cluster.api.store.restore(dice.choice(kept[-4:]), bump)
         stage.facts.went_back(fault.cluster)
-        cluster.wire.cut()
+        cluster.wire.restart(STOPPED_S)
         yield
 
     return do

@@ -33,6 +33,8 @@ EMPTY = (
     "/apis/apps/v1/replicasets",
     "/apis/apps/v1/statefulsets",
 )
+# Of every pod for nodes that are gone (300 by default; short here so that a seed is short).
+TOLERATION_S = 60
 Reply = tuple[int, bytes]
 Hook = Callable[[str, Place, Object], Reply | None]  # (actor, where, object): may change it, or refuse it
 _JSON_PATCH, _STRATEGIC = "application/json-patch+json", "application/strategic-merge-patch+json"
@@ -151,6 +153,7 @@ class ApiServer:
         meta.pop("deletionTimestamp", None)
         if place.resource == PODS:
             obj["status"] = {"phase": "Pending"}
+            _tolerate(obj["spec"])
         return 201, self.store.put(place.path, obj, actor, "create").raw
 
     def _bind(self, actor: str, place: Place, body: Object) -> Reply:
@@ -291,3 +294,13 @@ def _precondition(obj: Object, given: Object) -> Reply | None:
     if given.get("resourceVersion") not in (None, "", meta["resourceVersion"]):
         return status(409, "the object has been modified; please apply your changes to the latest version", "Conflict")
     return None
+
+
+def _tolerate(spec: Object) -> None:
+    """The admission plugin DefaultTolerationSeconds."""
+    given = spec.get("tolerations") or []
+    for taint in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(one.get("key", taint) == taint and one.get("effect") in (None, "", "NoExecute") for one in given):
+            default = {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_S}
+            given = [*given, default]
+    spec["tolerations"] = given

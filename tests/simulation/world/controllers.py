@@ -9,9 +9,8 @@ from tests.simulation.world.objects import Object, active, condition, place_of
 STRATEGIC = "application/strategic-merge-patch+json"
 PROXY = "global-dispatcher-"
 GRACE_S = 40.0  # without a sign of life a node is NotReady
-TOLERATION_S = 60.0  # of every pod for nodes that are gone (300 by default; short here so that a seed is short)
 ORPHAN_S = 40.0
-_TAINT = "node.kubernetes.io/unreachable"
+UNREACHABLE, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
 
 
 def path_of(pod: Object) -> str:
@@ -42,7 +41,8 @@ class Controllers:
     clock: Callable[[], float]
     sets: list[ReplicaSet] = field(default_factory=list)
     alive: dict[str, tuple[str, float]] = field(default_factory=dict)  # node -> (last sign of life, when it was seen)
-    tainted: dict[str, float] = field(default_factory=dict)
+    tainted: dict[str, str] = field(default_factory=dict)  # node -> key of the taint
+    doomed: dict[str, tuple[str, float]] = field(default_factory=dict)  # UID -> (node, when its time there began)
     orphans: dict[str, float] = field(default_factory=dict)
     kubelets_dead: Callable[[str], bool] = lambda _: False
 
@@ -92,7 +92,8 @@ class Controllers:
                 self._mark(name, "Unknown")
             elif not lost and ready is not None and not name.startswith(PROXY) and ready["status"] != "True":
                 self._mark(name, "True")
-            self._taint(name, lost or (ready is not None and ready["status"] != "True"), now)
+            told_so = ready is not None and ready["status"] == "False"
+            self._taint(name, UNREACHABLE if lost else NOT_READY if told_so else "")
 
     def _sign(self, node: Object) -> str:
         name = node["metadata"]["name"]
@@ -118,27 +119,41 @@ class Controllers:
                 body = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}]}}
                 self.api.ask("node-lifecycle", "PATCH", f"{path_of(pod)}/status", body, kind=STRATEGIC)
 
-    def _taint(self, name: str, lost: bool, now: float) -> None:
-        if lost:
-            if name not in self.tainted:
-                self.tainted[name] = now
-                taint = {"key": _TAINT, "effect": "NoExecute"}
-                self.api.ask(
-                    "node-lifecycle", "PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": [taint]}}, kind=STRATEGIC
-                )
-        elif self.tainted.pop(name, None) is not None:
-            node = self.api.store.get(f"/api/v1/nodes/{name}")
-            left = [one for one in (node or {}).get("spec", {}).get("taints", ()) if one["key"] != _TAINT]
-            self.api.ask("node-lifecycle", "PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": left}})
+    def _taint(self, name: str, key: str) -> None:
+        if self.tainted.get(name, "") == key:
+            return
+        node = self.api.store.get(f"/api/v1/nodes/{name}") or {}
+        taints = [one for one in node["spec"].get("taints") or () if one["key"] not in (UNREACHABLE, NOT_READY)]
+        if key:
+            self.tainted[name] = key
+            taints.append({"key": key, "effect": "NoExecute"})
+        else:
+            del self.tainted[name]
+        self.api.ask("node-lifecycle", "PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": taints}})
 
     def _evict(self) -> None:
-        now = self.clock()
-        late = {name for name, since in self.tainted.items() if now - since > TOLERATION_S}
-        if not late:
+        """The taint eviction controller: what no toleration covers goes at once, else after the shortest of its times.
+
+        Of several tolerations of one taint the first counts. A time begins when the pod is first seen beside the taint.
+        """
+        now, begun = self.clock(), self.doomed
+        self.doomed = {}
+        if not self.tainted:
             return
         for pod in self.api.pods():
-            if pod["spec"].get("nodeName") in late and not pod["metadata"].get("deletionTimestamp"):
+            meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
+            if node not in self.tainted or meta.get("deletionTimestamp"):
+                continue
+            was, since = begun.get(meta["uid"], ("", now))
+            since = since if was == node else now
+            self.doomed[meta["uid"]] = (node, since)
+            if now - since >= self._stays_s(node, pod):
                 self.api.ask("taint-eviction", "DELETE", path_of(pod))
+
+    def _stays_s(self, node: str, pod: Object) -> float:
+        kept = self.api.kept(f"/api/v1/nodes/{node}")
+        taints = kept.obj["spec"].get("taints") or () if kept is not None else ()
+        return min((tolerated_s(pod, one) for one in taints if one["effect"] == "NoExecute"), default=float("inf"))
 
     # --- pod garbage collector, namespaces ---------------------------------------------------------------------------
 
@@ -167,3 +182,12 @@ class Controllers:
 
 def _owner(pod: Object) -> str:
     return next((str(ref["uid"]) for ref in pod["metadata"].get("ownerReferences", ()) if ref.get("controller")), "")
+
+
+def tolerated_s(pod: Object, taint: Object) -> float:
+    """How long a pod may stay beside a NoExecute taint: the first toleration that means it says so. Seconds."""
+    for one in pod["spec"].get("tolerations") or ():
+        value = one.get("operator") == "Exists" or one.get("value", "") == taint.get("value", "")
+        if one.get("key", taint["key"]) == taint["key"] and one.get("effect", "") in ("", taint["effect"]) and value:
+            return max(0.0, float(one.get("tolerationSeconds", float("inf"))))
+    return 0.0

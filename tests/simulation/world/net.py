@@ -62,6 +62,7 @@ class Wire:
         self.tap: Tap = lambda *_: ""
         self.streams: list[Stream] = []
         self._still: Backup | None = None  # what a lagging frontend shows
+        self._back_at = float("-inf")  # when a server that starts anew listens again
         server.store.told.append(self._told)
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ class Wire:
         told: asyncio.Future[tuple[int, bytes]] = self.loop.create_future()
         timeout = self._later(timeout_s, _tell, told, (0, TIMEOUT.encode()))
         weather, dice = self.weather, self.dice
-        if weather.down:
+        if weather.down or self._stopped:
             self._later(self._way(), _tell, told, (0, REFUSED.encode()))
         elif not weather.cut_there and not (weather.lose_requests and dice.random() < weather.lose_requests):
             action = self.tap("before", request, actor) if request.method != "GET" else ""
@@ -85,7 +86,7 @@ class Wire:
 
     def _arrive(self, request: Asked, actor: str, told: "asyncio.Future[tuple[int, bytes]]") -> None:
         weather = self.weather
-        if weather.down:
+        if weather.down or self._stopped:
             return
         for code, share in weather.answers.items():
             if self.dice.random() < share:
@@ -122,7 +123,7 @@ class Wire:
         """A watch; raises as a client does when no head of an answer comes."""
         await asyncio.sleep(self._way())
         weather = self.weather
-        if weather.down:
+        if weather.down or self._stopped:
             raise ConnectionRefusedError(REFUSED)
         if weather.cut_there or weather.cut_back:
             await asyncio.sleep(10.0)
@@ -169,6 +170,15 @@ class Wire:
             self.server.store.compact()
         for stream in list(self.streams):
             stream.end()
+
+    @property
+    def _stopped(self) -> bool:
+        return self.loop.time() < self._back_at
+
+    def restart(self, seconds: float) -> None:
+        """The server stops, as for a restore of its etcd it has to, and listens again after so long."""
+        self._back_at = self.loop.time() + seconds
+        self.cut()
 
     def stand_still(self) -> None:
         """One frontend's cache stops following."""

@@ -1,0 +1,186 @@
+"""Which budgets of other clusters each cluster shall keep for the delegates there, and how many of them at least.
+
+A shadow budget keeps `healthy delegates under it - what may be disturbed now`, both as seen here. An eviction there
+lowers both by one, so that however late its own cluster hears of it, it cannot be spent twice there. A delegate has one
+shadow at most, since the Eviction API refuses pods with two budgets: pods that several budgets select have one that
+keeps what the strictest asks for, and those that a budget of the target's own selects have none.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows
+from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
+from dispatcher.model.objects import PodDisruptionBudget
+from dispatcher.model.pod import RUNNING, Pod, PodId
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.tracking import Tracked
+
+MAX_COVERS = 512  # told to one cluster at once
+_PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time
+_DIGEST = 16  # hex characters
+
+Budgets = Callable[[str], Iterable[PodDisruptionBudget]]  # of a cluster
+
+
+@dataclass(slots=True)
+class _Account:
+    """A budget and how many of the pods that it selects are healthy."""
+
+    budget: PodDisruptionBudget
+    healthy: int = 0
+
+    @property
+    def spare(self) -> int:
+        """How many may be disturbed now; below zero: how many are missing."""
+        return min(self.budget.allowed, self.healthy - self.budget.desired)
+
+    @property
+    def lets_unready_go(self) -> bool:
+        """Whether pods that are not Ready may be evicted, as the Eviction API has it."""
+        return self.budget.always or self.healthy >= self.budget.desired > 0
+
+
+@dataclass(slots=True)
+class _Group:
+    """Delegates in one cluster that the same budgets of their own cluster select."""
+
+    accounts: tuple[_Account, ...]
+    delegates: list[Pod] = field(default_factory=list)
+
+
+class _Key(NamedTuple):
+    target: str
+    home: str
+    namespace: str
+    name: str
+
+
+class ShadowBudgets:
+    """What each cluster was last told, looked at again every second (more seldom with very many pods)."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Shadows] = {}
+        self._at = float("-inf")
+
+    def of(self, cluster: str) -> Shadows:
+        """What it is told; nothing until it was looked at."""
+        return self._told.get(cluster, NO_SHADOWS)
+
+    def look(
+        self, clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], budgets: Budgets, now: float
+    ) -> list[str]:
+        """The clusters that are to be told something else than before."""
+        if now - self._at < max(1.0, len(tracked) / _PODS_PER_S):
+            return []
+        before, self._told, self._at = self._told, shadows(clusters, tracked, budgets), now
+        return [name for name, told in self._told.items() if told != before.get(name, NO_SHADOWS)]
+
+
+def shadows(
+    clusters: Mapping[str, ClusterView], tracked: Mapping[PodId, Tracked], budgets: Budgets
+) -> dict[str, Shadows]:
+    """By cluster, what it shall keep for others. Of clusters that are not ready, or were restored, nothing is said: all
+    stays as it is.
+    """
+    ready = {name: view for name, view in clusters.items() if view.ready and not view.restored}
+    native = {name: _by_namespace(budgets(name)) for name in ready}
+    groups: dict[_Key, _Group] = {}
+    covers: dict[str, list[Cover]] = {name: [] for name in ready}
+    for home, view in ready.items():
+        for pod, accounts in _selected(view, native[home], tracked):
+            for target, delegate in _delegates(tracked.get((home, pod.uid))):
+                if target in ready and not (delegate.terminating or delegate.terminal):
+                    wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
+                    if delegate.labels.get(BUDGET, "") != wanted and len(covers[target]) < MAX_COVERS:
+                        covers[target].append(Cover(_ref(delegate), wanted))
+    told: dict[str, list[Shadow]] = {name: [] for name in ready}
+    for key, group in sorted(groups.items(), key=lambda one: one[0]):
+        told[key.target].append(_shadow(key, group))
+    return {
+        name: Shadows(tuple(sorted(ready.keys() - {name})), tuple(told[name]), tuple(covers[name])) for name in ready
+    }
+
+
+def _by_namespace(budgets: Iterable[PodDisruptionBudget]) -> dict[str, list[_Account]]:
+    found: dict[str, list[_Account]] = {}
+    for budget in budgets:
+        if not budget.shadow_of and budget.selector is not None:
+            found.setdefault(budget.namespace, []).append(_Account(budget))
+    return found
+
+
+def _selecting(accounts: Iterable[_Account], labels: Mapping[str, str]) -> tuple[_Account, ...]:
+    return tuple([one for one in accounts if one.budget.selector is not None and one.budget.selector.matches(labels)])
+
+
+def _selected(
+    view: ClusterView, native: Mapping[str, list[_Account]], tracked: Mapping[PodId, Tracked]
+) -> Iterator[tuple[Pod, tuple[_Account, ...]]]:
+    """Pods of a cluster with the budgets that select them; each is counted there."""
+    for pod in view.pods.values() if native else ():
+        accounts = _selecting(native.get(pod.namespace, ()), pod.labels)
+        if accounts:
+            healthy = _healthy(pod, tracked.get((view.name, pod.uid)))
+            for account in accounts:
+                account.healthy += healthy
+            yield pod, accounts
+
+
+def _delegates(tracked: Tracked | None) -> Iterable[tuple[str, Pod]]:
+    return tracked.delegates.items() if tracked is not None and tracked.source is not None else ()
+
+
+def _healthy(pod: Pod, tracked: Tracked | None) -> bool:
+    """Whether its budgets may count on it. What its delegate does counts before it is mirrored."""
+    if pod.terminating or pod.terminal:
+        return False
+    if not pod.scheduler_name:  # of another scheduler: whether it is Ready is not told
+        return pod.phase == RUNNING
+    if tracked is None or not tracked.delegates:
+        return pod.ready and not pod.node.startswith(PROXY_NODE_PREFIX)
+    return pod.ready and all(one.ready and not one.terminating for one in tracked.delegates.values())
+
+
+def _join(
+    groups: dict[_Key, _Group],
+    place: _Key,
+    home_uid: str,
+    accounts: tuple[_Account, ...],
+    delegate: Pod,
+    native: Mapping[str, Mapping[str, list[_Account]]],
+) -> str:
+    """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
+    if _selecting(native[place.target].get(delegate.namespace, ()), delegate.labels):
+        return ""
+    names = tuple(sorted([one.budget.name for one in accounts]))
+    key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = _Group(accounts)
+    group.delegates.append(delegate)
+    return key.name
+
+
+@lru_cache(maxsize=2**14)
+def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
+    """The same for the same budgets of the same cluster, and no user's by chance."""
+    told = "/".join((home_uid, namespace, *budgets))
+    return BUDGET_PREFIX + sha256(told.encode()).hexdigest()[:_DIGEST]
+
+
+def _shadow(key: _Key, group: _Group) -> Shadow:
+    # Those that do not bear the label yet are not counted by the budget either.
+    under = [one for one in group.delegates if one.labels.get(BUDGET) == key.name]
+    healthy = sum(one.ready for one in under)
+    spare = min(account.spare for account in group.accounts)
+    always = all(account.lets_unready_go for account in group.accounts)
+    names = ",".join(sorted(account.budget.name for account in group.accounts))
+    return Shadow(key.home, key.namespace, key.name, max(0, healthy - spare), always, names[:1024])
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid)
