@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dispatcher.model.names import GPU_MILLI
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU
-from dispatcher.scheduling.fleet.columns import grown
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -129,7 +128,9 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
     def _begin(self, fleet: Fleet, row: int) -> None:
         if row >= len(self._nodes):
             self._nodes += [None] * (fleet.n - len(self._nodes))
-            self._free = grown(self._free, fleet.n, 0)
+            missing = fleet.n - self._free.shape[1]
+            if missing > 0:
+                self._free = np.pad(self._free, ((0, 0), (0, max(missing, self._free.shape[1]))))
         if not fleet.live[row]:
             return
         column = fleet.axis.column(GPU_MILLI)

@@ -24,7 +24,6 @@ from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.kernels import (
@@ -38,6 +37,7 @@ from dispatcher.scheduling.framework.kernels import (
     most,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
+from dispatcher.scheduling.rules.requests import nonzero_request
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
 _ADDS_TO = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}  # signal -> the row of what pods are expected to add to it

@@ -24,12 +24,12 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
-from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
+from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 
 LEAST: Final = "LeastAllocated"

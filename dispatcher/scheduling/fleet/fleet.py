@@ -27,8 +27,6 @@ from dispatcher.scheduling.fleet.occupants import (
     Ports,
     SharedDicts,
     is_unseen,
-    nonzero_request,
-    requested,
     runs_alike,
     weighs_the_same,
 )
@@ -39,6 +37,7 @@ from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume, VolumesInUse
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
 from dispatcher.scheduling.framework.lifecycle import CycleState
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
+from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`, and of the signals of these names

@@ -29,7 +29,6 @@ from dispatcher.scheduling.equivalence.static_answers import (
 )
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
@@ -39,6 +38,7 @@ from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.selector import Selector
 
 LARGE = 1 << 14  # rows
