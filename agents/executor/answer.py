@@ -23,6 +23,7 @@ class Answer(NamedTuple):
     verdict: str
     message: str = ""
     scope: str = ""  # of a refusal: what it is about
+    passing: bool = False  # of a refusal: a failure is why, and no rule
 
 
 class _Status(msgspec.Struct, gc=False):
@@ -32,7 +33,7 @@ class _Status(msgspec.Struct, gc=False):
 _STATUS = msgspec.json.Decoder(_Status)
 
 
-def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "") -> Outcome:
+def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", passing: bool = False) -> Outcome:
     """The outcome of `intent`; a message is cut at 1 kB."""
     return Outcome(
         id=intent.id,
@@ -41,6 +42,7 @@ def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "") ->
         verdict=verdict,
         message=cut(message, _MAX_MESSAGE),
         scope=scope,
+        passing=passing,
     )
 
 

@@ -39,6 +39,7 @@ from dispatcher.model.messages import (
 from dispatcher.model.pod import Pod, SourceRef
 
 _DIGEST = 10  # hex characters: 40 bits; a collision is refused, never adopted
+_FAILURE = 500  # HTTP statuses from here on are failures of the server or of a webhook, not its rules
 _MAX_NAME = 63  # so that it is a valid hostname too
 
 
@@ -218,10 +219,17 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
         # What is bound is what the server made, also where that is not what was posted.
         local.ledger.book(booking(actual, "", intent.node, now))
     no = _unplaceable(actual, intent, local, now)
-    if no is not None and (larger := made.growth(pod, actual, body, there.body)):
+    larger = made.growth(pod, actual, body, there.body)
+    beyond = made.beyond(intent.at_most, actual)
+    if larger and no is not None:
         no = Answer(REFUSED, f"{no.message}; {larger}", OF_CLUSTER)
+    elif beyond:
+        no = Answer(REFUSED, larger or beyond, OF_CLUSTER)
+    # Only the size is why, so the dispatcher places it by that; else the whole cluster is passed over.
+    sized = bool(beyond) or _lacks_room_alone(actual, intent, local, now)
     answer = (yield from _refused(intent, no, local)) if no else (yield from _bind(ref, intent, local, now))
-    return _Result(answer, actual.requests if actual.requests != pod.requests else None)
+    told = answer.verdict != REFUSED or (sized and answer == no and not actual.problems)
+    return _Result(answer, actual.requests if told and actual.requests != pod.requests else None)
 
 
 def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
@@ -230,6 +238,11 @@ def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment)
         return Answer(REFUSED, unread, OF_CLUSTER)
     no = _not_there(actual, intent, local, now)
     return Answer(REFUSED, no, OF_NODE) if no else None
+
+
+def _lacks_room_alone(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> bool:
+    """Whether what the server made might be bound if it requested nothing."""
+    return not _not_there(msgspec.structs.replace(actual, requests={}), intent, local, now)
 
 
 def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Answer]:
@@ -274,7 +287,8 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown and not response.ok:
-            return (yield from _refused(intent, Answer(REFUSED, message, OF_CLUSTER), local))
+            no = Answer(REFUSED, message, OF_CLUSTER, passing=response.status >= _FAILURE)
+            return (yield from _refused(intent, no, local))
         there = (yield from found.cleared(pod.name, intent, local)) or found.given_up_before(intent, local)
         if there is not None:
             return there

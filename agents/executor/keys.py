@@ -35,6 +35,27 @@ class OwnKeys:
         self._keys = tuple(keys)
         self.public = tuple(signatures.public_key(key) for key in keys)
 
+    def objection(self, stored: str, cluster: str) -> str:
+        """Why whoever has these keys may not act for `cluster`, by the public keys stored there (`text`); '' if it may.
+
+        Who lacks the private key that was signed with last would take the marks of the cluster's pods for forged ones.
+        """
+        signs = stored.partition(" ")[0]
+        if not signs or signs in self.public:
+            return ""
+        return (
+            f'cluster "{cluster}" signs with the key {signs[:100]}, and the key file of this agent does not hold it '
+            f"(it has {self.public[0]}): nobody is served, for the marks of the cluster's pods would not be known. "
+            f"Start one agent alone, with the key file that was used before (key_file, by default {cluster}.pem in "
+            f"~/.local/state/global-dispatcher/keys; in the chart keySecret). If that key is lost or was stolen: "
+            f"{FORGET} {cluster}"
+        )
+
+    @property
+    def text(self) -> str:
+        """The public keys as they are stored."""
+        return " ".join(self.public)
+
     def told(self) -> tuple[str, ...]:
         """The public keys as others are told, each but the oldest vouched for."""
         newer = zip(self.public, self._keys[1:], strict=False)
@@ -110,12 +131,12 @@ class TrustedKeys:
     def another(self, cluster: str, cluster_uid: str) -> str:
         """Why a cluster of this name and UID is not the one that is known by the name, and the way out; else ''."""
         known = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
-        if not known or cluster_uid in self._kept:
+        if not known or not cluster_uid or cluster_uid in self._kept:
             return ""
         return (
             f'cluster "{cluster}" is known here with the kube-system UID {known}, and is said to have the kube-system '
-            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused. If it was rebuilt, "
-            f"an operator says so: {FORGET} {cluster}"
+            f"UID {cluster_uid} now: another cluster under a known name, whose pods are refused, and which gets none. "
+            f"If it was rebuilt, an operator says so: {FORGET} {cluster}"
         )
 
     def recall(self, kept: str) -> None:

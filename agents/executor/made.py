@@ -4,6 +4,7 @@ Whatever its admins add is theirs to add, and only its size and its place are lo
 to bind: without our marks nobody would find it, and with another scheduler's name two would place it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -41,8 +42,19 @@ def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:
     return f"the server made it larger: {sizes} ({_cause(posted, body)})"
 
 
+def beyond(at_most: Mapping[str, int], made: Pod) -> str:
+    """How what the server made requests more than was booked for it; '' if it does not, or nothing was told of that."""
+    names = sorted(name for name, amount in made.requests.items() if at_most and amount > at_most.get(name, 0))
+    shown = (f"{name} {_amount(name, at_most)} -> {_shown(name, made)}" for name in names[:_SHOWN])
+    return f"it requests more than was booked for it: {', '.join(shown)}" if names else ""
+
+
+def _amount(resource: str, amounts: Mapping[str, int]) -> str:
+    return format_quantity(resource, amounts.get(resource, 0))
+
+
 def _shown(resource: str, pod: Pod) -> str:
-    return format_quantity(resource, pod.requests.get(resource, 0))
+    return _amount(resource, pod.requests)
 
 
 def _cause(posted: bytes, body: bytes) -> str:

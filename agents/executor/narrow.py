@@ -9,7 +9,8 @@ opened to pods of other clusters.
 from agents.executor.baseline import breaches, of_containers
 from agents.executor.fields import Object, Tree, walk
 from agents.executor.manifest import ManifestError, readable
-from agents.executor.policy import Grants, matches
+from agents.executor.policy import Grants
+from dispatcher.model.crossing import crosses, matches
 
 SECRETS = (
     "spec.volumes[*].secret.secretName",
@@ -18,7 +19,6 @@ SECRETS = (
     *of_containers("env[*].valueFrom.secretKeyRef.name", "envFrom[*].secretRef.name"),
 )
 _SECRETS = Tree((path, path) for path in SECRETS)
-_ROLES = "node-role.kubernetes.io/"
 _POLICY = "a row of `accept` of its executor policy"
 
 
@@ -33,7 +33,7 @@ def narrow(manifest: Object, cluster: str, grants: Grants) -> Object:
         metadata["annotations"] = {
             key: value for key, value in metadata["annotations"].items() if _speaks_to_all(key, grants)
         }
-        kept = [one for one in spec.pop("tolerations", ()) if not _opens_much(one.get("key") or "", grants)]
+        kept = [one for one in spec.pop("tolerations", ()) if crosses(one.get("key") or "", grants.tolerations)]
         return {**manifest, "metadata": metadata, "spec": {**spec, "tolerations": kept} if kept else spec}
 
 
@@ -53,8 +53,3 @@ def _only(cluster: str, key: str, word: str) -> str:
 def _speaks_to_all(key: str, grants: Grants) -> bool:
     """Whether an annotation may cross: one without a domain is nobody's order in particular."""
     return "/" not in key or matches(grants.annotations, key)
-
-
-def _opens_much(key: str, grants: Grants) -> bool:
-    """Whether a toleration of this key (none: of all keys) would open nodes that are not meant for strangers."""
-    return (not key or key.startswith(_ROLES)) and not matches(grants.tolerations, key)

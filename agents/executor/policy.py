@@ -5,12 +5,12 @@ fleet, so its pods may run wherever that namespace exists, unless it is Kubernet
 or closed by a label on the Namespace object itself. Rows of consent narrow that, and say what more may cross.
 """
 
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 import msgspec
 
+from dispatcher.model.crossing import Opening, matches
 from dispatcher.model.names import ACCEPT, STAY
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import SourceRef
@@ -96,6 +96,11 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             tolerations=tuple(one for row in rows for one in row.tolerations),
         )
 
+    @property
+    def openings(self) -> tuple[Opening, ...]:
+        """What the dispatcher is told of it: which tolerations beyond the harmless ones cross."""
+        return tuple(Opening(row.clusters, row.namespaces, row.tolerations) for row in self.accept if row.tolerations)
+
     def _rows(self, source: SourceRef) -> list[Accept]:
         return [row for row in self.accept if row.covers(source.cluster, source.namespace)]
 
@@ -106,8 +111,3 @@ def absent(namespace: str, cluster: str) -> str:
         f'namespace "{namespace}" does not exist in cluster "{cluster}", as far as its agent can see: create it there '
         "to let its pods run there"
     )
-
-
-def matches(patterns: Iterable[str], text: str) -> bool:
-    """Whether any of the shell patterns means `text`."""
-    return any(fnmatchcase(text, pattern) for pattern in patterns)

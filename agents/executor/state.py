@@ -27,6 +27,9 @@ PATH = f"{_LEASES}/{NAME}"
 VALUES = names.PREFIX + "state"  # the annotation
 CLUSTER = "cluster"  # the value that says under which name the cluster is served
 KEYS = "keys"  # the value with the keys of other clusters
+OWN_KEYS = (
+    "own_keys"  # the value with the public keys of this one, the one it signs with first; compared, never believed
+)
 MAX_VALUES = 224 * 1024  # bytes of JSON; the API server takes 256 KiB of annotations
 ASKS = "answer "  # before a question
 _UNREADABLE = "what this executor has obeyed cannot be read"
@@ -110,13 +113,31 @@ class ExecutorState:
         return (yield from self._change(lambda: self._with(key, value) if self.values.get(key, "") != value else None))
 
     def ask(self, questions: Mapping[str, str]) -> Procedure[str]:
-        """Put questions (with `ASKS`) in the place of words that are there and hold something else."""
+        """Put questions (with `ASKS`) in the place of words that are there and hold neither these nor the answer."""
 
         def wanted() -> _Wanted | None:
             asked: dict[str, str | None] = {
-                word: text for word, text in questions.items() if self.words.get(word, text) not in ("", text)
+                word: text
+                for word, text in questions.items()
+                if self.words.get(word, text) not in ("", text, text.removeprefix(ASKS))
             }
             return _Wanted(self.epoch, self.dispatcher, self.values, asked) if asked else None
+
+        return (yield from self._change(wanted))
+
+    def hold_keys(self, keys: str, objection: Callable[[str], str], lift: Mapping[str, str]) -> Procedure[str]:
+        """Store this executor's own public `keys`, unless there is an objection to it from what is stored.
+
+        A word of an operator in `lift` that holds the answer given there overrides the objection, and comes off.
+        """
+
+        def wanted() -> _Wanted | str | None:
+            stored = self.values.get(OWN_KEYS, "")
+            lifted = dict.fromkeys(word for word, answer in lift.items() if self.words.get(word) == answer)
+            why = "" if lifted else objection(stored)
+            if why:
+                return why
+            return self._with(OWN_KEYS, keys)._replace(words=lifted) if lifted or stored != keys else None
 
         return (yield from self._change(wanted))
 

@@ -2,8 +2,8 @@
 
 - A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
 - A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So does a connection that
-  broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have overtaken that version since, and then
-  neither its version nor the number of its objects shows that it has other ones.
+  broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have
+  overtaken that version since, and then neither its version nor its number of objects shows that it has other ones.
 - A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
 - Errors are waited out with growing, jittered pauses, lists that follow each other closely as well. Nothing that a
   server sends ends the loop.
@@ -28,6 +28,7 @@ from agents.kube.lines import Lines
 from agents.kube.relists import Relists
 from agents.observer.counted import Counted, Truth
 from agents.observer.seen import Seen
+from dispatcher.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")
 RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back
@@ -206,7 +207,7 @@ class ListWatch:
             LOG.warning("watch interrupted", kind=self.kind, problem=problem)
         self.problem = f"{self.kind}: {problem}"
         self.fails += 1
-        longest = min(self._pace.max_backoff_s, self._pace.backoff_s * 2 ** min(self.fails - 1, 16))
+        longest = Backoff(self._pace.backoff_s, self._pace.max_backoff_s).after(self.fails)
         await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
 
     # --- list --------------------------------------------------------------------------------------------------------

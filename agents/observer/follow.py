@@ -7,6 +7,7 @@ import msgspec
 from agents.observer.cache import ClusterCache
 from agents.observer.loads import READINGS, Loads
 from agents.observer.seen import NODES, PODS
+from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import ObjectRef
@@ -15,13 +16,16 @@ from dispatcher.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here. `keys`: as in Hello."""
+    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here. `keys`: as in Hello.
+    `opens`: as in Changes.
+    """
 
     cluster: str
     cluster_uid: str
     incarnation: str
     evicts_foreign: bool = False
     keys: tuple[str, ...] = ()
+    opens: tuple[Opening, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,8 @@ class Follow:
             frame = Changes(who.cluster, who.cluster_uid, asked, since, since, synced=False)
             return _with(frame, health, problem=health.problem or "the first list is not complete yet")
         consent = who.evicts_foreign
-        frame = Changes(
-            who.cluster, who.cluster_uid, who.incarnation, since, self.revision, evicts_foreign=consent, keys=who.keys
-        )
+        known = (who.cluster, who.cluster_uid, who.incarnation, since, self.revision)
+        frame = Changes(*known, evicts_foreign=consent, keys=who.keys, opens=who.opens)
         if asked != who.incarnation or not self._log.knows(since):
             return _with(frame, health, **self._everything(now))
         return _with(frame, health, **self._difference(since, now))

@@ -30,7 +30,7 @@ class AgentActor:
 
     def __init__(self, settings: bytes) -> None:
         self._settings = AgentSettings.model_validate_json(settings)
-        configure_logging(self._settings.log_level)
+        configure_logging(self._settings.log_level, self._settings.log_file)
         allow_open_files()
         collect_less_often()
         self._agent: Agent | None = None

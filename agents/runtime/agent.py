@@ -69,9 +69,9 @@ class Agent:
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
         self._truths = Truths(self._client, self._watches, api, self._reopen, self._went_back)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)
-        self._executor = ExecutorLoop(
-            self._client, self.cache, settings.cluster, settings=executor_settings(settings), keys=keys
-        )
+        executor = executor_settings(settings)
+        self._policy = executor.policy
+        self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
         self._executor.obedience.remote_pods = self._remote_pods
         self._executor.obedience.confirm_restored = self.confirm_restored
         self._watching: dict[str, asyncio.Task[None]] = {}
@@ -133,7 +133,8 @@ class Agent:
                     self._executor.warn_foreign(ref, pod.scheduler_name)
                 else:
                     self._executor.warn_miswritten(ref, pod.reason, pod.text)
-            for ref, text in self._intake.take_forged():
+            forged = self._intake.take_forged()
+            for ref, text in () if self._executor.obedience.wrong_key else forged:
                 self._executor.warn_miswritten(ref, "UnverifiedMark", text)
             await asyncio.sleep(HOUSEKEEPING_S)
 
@@ -154,8 +155,8 @@ class Agent:
     @property
     def health(self) -> Health:
         """Whether the API server answers and is the right one, and why not."""
-        misnamed = self._executor.obedience.misnamed
-        return Health(problem=misnamed) if misnamed else self._health.now
+        problem = self._executor.obedience.not_ours
+        return Health(problem=problem) if problem else self._health.now
 
     def confirm_restored(self) -> None:
         """An operator says that what the API server shows since it went back in time is meant."""
@@ -170,10 +171,10 @@ class Agent:
         self._truths.remember(seen)
 
     def _who(self) -> Identity:
-        """Nobody's, as far as a dispatcher may know, where the cluster is served under another name."""
-        uid = "" if self._executor.obedience.misnamed else self._health.cluster_uid
-        consent = self.settings.executor.evict_foreign
-        return Identity(self.settings.cluster, uid, self.incarnation, consent, self._keys)
+        """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its name or its keys."""
+        uid = "" if self._executor.obedience.not_ours else self._health.cluster_uid
+        policy = self._policy
+        return Identity(self.settings.cluster, uid, self.incarnation, policy.evict_foreign, self._keys, policy.openings)
 
     async def hello(self) -> Hello:
         """Who this is. `cluster_uid` is empty until the API server has answered."""

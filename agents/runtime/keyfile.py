@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from agents.executor.keys import OwnKeys
+from agents.runtime.logs import state_folder
 
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 _MAX_BYTES = 64 * 1024
@@ -29,8 +30,7 @@ class KeyFileError(RuntimeError):
 
 def default_path(cluster: str) -> Path:
     """Where an agent keeps its keys when nobody says otherwise."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "global-dispatcher" / "keys" / f"{cluster}.pem"
+    return state_folder() / "keys" / f"{cluster}.pem"
 
 
 def load_keys(file: str, cluster: str) -> OwnKeys:

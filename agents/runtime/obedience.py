@@ -12,7 +12,7 @@ import structlog
 from agents.executor.http import Procedure
 from agents.executor.keys import FORGET
 from agents.executor.local import Local, Moment
-from agents.executor.state import ASKS, CLUSTER, KEYS, other_name
+from agents.executor.state import ASKS, CLUSTER, KEYS, OWN_KEYS, other_name
 from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 
 LOG = structlog.get_logger("agent.obedience")
@@ -40,12 +40,23 @@ class Obedience:
         self._read_at = float("-inf")
         self._questions: dict[str, str] = {}  # by the word that an operator has said, until it is answered
         self._asked = 0
+        self._held = False  # our keys were stored in this life: another executor may drop an old one meanwhile
 
     @property
     def misnamed(self) -> str:
         """Why the cluster is not ours, '' unless it is known to be served under another name."""
         name = self._local.state.values.get(CLUSTER, "")
         return other_name(name, self._local.cluster) if name not in ("", self._local.cluster) else ""
+
+    @property
+    def wrong_key(self) -> str:
+        """Why our key is not the cluster's, '' unless it is known to sign with another one."""
+        return self._local.keys.objection(self._local.state.values.get(OWN_KEYS, ""), self._local.cluster)
+
+    @property
+    def not_ours(self) -> str:
+        """Why this executor acts for nobody, '' unless that is known."""
+        return self.misnamed or self.wrong_key
 
     async def late(self, dispatcher: str, epoch: int) -> str:
         """Why this dispatcher may give no orders; '' if it may, and is the one that is obeyed from here on."""
@@ -61,6 +72,8 @@ class Obedience:
                 problem = await self._drive(self._local.state.load())
                 if not problem and self.misnamed:
                     problem = await self._take_name()
+                if not problem and self.wrong_key:
+                    problem = await self._hold_keys()
                 self._found(problem)
 
     async def keep_keys(self) -> str:
@@ -122,15 +135,46 @@ class Obedience:
         problem = ""
         if not state.known or state.values.get(CLUSTER) != self._local.cluster:
             problem = await self._take_name()
+        if not problem and self._keys_due:
+            problem = await self._hold_keys()
         problem = problem or await self._drive(state.obey(epoch, dispatcher))
         if not problem and self.misnamed:  # another executor has renamed it meanwhile
             problem = await self._take_name()
+        if not problem and self._keys_due:  # or has come with other keys
+            problem = await self._hold_keys()
         if not problem:
             self._read_at = self._clock().mono  # a server that is slow to tell must not be asked for each batch
             self._local.fence.superseded(state.dispatcher, state.epoch)
             self._recall_keys()
             await self._heed()
         self._found(problem)
+
+    @property
+    def _keys_due(self) -> bool:
+        """Whether our keys are to be stored, or refused: at first, where another one signs, or an operator says so."""
+        signs = self._local.state.values.get(OWN_KEYS, "").partition(" ")[0]
+        other = signs != self._local.keys.public[0]  # also where the Lease was lost, or restored from a backup
+        return not self._held or other or self._forget_own in self._local.state.words
+
+    @property
+    def _forget_own(self) -> str:
+        return FORGET_KEYS + self._local.cluster
+
+    async def _hold_keys(self) -> str:
+        state, cluster, keys, word = self._local.state, self._local.cluster, self._local.keys, self._forget_own
+        if word in state.words and state.words[word] != self._questions.get(word):
+            problem = await self._drive(state.ask({word: ASKS + self._question(word)}))
+            if problem:
+                return problem
+        answer = {word: self._questions[word]} if word in self._questions else {}
+        lifted = answer.items() <= state.words.items() if answer else False
+        problem = await self._drive(state.hold_keys(keys.text, lambda stored: keys.objection(stored, cluster), answer))
+        if not problem:
+            self._held = True
+        if not problem and lifted:
+            del self._questions[word]  # the answer counts once
+            LOG.warning("an operator says so: the cluster signs with another key", cluster=cluster, key=keys.public[0])
+        return problem
 
     async def _take_name(self) -> str:
         remote = self.remote_pods() if self._rename_from else None

@@ -152,6 +152,9 @@ class AgentSettings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."
     )
+    log_file: str = Field(
+        default="", description="Where these lines go; empty: standard error. Moved aside at 16 MiB, three times."
+    )
     key_file: str = Field(
         default="",
         description="PEM file with the cluster's Ed25519 keys; empty: one in ~/.local/state, made at the first start.",

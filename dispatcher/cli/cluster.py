@@ -91,8 +91,8 @@ _COMMANDS = (
     ),
     _Command(
         "forget-keys",
-        "Make the other clusters forget its public keys, so that the next ones heard are believed.\n\n"
-        "For a key that was stolen or lost. First start its agent with the new key alone.",
+        "Make all clusters forget its public keys, so that its agent may sign with another one, and is believed.\n\n"
+        "For a key that was stolen or lost. First stop agents with the old key, and start one with the new key alone.",
         (_AGENTS_HEED,),
     ),
 )

@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context"}  # set by keys of the cluster itself
 
 
-_FILES = (("key_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
+_FILES = (("key_file",), ("log_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
 
 
 def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:

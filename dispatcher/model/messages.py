@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import AnyObject, ObjectRef
 from dispatcher.model.pod import Pod, Record, SourceRef
@@ -55,7 +56,8 @@ class Changes(Record, frozen=True):
     `evicts_foreign`: the cluster's policy lets pods of other schedulers be evicted for its own of higher priority.
     `restored`: its API server went back in time (etcd restored from a backup) and that is not reconciled yet: what is
     missing there proves nothing. `keys`: as in Hello. `pods_missing`: those of `pods_gone` that nobody has seen to be
-    deleted; they are just absent from a list that came after a gap.
+    deleted; they are just absent from a list that came after a gap. `opens`: which tolerations its policy lets in
+    beside the harmless ones; None: an agent of an older version, of which that is not known.
     """
 
     cluster: str
@@ -79,6 +81,7 @@ class Changes(Record, frozen=True):
     restored: bool = False
     keys: tuple[str, ...] = ()
     pods_missing: tuple[str, ...] = ()
+    opens: tuple[Opening, ...] | None = None
 
 
 # --- dispatcher -> agent: intents ------------------------------------------------------------------------------------
@@ -147,6 +150,9 @@ class CreateDelegate(Intent, frozen=True):
     `pod` names the source pod. The delegate's name is derived from the source UID. REFUSED only where the API server
     has no delegate of this source: what an earlier send of the order has bound is BOUND, whatever may
     speak against it now.
+    `at_most`: what the delegate may request (effective, internal units), which is what the tenant's quota was asked
+    for. One that the API server makes larger is deleted before it is bound, and refused with its true size. Empty: it
+    is bound if it fits.
     """
 
     source: SourceRef
@@ -154,6 +160,7 @@ class CreateDelegate(Intent, frozen=True):
     manifest: bytes
     annotations: dict[str, str] = {}
     record: str = ""  # the claim, signed by the source cluster: no delegate is made without one
+    at_most: dict[str, int] = {}
 
 
 class DeleteDelegate(Intent, frozen=True):
@@ -267,7 +274,8 @@ class Outcome(Record, frozen=True):
     policy, re-check or the API server said no; `message` says why, `scope` what that is about (OF_NODE, OF_CLUSTER,
     OF_POD; "" is not said). unknown: neither could be learnt; ask again.
     `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
-    where that is not what the order's manifest requests; else empty.
+    where that is not what the order's manifest requests; else empty. With refused: only that size is why.
+    `passing`: refused by a failure (HTTP 5xx, a webhook that does not answer), not by a rule: worth asking again soon.
     """
 
     id: str
@@ -279,6 +287,7 @@ class Outcome(Record, frozen=True):
     record: str = ""  # of CLAIMED: the signed claim
     requests: dict[str, int] = {}
     scope: str = ""
+    passing: bool = False
 
 
 class OutcomeBatch(Record, frozen=True):

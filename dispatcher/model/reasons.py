@@ -23,6 +23,7 @@ class Reason(enum.Enum):
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
     ADDED_AFFINITY = "node(s) didn't match scheduler-enforced node affinity"
     TAINT = "node(s) had untolerated taint(s)"
+    TAINT_ABROAD = "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     SPREAD = "node(s) didn't match pod topology spread constraints"
     SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
@@ -91,6 +92,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.ADDED_AFFINITY,
         Reason.AFFINITY_CONFLICT,
         Reason.TAINT,
+        Reason.TAINT_ABROAD,
         Reason.SPREAD_LABEL,
         Reason.POD_AFFINITY,
         Reason.VOLUME_AFFINITY,

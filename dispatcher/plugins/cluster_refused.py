@@ -2,19 +2,21 @@
 
 The core remembers refusals that are about a cluster (a quota, Pod Security, a webhook, its policy) or about the pod (a
 field that cannot travel), and for how long they hold; the pod brings them along (`Placed.refused`). So the next best
-cluster, the pod's own included, is decided at once.
+cluster, the pod's own included, is decided at once. A cluster whose server only makes the pod larger is not passed
+over: NodeResourcesFit asks for its true size there.
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.model.refusal import Refusal
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 
 
-class ClusterRefused(Filter):
+class ClusterRefused(Filter[Bools]):
     """Refuses nodes of clusters that have refused the pod."""
 
     name: ClassVar[str] = "ClusterRefused"
@@ -22,17 +24,23 @@ class ClusterRefused(Filter):
 
     def class_key(self, placed: Placed) -> Hashable:
         """None for a pod that nobody has refused; else its home and those that have."""
-        return (placed.home, placed.refused) if placed.refused else None
+        barring = _barring(placed)
+        return (placed.home, barring) if barring else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Bools | Refuse | Skip:
         """[clusters] which are passed over; SKIP if none is."""
-        if not placed.refused:
+        barring = _barring(placed)
+        if not barring:
             return SKIP
-        barred = [any(one.bars(info.name, placed.home) for one in placed.refused) for info in fleet.clusters]
+        barred = [any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters]
         return np.array(barred, dtype=np.bool_)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Bools, fleet: Fleet, rows: Rows) -> Codes:
         """CLUSTER_REFUSED in those clusters."""
         code = np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
-        codes: Codes = cast(Bools, state)[fleet.cluster[rows]] * code
+        codes: Codes = state[fleet.cluster[rows]] * code
         return codes
+
+
+def _barring(placed: Placed) -> tuple[Refusal, ...]:
+    return tuple([one for one in placed.refused if not one.requests]) if placed.refused else ()

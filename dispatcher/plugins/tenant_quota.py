@@ -4,17 +4,18 @@ A pod is refused when  used + asked > limit  for any resource it requests (or th
 names; limits are absolute or a share of what the Ready clusters can allocate. Charged when a place is reserved, given
 back when the pod ends or the place is forgotten. A refused pod waits without holding up others, and is tried again
 when quota comes free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
-charge is remembered (see unheard.py). Pods of namespaces that belong to no tenant are not limited. Internal units (see
-quota.py).
+charge is remembered (see unheard.py). A pod is charged the size that it has in the cluster of its place: what a webhook
+there adds is asked for before the pod is bound, and clusters for whose size no quota is left are passed over. Pods of
+namespaces that belong to no tenant are not limited. Internal units (see quota.py).
 """
 
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling.fleet.occupants import PodId
-from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, refuse
+from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, Skip, refuse
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 
@@ -23,7 +24,7 @@ def _pod_id(placed: Placed) -> PodId:
     return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
 
 
-class TenantQuota(Reserve):
+class TenantQuota(Reserve[None]):
     """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
 
     name: ClassVar[str] = "TenantQuota"
@@ -41,7 +42,7 @@ class TenantQuota(Reserve):
         tenant = self._tenant(placed)
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -67,6 +68,20 @@ class TenantQuota(Reserve):
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
         return refused
 
+    def too_large(self, placed: Placed, fleet: Fleet) -> Mapping[str, str]:
+        """Clusters that make the pod larger than what its tenant's quota has left."""
+        tenant = self._tenant(placed)
+        if tenant is None or self.ledger.charged(_pod_id(placed)):
+            return {}
+        totals = fleet.allocatable_total()
+        clusters = [one.cluster for one in placed.sizes]
+        found = {name: self.ledger.exceeded(tenant, charge_of(placed.at(name).pod), totals) for name in clusters}
+        return {name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None}
+
+    def holds_to_size(self, placed: Placed) -> bool:
+        """Whether anybody is charged for the pod."""
+        return self._tenant(placed) is not None
+
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """Give back what the pod is charged, if anything."""
         self.ledger.release(_pod_id(placed))
@@ -77,7 +92,7 @@ class TenantQuota(Reserve):
         if tenant is not None:
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: None, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """The tenant, and per limited resource what was used before and after this pod, and the limit."""
         tenant = self._tenant(placed)
         if tenant is None:

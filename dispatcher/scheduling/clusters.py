@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -29,6 +30,7 @@ class ClusterView:
     restored: bool = False  # it went back in time and is not reconciled: what is missing there proves nothing
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
+    opens: tuple[Opening, ...] | None = None  # as in Changes
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")
@@ -149,6 +151,7 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     view.synced, view.api_ok, view.silent = changes.synced, changes.api_ok, False
     view.problem, view.evicts_foreign = changes.problem, changes.evicts_foreign
     view.restored, view.keys = changes.restored, changes.keys or view.keys
+    view.opens = changes.opens if changes.synced else view.opens
     view.heard = view.heard or changes.synced
     view.last_report_at = now
 

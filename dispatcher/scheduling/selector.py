@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Codes, Placed
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers

@@ -11,9 +11,11 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
+from agents.runtime.logs import log_path
+from agents.runtime.settings import AgentSettings
 from dispatcher.api.http_api import Shown, serve
 from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
-from dispatcher.config.sections import HttpSection
+from dispatcher.config.sections import ClusterSection, HttpSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.event_loop import run
@@ -70,13 +72,21 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
 
 
 async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime) -> int:
-    links = [ray.link(agent_settings(cluster)) for cluster in config.clusters]
+    links = [ray.link(agent_with_log(cluster)) for cluster in config.clusters]
+    if not config.ray.address:
+        log.info("agents write their own logs", files=str(log_path("*")))
     count = config.scheduling.shards
     async with candidate(config.leader_election, config.clusters) as one:
         leadership = Leadership(one, links)
         stage = Stage(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
         reloader = Reloader(config, registry, stage.take_policies)
         return await serve_until_signal(stage, config.http, ray.ended, reloader)
+
+
+def agent_with_log(cluster: ClusterSection) -> AgentSettings:
+    """The settings of an agent that is made here: what it says would end with Ray's own folder, so it has a file."""
+    settings = agent_settings(cluster)
+    return settings.model_copy(update={"log_file": settings.log_file or str(log_path(cluster.name))})
 
 
 async def serve_until_signal(stage: Stage, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader) -> int:

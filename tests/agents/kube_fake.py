@@ -177,6 +177,8 @@ class FakeApi:
         known = self.state.get("metadata", {}).get("resourceVersion")
         if given["metadata"].get("resourceVersion") != known:
             return web.json_response({"message": "the object has been modified"}, status=409)
+        annotations = given["metadata"].get("annotations", {})
+        given["metadata"]["annotations"] = {key: text for key, text in annotations.items() if text is not None}
         self.state = {**given, "metadata": {**given["metadata"], "resourceVersion": str(int(known or 0) + 1)}}
         return web.json_response(self.state)
 

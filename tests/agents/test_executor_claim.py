@@ -58,6 +58,18 @@ def test_nothing_is_claimed_for_a_cluster_that_an_operator_has_fenced() -> None:
     assert world.api.count("patch") == 0
 
 
+@pytest.mark.parametrize(("uid", "verdict"), [("b-cluster-uid", CLAIMED), ("another", REFUSED), ("", CLAIMED)])
+def test_nothing_is_claimed_for_another_cluster_under_a_known_name(uid: str, verdict: str) -> None:
+    world = World()
+    assert world.local.trusted.name_of("b-cluster-uid") == "b"
+    ref = world.submit()
+    outcome = world.do(msgspec.structs.replace(claim_for(ref), cluster_uid=uid))
+    assert outcome.verdict == verdict
+    assert ("another cluster under a known name" in outcome.message) == (verdict == REFUSED)
+    assert outcome.scope == (OF_CLUSTER if verdict == REFUSED else outcome.scope)
+    assert world.api.count("patch") == (verdict == CLAIMED)
+
+
 def test_finalizers_of_others_are_kept_by_claim_and_unclaim() -> None:
     world = World()
     pod = pod_object()

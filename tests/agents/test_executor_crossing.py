@@ -13,7 +13,9 @@ from agents.executor.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants
 from agents.runtime.agent import executor_settings
 from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions
 from dispatcher.model import names
+from dispatcher.model.crossing import kept_abroad, opened_to
 from dispatcher.model.messages import BOUND, REFUSED, Outcome, PodRef
+from dispatcher.model.pod import SourceRef, Toleration
 from tests.agents.executor_world import World, node_object, order_for, pod_object
 
 Object = dict[str, Any]
@@ -248,6 +250,25 @@ def test_a_blanket_toleration_opens_no_tainted_node_of_another_cluster(key: str)
     assert outcome.verdict == REFUSED
     assert f"untolerated taint(s) ({key}:NoSchedule)" in outcome.message
     assert asked(target(node, policy=rows(tolerations=("*",))), pod).verdict == BOUND
+
+
+KEYS = st.sampled_from(["", "gpu", "node-role.kubernetes.io/master", "node-role.kubernetes.io/edge"])
+PATTERNS = st.lists(st.sampled_from(["*", "gpu", "node-role.kubernetes.io/*", "*edge"]), max_size=2).map(tuple)
+ROWS = st.lists(st.builds(Accept, clusters=st.sampled_from([("*",), ("c",)]), tolerations=PATTERNS), max_size=2)
+
+
+@given(st.lists(KEYS, max_size=4), ROWS, st.sampled_from(["a", "c"]))
+def test_the_dispatcher_filters_by_the_very_tolerations_that_the_target_keeps(
+    keys: list[str], rows: list[Accept], home: str
+) -> None:
+    policy = ExecutorPolicy(accept=tuple(rows))
+    source = SourceRef(home, "uid", "n", "p", "u", 1)
+    spec = {"tolerations": [{"key": key, "operator": "Exists"} for key in keys]}
+    manifest = {"metadata": {"annotations": {}}, "spec": spec}
+    there = narrow(manifest, "b", policy.grants(source))["spec"].get("tolerations", [])
+    own = [Toleration(key, "Exists") for key in keys]
+    filtered = kept_abroad(own, opened_to(home, "n", policy.openings))
+    assert [one.key for one in filtered] == [one["key"] for one in there]
 
 
 def test_a_control_plane_node_takes_no_pod_of_another_cluster_though_it_has_no_taint() -> None:

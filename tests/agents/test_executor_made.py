@@ -10,7 +10,7 @@ import pytest
 from agents.executor.http import Request, Response
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import BOUND, REFUSED, CreateDelegate, Outcome, PodRef
+from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, CreateDelegate, Outcome, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, node_object, order_for, pod_object, run
 
 Object = dict[str, Any]
@@ -159,6 +159,52 @@ def test_the_place_is_checked_for_the_pod_as_made(webhook: Webhook, said: str) -
     assert outcome.verdict == REFUSED
     assert said in outcome.message
     assert [pod["metadata"]["name"] for pod in world.api.pods()] == ["other"]
+
+
+# at_most of the order -> verdict, what the outcome tells of its size
+ALLOWED: list[tuple[dict[str, int], str, dict[str, int]]] = [
+    ({}, BOUND, {"cpu": 800}),
+    ({"cpu": 300}, REFUSED, {"cpu": 800}),
+    ({"cpu": 799}, REFUSED, {"cpu": 800}),
+    ({"cpu": 800}, BOUND, {"cpu": 800}),
+    ({"memory": 2**30}, REFUSED, {"cpu": 800}),
+]
+
+
+@pytest.mark.parametrize(("at_most", "verdict", "told"), ALLOWED)
+def test_one_that_grew_beyond_what_was_booked_for_it_is_never_bound(
+    at_most: dict[str, int], verdict: str, told: dict[str, int]
+) -> None:
+    world = World(node_object(cpu="4"), cluster="b")
+    outcome = placed(world, msgspec.structs.replace(order(), at_most=at_most), sidecar)
+    assert (outcome.verdict, outcome.requests) == (verdict, told)
+    assert world.api.count("bind") == (verdict == BOUND)
+    assert len(world.api.pods()) == (verdict == BOUND)
+
+
+def sidecar_and_selector(pod: Object) -> None:
+    sidecar(pod)
+    selects_others(pod)
+
+
+def test_one_that_grew_and_may_not_go_there_for_something_else_too_tells_no_size() -> None:
+    outcome = placed(World(node_object(cpu="500m"), cluster="b"), order(), sidecar_and_selector)
+    assert (outcome.verdict, outcome.scope, outcome.requests) == (REFUSED, OF_CLUSTER, {})
+    assert "the server made it larger" in outcome.message
+
+
+@pytest.mark.parametrize(("code", "passing"), [(500, True), (403, False), (422, False)])
+def test_a_webhook_that_fails_refuses_for_now_and_a_rule_for_longer(code: int, passing: bool) -> None:
+    world = World(cluster="b")
+
+    def fails(request: Request) -> Response:
+        if request.method == "POST" and request.path.endswith("/pods"):
+            said = {"kind": "Status", "message": "Internal error occurred: failed calling webhook"}
+            return Response(code, msgspec.json.encode(said))
+        return world.api.answer(request)
+
+    outcome = run(carry_out(order(), 1, world.local, NOW), fails)
+    assert (outcome.verdict, outcome.scope, outcome.passing) == (REFUSED, OF_CLUSTER, passing)
 
 
 def reaches_into_the_node(pod: Object) -> None:

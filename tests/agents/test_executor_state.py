@@ -3,15 +3,17 @@
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from agents.executor import state
 from agents.executor.http import MERGE_PATCH, Request, Response
-from agents.executor.keys import MAX_CLUSTERS
+from agents.executor.keys import MAX_CLUSTERS, OwnKeys
 from agents.executor.local import Moment
-from agents.executor.state import CLUSTER, ExecutorState
+from agents.executor.state import CLUSTER, OWN_KEYS, ExecutorState
 from agents.runtime import obedience
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.obedience import BELIEVED_S
@@ -141,13 +143,14 @@ def test_a_cluster_has_one_name_until_that_is_given_up() -> None:
 class Executor:
     """One executor on a model cluster; `down` loses every request, `loses_replies` every answer."""
 
-    def __init__(self, world: World, name: str = "a", rename_from: str = "") -> None:
+    def __init__(self, world: World, name: str = "a", rename_from: str = "", keys: OwnKeys | None = None) -> None:
         self.world, self.now, self.down = world, 100.0, False
         self.loses_replies = False
         self.asked: list[Request] = []
         settings = ExecutorSettings(rename_from=rename_from)
+        clock = lambda: Moment(self.now, self.now)  # noqa: E731
         self.loop = ExecutorLoop(
-            self, world.cache, name, "a-cluster-uid", settings, clock=lambda: Moment(self.now, self.now)
+            self, world.cache, name, "a-cluster-uid", settings, keys=keys or keys_of("a"), clock=clock
         )
 
     async def send(self, request: Request) -> Response:
@@ -175,8 +178,8 @@ async def test_the_epoch_is_stored_before_the_first_order_is_carried_out() -> No
     ref = it.world.submit()
     assert (await it.bind(ref, 5)).outcomes[0].verdict == BOUND
     done = [verb for verb, _, _ in it.world.api.done]
-    assert done == ["create", "patch", "bind"]  # name, epoch, pod
-    assert stored(it.world.api) == (5, "life-5", {CLUSTER: "a"})
+    assert done == ["create", "patch", "patch", "bind"]  # name, keys, epoch, pod
+    assert stored(it.world.api) == (5, "life-5", {CLUSTER: "a", OWN_KEYS: keys_of("a").text})
 
 
 async def test_an_executor_that_cannot_store_whom_it_obeys_does_nothing_for_it() -> None:
@@ -416,3 +419,143 @@ async def test_annotations_of_others_on_the_lease_are_no_words_and_stay() -> Non
     await hear(it, "new")
     assert words_of(it.world.api) == {"example.com/note"}
     assert it.loop._local.trusted.of("ub") == keys_of("old").public
+
+
+# --- its own keys ----------------------------------------------------------------------------------------------------
+
+
+def pairs(*names: str) -> OwnKeys:
+    """A key file with these keys, the one to sign with first."""
+    return OwnKeys([Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).digest()) for name in names])
+
+
+async def served(it: Executor, epoch: int = 5) -> str:
+    """'' if a dispatcher is obeyed some seconds later, else why not."""
+    it.now += BELIEVED_S + 1
+    return await it.loop.obedience.late("one", epoch)
+
+
+async def starts(world: World, *names: str) -> str:
+    """'' if an executor with these keys is served, else why not."""
+    return await served(Executor(world, keys=pairs(*names)))
+
+
+@pytest.mark.parametrize(
+    ("lives", "refused", "signs"),
+    [
+        pytest.param([["old"], ["old"]], False, "old", id="the same file again"),
+        pytest.param([["old"], ["new"]], True, "old", id="another file"),
+        pytest.param([["old"], ["new", "old"]], False, "new", id="a rotation"),
+        pytest.param([["old"], ["new", "old"], ["new"]], False, "new", id="a rotation to its end"),
+        pytest.param([["old"], ["new", "old"], ["old"]], True, "new", id="the file from before a rotation"),
+        pytest.param([["old"], ["new", "old"], ["other", "old"]], True, "new", id="another rotation of the same file"),
+        pytest.param([["old"], ["new", "old"], ["old", "new"]], False, "old", id="a rotation taken back"),
+    ],
+)
+async def test_an_executor_is_served_if_its_file_holds_the_key_that_was_signed_with_last(
+    lives: list[list[str]], refused: bool, signs: str
+) -> None:
+    it = world()
+    *earlier, last = lives
+    assert [await starts(it, *names) for names in earlier] == [""] * len(earlier)
+    assert bool(await starts(it, *last)) == refused
+    assert stored(it.api)[2][OWN_KEYS].split()[0] == pairs(signs).public[0]
+
+
+async def test_an_executor_with_another_key_binds_nothing_writes_nothing_and_says_what_to_do() -> None:
+    one = Executor(world(), keys=pairs("old"))
+    ref = one.world.submit()
+    await served(one, 5)
+    before = one.world.api.objects[state.PATH]
+    stranger = Executor(one.world, keys=pairs("new"))
+    answer = (await stranger.bind(ref, 6)).outcomes[0]
+    assert (answer.verdict, one.world.api.count("bind")) == (UNKNOWN, 0)
+    for told in ('cluster "a"', pairs("old").public[0], "key_file", "cluster forget-keys a"):
+        assert told in answer.message
+    assert stranger.loop.obedience.not_ours == answer.message
+    assert one.world.api.objects[state.PATH] == before
+    assert (await one.bind(ref, 5, "one")).outcomes[0].verdict == BOUND
+
+
+async def test_a_running_executor_stops_once_the_cluster_signs_with_another_key() -> None:
+    one = Executor(world(), keys=pairs("old"))
+    assert await served(one) == ""
+    assert await starts(one.world, "new", "old") == ""
+    assert pairs("new").public[0] in await served(one)
+
+
+async def test_of_two_executors_that_start_at_once_with_different_keys_one_is_served() -> None:
+    it = world()
+    both = [Executor(it, keys=pairs(name)) for name in ("one", "two")]
+    answers = await asyncio.gather(*map(served, both))
+    assert sorted(map(bool, answers)) == [False, True]
+
+
+async def test_an_executor_without_the_key_is_served_once_an_operator_had_the_old_one_forgotten() -> None:
+    it = world()
+    assert await starts(it, "old") == ""
+    stranger = Executor(it, keys=pairs("new"))
+    await stranger.loop.obedience.recall()  # no dispatcher has spoken yet
+    assert stranger.loop.obedience.not_ours
+    say(it.api, f"{FORGET_KEYS}b")
+    await stranger.loop.obedience.recall()
+    assert stranger.loop.obedience.not_ours
+    say(it.api, f"{FORGET_KEYS}a")
+    await stranger.loop.obedience.recall()
+    assert stranger.loop.obedience.not_ours  # the word may come out of a backup: it asks first
+    answer(it.api, f"{FORGET_KEYS}a")
+    await stranger.loop.obedience.recall()
+    assert (stranger.loop.obedience.not_ours, await served(stranger)) == ("", "")
+    assert words_of(it.api) == {f"{FORGET_KEYS}b"}
+    assert pairs("new").public[0] in await starts(it, "old")
+
+
+async def test_an_executor_that_has_the_key_takes_the_word_off_and_goes_on() -> None:
+    one = Executor(world(), keys=pairs("old"))
+    await served(one)
+    say(one.world.api, f"{FORGET_KEYS}a")
+    assert await served(one) == ""
+    answer(one.world.api, f"{FORGET_KEYS}a")
+    one.now += 60
+    assert await served(one) == ""
+    assert words_of(one.world.api) == set()
+    assert await starts(one.world, "new")
+
+
+@pytest.mark.parametrize("lost", ["deleted", "restored from before the rotation"])
+async def test_a_lease_that_lost_the_keys_is_told_them_again(lost: str) -> None:
+    it = world()
+    assert await starts(it, "old") == ""
+    backup = msgspec.json.decode(msgspec.json.encode(it.api.objects[state.PATH]))
+    one = Executor(it, keys=pairs("new", "old"))
+    assert await served(one) == ""
+    del it.api.objects[state.PATH]
+    if lost != "deleted":
+        it.api.objects[state.PATH] = backup
+    assert await served(one) == ""
+    assert stored(it.api)[2][OWN_KEYS] == pairs("new", "old").text
+
+
+async def test_stored_keys_are_compared_and_never_believed() -> None:
+    one = Executor(world(), keys=pairs("old"))
+    await served(one)
+    values = msgspec.json.encode({**stored(one.world.api)[2], OWN_KEYS: f"{pairs('old').public[0]} FORGED"}).decode()
+    patch = msgspec.json.encode({"metadata": {"annotations": {state.VALUES: values}}})
+    assert one.world.api.answer(Request("PATCH", state.PATH, patch, MERGE_PATCH)).ok
+    assert await served(one) == ""
+    assert one.loop._local.keys.public == pairs("old").public
+
+
+async def test_an_executor_with_another_key_does_no_local_duties() -> None:
+    it = world()
+    assert await starts(it, "old") == ""
+    stranger = Executor(it, keys=pairs("new"))
+    await stranger.loop.set_peers(Peers("one", 5, (Peer("b", ready=True),)))
+    stranger.loop._local.peers.update((Peer("b", ready=True),), stranger.now, 120.0)  # as one that was served has it
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await stranger.loop.tend()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not [path for path in it.api.objects if "nodes/global-dispatcher-" in path]
+    await stranger.loop.stop()

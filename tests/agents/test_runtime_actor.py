@@ -29,7 +29,7 @@ from tests.agents.kube_fake import FakeApi, fake_api
 @asynccontextmanager
 async def an_actor(api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[actor.AgentActor]:
     """An actor's object, its process-wide settings left alone."""
-    monkeypatch.setattr(actor, "configure_logging", lambda level: None)
+    monkeypatch.setattr(actor, "configure_logging", lambda level, file: None)
     monkeypatch.setattr(actor, "allow_open_files", lambda: 0)
     monkeypatch.setattr(actor, "collect_less_often", lambda: None)
     settings = AgentSettings.model_validate({"cluster": "east", "kubeconfig": api.kubeconfig(folder)})

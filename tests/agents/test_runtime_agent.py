@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from agents.executor import state
 from agents.executor.local import Mirrored
+from agents.runtime import agent as agent_module
 from agents.runtime.agent import Agent
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.settings import AgentSettings
@@ -350,3 +351,24 @@ async def test_an_agent_of_a_cluster_that_is_served_under_another_name_tells_not
             assert (hello.cluster_uid, hello.obeys) == ("", 4)
             assert dispatcher.last is not None
             assert (dispatcher.last.cluster_uid, dispatcher.last.synced, dispatcher.last.api_ok) == ("", False, False)
+
+
+async def test_an_agent_with_another_key_than_its_cluster_signs_with_tells_nothing_of_it_until_an_operator_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "RECALL_S", 0.05)
+    values = {state.VALUES: json.dumps({state.OWN_KEYS: "ANOTHER KEY"})}
+    async with fake_api() as api:
+        api.state = {"metadata": {"resourceVersion": "1", "annotations": values}, "spec": {}}
+        async with an_agent(api, tmp_path) as dispatcher:
+            wrong = "signs with the key ANOTHER"
+            await dispatcher.poll_until(lambda: dispatcher.last is not None and wrong in dispatcher.last.problem)
+            assert dispatcher.last is not None
+            assert (dispatcher.last.cluster_uid, dispatcher.last.synced, dispatcher.last.api_ok) == ("", False, False)
+            word = f"{names.FORGET_KEYS}east"
+            api.state["metadata"]["annotations"][word] = "true"
+            await dispatcher.poll_until(lambda: api.state["metadata"]["annotations"][word].startswith(state.ASKS))
+            annotations = api.state["metadata"]["annotations"]
+            annotations[word] = annotations[word].removeprefix(state.ASKS)
+            await dispatcher.poll_until(lambda: dispatcher.last is not None and dispatcher.last.synced)
+            assert dispatcher.last.cluster_uid

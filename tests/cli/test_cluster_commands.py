@@ -235,7 +235,7 @@ def leases(world: World) -> Iterator[World]:
 
 @contextmanager
 def heeding(*apis: ClusterApi) -> Iterator[list[str]]:
-    """Agents that hear a dispatcher: they meet words with a question, take them off when it is answered, and note them."""
+    """Agents that hear a dispatcher: they meet words with a question, and note and take off what answers it."""
     stop, heard = threading.Event(), list[str]()
     question = "7 of this life"
 
@@ -264,6 +264,17 @@ def test_forget_keys_shows_what_each_other_cluster_forgets_and_waits_until_it_ha
     assert (code, heard) == (ExitCode.OK, ["global-dispatcher.io/forget-keys.west"])
     (row,) = told["clusters"]
     assert (row["cluster"], row["note"], row["did"]) == ("east", "forgets KEY", "forgotten")
+
+
+def test_forget_keys_tells_the_cluster_itself_too_where_an_agent_has_stored_its_key(leases: World) -> None:
+    values = json.dumps({state.OWN_KEYS: "SIGNS BEFORE"})
+    leases.west.merge(state.PATH, {"metadata": {"annotations": {state.VALUES: values}}})
+    with heeding(leases.east, leases.west) as heard:
+        code, told = leases.json("forget-keys", "west", "--yes")
+    assert (code, heard) == (ExitCode.OK, ["global-dispatcher.io/forget-keys.west"] * 2)
+    rows = {row["cluster"]: row for row in told["clusters"]}
+    assert rows["west"]["note"].startswith("signs with SIGNS;")
+    assert {row["did"] for row in rows.values()} == {"forgotten"}
 
 
 def test_confirm_tells_the_cluster_itself_and_says_what_that_means(leases: World) -> None:

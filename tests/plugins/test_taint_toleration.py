@@ -1,7 +1,9 @@
 import pytest
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.node import NO_EXECUTE, PREFER_NO_SCHEDULE
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.fleet.fleet import FleetState
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, scores, whys
 
@@ -62,3 +64,61 @@ def test_taint_toleration_class_is_the_set_of_tolerations() -> None:
     one, same = pod().tolerates("a").tolerates("b"), pod().tolerates("b").tolerates("a")
     assert plugin.class_key(one.placed()) == plugin.class_key(same.placed())
     assert plugin.class_key(one.placed()) != plugin.class_key(pod().placed())
+
+
+# --- in another cluster, where an agent leaves some tolerations behind ------------------------------------------------
+
+ABROAD = "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
+MASTER = "node-role.kubernetes.io/control-plane"
+
+
+def two_clusters(opens: tuple[Opening, ...] | None) -> FleetState:
+    """A tainted node at home in a, another in b, which lets in what `opens` says."""
+    state = fleet(a=[node("home").taint("gpu", "")], b=[node("abroad").taint("gpu", ""), node("open")])
+    state.set_cluster("b", ready=True, synced=True, opens=opens)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("asking", "opens", "refused"),
+    [
+        pytest.param(pod().tolerates(operator="Exists"), (), True, id="a blanket toleration"),
+        pytest.param(pod().tolerates(operator="Exists"), None, False, id="by an agent that does not tell its policy"),
+        pytest.param(pod().tolerates(operator="Exists"), (Opening(("a",), ("*",), ("*",)),), False, id="opened"),
+        pytest.param(pod().tolerates(operator="Exists"), (Opening(("c",), ("*",), ("*",)),), True, id="to another"),
+        pytest.param(
+            pod().tolerates(operator="Exists"), (Opening(("a",), ("x",), ("*",)),), True, id="to another namespace"
+        ),
+        pytest.param(pod().tolerates("gpu", operator="Exists"), (), False, id="a toleration with a key"),
+    ],
+)
+def test_in_another_cluster_the_tolerations_count_that_cross(
+    asking: PodBuilder, opens: tuple[Opening, ...] | None, refused: bool
+) -> None:
+    found = whys(make("TaintToleration"), asking, two_clusters(opens))
+    assert found == ({"b/abroad": (Why(Reason.TAINT_ABROAD, "gpu:NoSchedule"),)} if refused else {})
+    assert all(why[0].detail == f"{ABROAD} (gpu:NoSchedule)" for why in found.values())
+
+
+def test_a_toleration_of_a_nodes_role_does_not_cross() -> None:
+    state = fleet(a=[node("home").taint(MASTER, "")], b=[node("abroad").taint(MASTER, "")])
+    state.set_cluster("b", ready=True, synced=True, opens=())
+    asking = pod().tolerates(MASTER, operator="Exists")
+    assert set(whys(make("TaintToleration"), asking, state)) == {"b/abroad"}
+    state.set_cluster("b", ready=True, synced=True, opens=(Opening(("*",), ("*",), ("node-role.*",)),))
+    assert whys(make("TaintToleration"), asking, state) == {}
+
+
+def test_soft_taints_abroad_count_by_the_tolerations_that_cross() -> None:
+    state = fleet(
+        a=[node("home").taint("x", "", PREFER_NO_SCHEDULE)], b=[node("abroad").taint("x", "", PREFER_NO_SCHEDULE)]
+    )
+    state.set_cluster("b", ready=True, synced=True, opens=())
+    assert scores(make("TaintToleration"), pod().tolerates(operator="Exists"), state) == {"a/home": 100, "b/abroad": 0}
+
+
+def test_pods_of_two_clusters_are_one_class_unless_they_would_leave_tolerations_behind() -> None:
+    plugin = make("TaintToleration")
+    harmless, blanket = pod().tolerates("gpu", operator="Exists"), pod().tolerates(operator="Exists")
+    assert plugin.class_key(harmless.placed(home="a")) == plugin.class_key(harmless.placed(home="b"))
+    assert plugin.class_key(blanket.placed(home="a")) != plugin.class_key(blanket.placed(home="b"))

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from dispatcher.model import messages
+from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
 from dispatcher.model.names import SCHEDULER_NAME
-from dispatcher.model.node import Node
+from dispatcher.model.node import Node, Taint
 from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
-from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef
+from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.tracking import Tracked, place_of
@@ -374,3 +376,19 @@ def test_a_delegate_is_no_stray_while_the_claim_that_we_made_may_be_unseen() -> 
     effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(claimed,))), now + 20)
     (again,) = intents(effects, Bind)
     assert again.proxy  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("opens", "placed"), [((), False), ((Opening(("*",), ("*",), ("*",)),), True), (None, True)])
+def test_what_another_cluster_opens_decides_whether_a_blanket_toleration_reaches_its_tainted_nodes(
+    opens: tuple[Opening, ...] | None, placed: bool
+) -> None:
+    core = make_core(("east", "west"))
+    tainted = msgspec.structs.replace(NODE, name="w1", taints=(Taint("gpu"),))
+    told = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(tainted,), opens=())
+    report(core, pod("a", tolerations=(Toleration(operator="Exists"),)), nodes=())
+    core.handle(ClusterChanged(told), 1.0)
+    core.handle(Tick(), 1.0)
+    # An agent with another policy, for which nothing else has changed: the pod that waits is woken.
+    core.handle(ClusterChanged(msgspec.structs.replace(told, incarnation="life-2", opens=opens)), 2.0)
+    effects = [effect for at in (2.0, 3.0, 15.0) for effect in core.handle(Tick(), at)]
+    assert bool(intents(effects, messages.Claim)) == placed

@@ -34,6 +34,7 @@ from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.delegation.flights import Flight, Stage
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
 from dispatcher.scheduling.framework import SKIP
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 
@@ -98,6 +99,20 @@ def test_a_cluster_that_goes_on_refusing_is_passed_over_twice_as_long_each_time_
     assert pauses == [30, 60, 120, 240, 480, 900, 900]
 
 
+def test_a_cluster_whose_webhook_fails_is_tried_again_after_seconds_and_then_ever_later() -> None:
+    memory, now, pauses = Memory(), 0.0, []
+    failing = Outcome("1", "uid-web", 1, REFUSED, "failed calling webhook", scope=OF_CLUSTER, passing=True)
+    for _ in range(11):
+        memory.kept.note(("home", "uid-web"), a_pod(), flight(Stage.CREATE, "west"), failing, now)
+        (held,) = memory.kept.about(("home", "uid-web"), a_pod(), now)
+        pauses.append(held.until - held.at)
+        now = held.until
+    assert pauses == [2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
+    memory.refuse(a_pod(), "west", now)
+    (held,) = memory.kept.about(("home", "uid-web"), a_pod(), now)
+    assert held.until - held.at == 30  # of a rule: that is another refusal
+
+
 def test_refusals_of_orders_that_were_under_way_make_no_longer_pause() -> None:
     memory = Memory()
     for at in (0, 1, 2):
@@ -146,8 +161,8 @@ FREE = {"east": 2000, "home": 1000, "west": 4000}  # the more is free, the bette
 class Told:
     """A core of three clusters with a node each; the pod is the home cluster's. West is best, then east, then home."""
 
-    def __init__(self, **more: Any) -> None:
-        self.core: SchedulerCore = make_core(CLUSTERS)
+    def __init__(self, *, ledger: QuotaLedger | None = None, **more: Any) -> None:
+        self.core: SchedulerCore = make_core(CLUSTERS, ledger=ledger)
         self.pod, self.now, self.revision = a_pod(**more), 1.0, dict.fromkeys(CLUSTERS, 0)
         self.sent: list[tuple[str, Intent]] = []
         for name in CLUSTERS:

@@ -61,8 +61,15 @@ THEMES: dict[str, dict[str, tuple[float, float]]] = {
     "quota": {"burst": (1, 0)},
 }
 # Themes that a few seeds have besides those that are drawn: the share of seeds.
-BESIDES: dict[str, float] = {"growth": 0.04}
+BESIDES: dict[str, float] = {"growth": 0.04, "fleet": 0.04}
+SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
 THEMES["growth"] = {"cluster-joins": (1, 0)}
+THEMES["fleet"] = {
+    "cluster-named-twice": (1, 40),
+    "cluster-swapped": (1, 60),
+    "cluster-removed": (1, 60),
+    "cluster-gone": (1, 0),
+}
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
     "dispatchers": 2.0,
@@ -88,6 +95,7 @@ class Submission:
     away: str = ""  # clusters that it may run in, "" any
     replicas: int = 0
     priority: int = 0
+    spread: bool = False  # as many in each zone, which is each cluster
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,10 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
         besides = random.Random(f"besides {seed}")
         themes = [*sorted(chosen), *(theme for theme, share in BESIDES.items() if besides.random() < share)]
     sizes = replace(_sizes(dice, themes), every_kind=seed % 10 == 0)
-    return Story(seed, sizes, tuple(_work(dice)), tuple(sorted(_faults(dice, themes))), tuple(themes))
+    work = _work(dice)
+    if random.Random(f"spread {seed}").random() < SPREAD:
+        work = [replace(one, spread=bool(one.replicas and not one.away)) for one in work]
+    return Story(seed, sizes, tuple(work), tuple(sorted(_faults(dice, themes))), tuple(themes))
 
 
 def _sizes(dice: random.Random, themes: Sequence[str]) -> Sizes:

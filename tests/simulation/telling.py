@@ -8,11 +8,11 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.acts import ACTS, Act, Stage, plain_pod
+from tests.simulation.acts import ACTS, Act, Stage, plain_pod, spread_by_zone
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import copies, progress, protocol, room
+from tests.simulation.judges import copies, progress, protocol, room, spread
 from tests.simulation.judges.court import Judge, Violation, violations
-from tests.simulation.judges.facts import Facts
+from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.world.apiserver import EVENTS, LEASES, NAMESPACES, NODES
 from tests.simulation.world.controllers import ReplicaSet
 from tests.simulation.world.fleet import Fleet, Judgeable
@@ -41,6 +41,9 @@ JUDGES: tuple[type[Judge], ...] = (
     protocol.CalmIsCalm,
     protocol.LostIsNotReady,
     protocol.NodesLeftAlone,
+    protocol.ProxiesAreMembers,
+    spread.SpreadKept,
+    spread.NoCascade,
     progress.OneLeads,
     progress.GoesElsewhere,
     progress.OthersGoOn,
@@ -161,6 +164,8 @@ class Teller:
     # --- trouble -----------------------------------------------------------------------------------------------------
 
     def _begin(self, one: Fault | Submission) -> None:
+        if one.cluster not in self.fleet.clusters:
+            return  # it is no more
         if isinstance(one, Submission):
             self._submit(one)
             return
@@ -179,6 +184,8 @@ class Teller:
         cluster = self.fleet.clusters[one.cluster]
         pod = plain_pod(one.name, one.namespace, one.cpu, **({"clusters": one.away} if one.away else {}))
         pod["spec"]["priority"] = one.priority
+        if one.spread:
+            pod["spec"]["topologySpreadConstraints"] = [spread_by_zone(one.name)]
         if one.replicas:
             cluster.controllers.sets.append(ReplicaSet(one.name, one.namespace, one.replicas, pod))
         else:
@@ -211,10 +218,16 @@ class Teller:
         running = (one for cluster in self.fleet.clusters.values() for one in cluster.kubelets.running.values())
         return any(one.ends_at < float("inf") for one in running)
 
+    def _proxies_will_go(self) -> bool:
+        """Whether there still are proxy nodes of what is in the configuration no more: they wait for a minute."""
+        wanted = {PROXY + name for name in self.fleet.members}
+        nodes = (node["metadata"]["name"] for one in self.fleet.clusters.values() for node in one.api.nodes())
+        return any(name.startswith(PROXY) and name not in wanted for name in nodes)
+
     async def _settle(self) -> None:
         fleet, healed = self.fleet, self.fleet.now
         while fleet.now - healed < SETTLE_S and (
-            fleet.now - max(self.tape.last, healed) < QUIET_S or self._something_will_end()
+            fleet.now - max(self.tape.last, healed) < QUIET_S or self._something_will_end() or self._proxies_will_go()
         ):
             await fleet.second()
         self.tape.note("calm", "fault")

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from dispatcher.model.tenant import Share, Tenant
-from tests.simulation.acts import plain_pod
+from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PROXY, SOURCE_UID, Facts
 from tests.simulation.judges.progress import GoesElsewhere
 from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady
 from tests.simulation.judges.room import QuotaKept
+from tests.simulation.judges.spread import NoCascade, SpreadKept
 from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.world.fleet import Sizes
 from tests.simulation.world.objects import Object, place_of
@@ -179,4 +180,41 @@ def test_a_pod_in_a_lost_cluster_is_not_to_stay_ready_counted_from_when_the_lead
         if now == began:
             scene.fleet.ranks["dispatcher/2#2"] = 1
         scene.judge.tick(float(now))
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("hard", "wests", "found"),
+    [(True, 1, 0), (True, 2, 1), (False, 2, 0)],
+    ids=["one each at most", "two here and none there", "no hard spread"],
+)
+def test_a_pod_bound_against_its_hard_spread_is_found(hard: bool, wests: int, found: int) -> None:
+    scene = Scene(SpreadKept)
+    scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
+    for number in range(wests):
+        pod = plain_pod(f"a{number}", "team", 300)
+        pod["metadata"]["uid"], pod["status"] = f"uid-a{number}", {}
+        if hard:
+            pod["spec"]["topologySpreadConstraints"] = [spread_by_zone("a")]
+        scene.write("north", "user", "create", None, pod)
+        scene.bind(pod, f"copy-{number}")
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("lost", "by", "found"),
+    [(("west", "east"), "taint-eviction", 1), (("west", "east"), "user", 0), (("west",), "taint-eviction", 0)],
+    ids=["two of three are lost", "its owner deletes it", "one is lost"],
+)
+def test_a_pod_that_is_replaced_while_most_clusters_are_lost_is_found(
+    lost: tuple[str, ...], by: str, found: int
+) -> None:
+    scene = Scene(NoCascade)
+    scene.fleet.clusters |= dict.fromkeys(("west", "east"), scene.fleet.clusters["north"])
+    pod = scene.source("a")
+    bound = {**pod, "spec": {**pod["spec"], "nodeName": f"{PROXY}west"}}
+    scene.write("north", "agent/north/1 dispatcher/1#1", "bind", pod, bound)
+    scene.fleet.lost.update(dict.fromkeys(lost, 20.0))
+    going = {**bound, "metadata": {**bound["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    scene.write("north", by, "delete", bound, going)
     assert len(scene.judge.found) == found

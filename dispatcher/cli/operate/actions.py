@@ -87,7 +87,7 @@ async def confirm(errand: Errand) -> None:
 
 
 async def look_at_keys(errand: Errand) -> None:
-    """Which keys of the cluster each other one believes now."""
+    """Which keys of the cluster each other one believes now, and with which it signs itself."""
     for sight in errand.sights:
         if not sight.problem:
             try:
@@ -96,10 +96,25 @@ async def look_at_keys(errand: Errand) -> None:
             except MemberError as error:
                 sight.note = "knows no key of it" if error.status == 404 else ""
                 sight.problem = "" if error.status == 404 else str(error)
+    member = errand.members.get(errand.cluster)
+    if member is not None:
+        await _look_at_own_keys(errand, member)
+
+
+async def _look_at_own_keys(errand: Errand, member: Member) -> None:
+    """An agent of the cluster itself that has another key waits for the word. Nothing to say where none is stored."""
+    sight = Sight(member.name)
+    try:
+        signs = await executor_words.own_key(member)
+        sight.note = f"signs with {signs}; an agent with another key may act for it from now on"
+    except MemberError as error:
+        signs, sight.problem = "", "" if error.status == 404 else str(error)
+    if signs or sight.problem:
+        errand.sights.append(sight)
 
 
 async def forget_keys(errand: Errand) -> None:
-    """Say in every other cluster that answers that the keys of this one are to be forgotten."""
+    """Say in every cluster that answers, the one in question too, that its keys are to be forgotten."""
     word = executor_words.forget(errand.cluster)
     said = (
         executor_words.say(errand.members[sight.name], sight, word, "forgotten", errand.timeout_s)

@@ -14,7 +14,7 @@ import msgspec
 
 from agents.executor.http import MERGE_PATCH
 from agents.executor.keys import TrustedKeys
-from agents.executor.state import ASKS, KEYS, NAME, NAMESPACE, PATH, VALUES
+from agents.executor.state import ASKS, KEYS, NAME, NAMESPACE, OWN_KEYS, PATH, VALUES
 from dispatcher.cli.operate.drain import POLL_S
 from dispatcher.cli.operate.members import Member, MemberError
 from dispatcher.cli.operate.survey import Sight
@@ -25,12 +25,21 @@ _VALUES = msgspec.json.Decoder(dict[str, str])
 
 async def known_keys(member: Member, cluster: str) -> str:
     """The keys of `cluster` that this cluster's executor has stored, for people; '' if it has none."""
+    return ", ".join(TrustedKeys(await _value(member, KEYS)).called(cluster))
+
+
+async def own_key(member: Member) -> str:
+    """The public key that the cluster itself signs with, as its executor has stored it; '' if it has not."""
+    return (await _value(member, OWN_KEYS)).partition(" ")[0]
+
+
+async def _value(member: Member, key: str) -> str:
+    """A value that the executor has stored; '' where there is none, or none that can be read."""
     found = await _annotations(member)
     try:
-        trusted = TrustedKeys(_VALUES.decode(found.get(VALUES, "{}")).get(KEYS, ""))
+        return _VALUES.decode(found.get(VALUES, "{}")).get(key, "")
     except msgspec.MsgspecError:
         return ""
-    return ", ".join(trusted.called(cluster))
 
 
 async def say(member: Member, sight: Sight, word: str, done: str, timeout_s: float) -> None:

@@ -61,7 +61,8 @@ _CONFIRM = (
 )
 _FORGET = (
     "the other clusters forget the keys of {name} and believe the next ones that they hear of it: its agent must run "
-    "with its new key already. What the old key has signed counts for nothing there from then on"
+    "with its new key already, and it alone: {name} signs with that from then on. What the old key has signed counts "
+    "for nothing there"
 )
 _EVICTED = "the cordon and {asked} evictions asked for stay; repeat the command, or `cluster uncordon {name}`"
 _LET_GO = "the fence and {asked} deletions asked for stay; repeat the command, or `cluster unfence {name}`"

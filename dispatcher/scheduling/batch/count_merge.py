@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
 from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.merge_record import MergeHistory
@@ -26,7 +27,6 @@ from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import DomainPlugin, Floats, Ints, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError, guarded

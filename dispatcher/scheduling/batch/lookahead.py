@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
 from dispatcher.scheduling.batch.lookahead_record import Common, LookaheadContext, LookaheadRecord
 from dispatcher.scheduling.equivalence.best_rows import best_rows
@@ -23,7 +24,6 @@ from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
 from dispatcher.scheduling.framework import Floats, Ints, Placed
 from dispatcher.scheduling.framework.points import guarded

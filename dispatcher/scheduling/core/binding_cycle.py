@@ -10,10 +10,10 @@ from functools import partial
 from typing import cast
 
 from dispatcher.model.messages import BOUND, DONE
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Refuse
 from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.hints import WakeEvent

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import orders
 from dispatcher.scheduling.delegation.flights import Flight, Move, Stage
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import WakeEvent
 
 
@@ -50,6 +52,7 @@ class Outcomes:
         tracked, flight, move = found
         tracked.refusals = tracked.refusals + 1 if move is Move.LATER else 0
         self._learn(tracked, flight, outcome.verdict, now)
+        self._learn_size(tracked, flight, outcome, now)
         if move in self._moves:
             self._moves[move](tracked, flight, outcome, now)
         return tracked.pod_id
@@ -101,10 +104,28 @@ class Outcomes:
             self._unclaim(tracked, claimed, now)
             return
         tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
-        created = orders.create(tracked, claimed, self._state.clusters[tracked.home].uid, outcome, now)
+        home = tracked.home, self._state.clusters[tracked.home].uid
+        created = orders.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
         created.fresh = untouched
         tracked.untouched = 0
         self._state.outbox.fly(tracked, created)
+
+    def _learn_size(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        """A delegate is bound, and larger than it was asked to be: it takes that much until the watch shows it."""
+        source = tracked.source
+        if outcome.verdict != BOUND or not outcome.requests or source is None:
+            return
+        self._state.refusals.note_size(tracked.pod_id, source, flight.cluster, outcome.requests, now)
+        placed = Placed(source, tracked.home, self._deciding.retries.known(tracked, source, now))
+        self._state.profiles.restore(tracked.pod_id, placed, flight.cluster, flight.node)
+
+    def _at_most(self, tracked: Tracked, claimed: Flight) -> dict[str, int]:
+        """What was booked for a pod that must not be bound larger than that; {} for any other."""
+        booked = self._state.fleet.occupant(tracked.pod_id)
+        if booked is None or booked.cluster != claimed.cluster:
+            return {}
+        held = self._state.profiles.of(booked.placed).holds_to_size(booked.placed)
+        return {name: amount for name, amount in booked.placed.pod.requests.items() if amount} if held else {}
 
     def _unclaim(self, tracked: Tracked, flight: Flight, now: float) -> None:
         place = (flight.cluster, flight.node)

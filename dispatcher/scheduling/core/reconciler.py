@@ -129,8 +129,19 @@ class Reconciler:
                 self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             return
         pod, cluster, node = place
-        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, pod):
-            self._state.profiles.restore(tracked.pod_id, Placed(pod, tracked.home), cluster, node)
+        placed = self._placed(tracked, pod, cluster, node, now)
+        there = placed.at(cluster).pod
+        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, there):
+            self._state.profiles.restore(tracked.pod_id, placed, cluster, node)
+
+    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
+        """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
+        if cluster == tracked.home or pod is not tracked.source:
+            return Placed(pod, tracked.home)
+        known = self._state.fleet.occupant(tracked.pod_id)
+        if known is not None and (known.cluster, known.node) == (cluster, node):
+            return Placed(pod, tracked.home, known.placed.refused)
+        return Placed(pod, tracked.home, self._retries.known(tracked, pod, now))
 
     # --- places ------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,10 @@
 """What clusters have refused, and until when each is passed over for it: 30 s, doubling to 15 min while it goes on.
 
+Where a failure refused, a webhook that does not answer, the first pause is 2 s, so that it ends soon after the failure
+does. A cluster whose server makes the pod larger is not passed over: the true size is kept for 15 min after it was last
+told, and the pod is placed by it there. Of several sizes that were told the largest amounts count, so that a webhook
+that adds now more, now less is met by one size.
+
 Kept per template (the pods of one controller), since what one replica is refused for holds for the others; of a pod
 without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in that cluster. A
 refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing outlives the
@@ -7,20 +12,22 @@ process: a restarted dispatcher asks each cluster once more.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.delegation.flights import Flight, Stage
-from dispatcher.scheduling.fleet.occupants import PodId
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[Stage, str] = {Stage.BIND: OF_NODE, Stage.CLAIM: OF_POD, Stage.CREATE: OF_CLUSTER}
 _REVISION = "controller-revision-hash"  # a StatefulSet or DaemonSet keeps its UID when its template changes
 
 _Template = tuple[str, ...]
+_Key = tuple[str, str]  # cluster, and what is kept of it
+_PASSED_OVER, _SIZE = "passed over", "size"
 
 
 @dataclass(slots=True)
@@ -28,35 +35,62 @@ class _Kept:
     refusal: Refusal
     namespace: str
     rounds: int = 1
+    passing: bool = False
     pods: set[PodId] = field(default_factory=set)  # that were queued with it
 
 
 class Refusals:
-    """Pauses in seconds: `first_s`, doubling to `longest_s`. Whatever is about a node alone is not kept."""
+    """Pauses in seconds: `first_s`, of failures `passing_s`, doubling to `longest_s`.
 
-    def __init__(self, first_s: float = 30.0, longest_s: float = 900.0) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
-        self._kept: dict[_Template, dict[str, _Kept]] = {}
-        self._ends: list[tuple[float, _Template, str]] = []  # when to look at what is kept
+    Whatever is about a node alone is not kept.
+    """
+
+    def __init__(self, first_s: float = 30.0, longest_s: float = 900.0, passing_s: float = 2.0) -> None:
+        self._longest_s = longest_s
+        self._pause, self._passing_pause = Backoff(first_s, longest_s), Backoff(passing_s, longest_s)
+        self._kept: dict[_Template, dict[_Key, _Kept]] = {}
+        self._ends: list[tuple[float, _Template, _Key]] = []  # when to look at what is kept
 
     def __bool__(self) -> bool:
         return bool(self._kept)
 
     def note(self, pod_id: PodId, pod: Pod, flight: Flight, outcome: Outcome, now: float) -> None:
         """A cluster has answered REFUSED. What comes in while it is passed over already makes no longer pause."""
+        if outcome.scope == OF_CLUSTER and outcome.requests:
+            self.note_size(pod_id, pod, flight.cluster, outcome.requests, now)
+            return  # a size that was known already: its node was full, and it is tried again after a back-off
         scope = outcome.scope or _UNSAID.get(flight.stage, OF_NODE)
         if scope not in (OF_CLUSTER, OF_POD):
             return
         cluster = ALL_OTHERS if scope == OF_POD else flight.cluster
-        template = _template(pod_id, pod)
-        known = self._kept.setdefault(template, {}).get(cluster)
+        template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
+        known = self._kept.setdefault(template, {}).get(key)
         if known is not None and now < known.refusal.until:
             return
-        rounds = known.rounds + 1 if known is not None else 1
-        pause = min(self._first_s * 2.0 ** min(rounds - 1, 30), self._longest_s)
+        rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
+        pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
         refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
-        self._kept[template][cluster] = _Kept(refusal, pod.namespace, rounds)
-        heapq.heappush(self._ends, (refusal.until, template, cluster))
+        self._keep(template, key, _Kept(refusal, pod.namespace, rounds, outcome.passing))
+
+    def note_size(self, pod_id: PodId, pod: Pod, cluster: str, requests: Mapping[str, int], now: float) -> None:
+        """The server of a cluster makes a pod request this, which is more than it asks for."""
+        template, key = _template(pod_id, pod), (cluster, _SIZE)
+        known = self._kept.get(template, {}).get(key)
+        largest = dict(known.refusal.requests) if known is not None else {}
+        for name, amount in requests.items():
+            if amount > max(largest.get(name, 0), pod.requests.get(name, 0)):
+                largest[name] = amount
+        if not largest:
+            return
+        size = Refusal(
+            cluster, "the server makes it larger", now, now + self._longest_s, tuple(sorted(largest.items()))
+        )
+        kept = _Kept(size, pod.namespace, pods=known.pods if known is not None else set())
+        self._keep(template, key, kept)
+
+    def _keep(self, template: _Template, key: _Key, kept: _Kept) -> None:
+        self._kept.setdefault(template, {})[key] = kept
+        heapq.heappush(self._ends, (kept.refusal.until, template, key))
 
     def about(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """The refusals that hold for a pod now, by cluster; it is told by `ended` when one of them ends."""
@@ -73,37 +107,38 @@ class Refusals:
 
     def _holding(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[_Kept]:
         kept = self._kept.get(_template(pod_id, pod), {})
-        return (kept[cluster] for cluster in sorted(kept) if now < kept[cluster].refusal.until)
+        return (kept[key] for key in sorted(kept) if now < kept[key].refusal.until)
 
     def ended(self, now: float) -> list[PodId]:
         """Pods for which a refusal has ended since the last call."""
         pods: set[PodId] = set()
         while self._ends and self._ends[0][0] <= now:
-            _, template, cluster = heapq.heappop(self._ends)
-            kept = self._kept.get(template, {}).get(cluster)
+            _, template, key = heapq.heappop(self._ends)
+            kept = self._kept.get(template, {}).get(key)
             if kept is None or kept.refusal.until > now:
                 continue  # forgotten meanwhile, or refused anew
             pods |= kept.pods
             kept.pods = set()
             last = kept.refusal.until + self._longest_s
-            if last > now:
-                heapq.heappush(self._ends, (last, template, cluster))
+            if last > now and not kept.refusal.requests:
+                heapq.heappush(self._ends, (last, template, key))
             else:
-                self._forget(template, cluster)
+                self._forget(template, key)
         return sorted(pods)
 
     def namespace_changed(self, cluster: str, namespace: str) -> list[PodId]:
         """Forget what a cluster has refused of pods of a namespace that changed there; the pods it held for."""
         pods: set[PodId] = set()
         for template, kept in list(self._kept.items()):
-            found = kept.get(cluster)
-            if found is not None and found.namespace == namespace:
-                pods |= found.pods
-                self._forget(template, cluster)
+            for key in [(cluster, _PASSED_OVER), (cluster, _SIZE)]:
+                found = kept.get(key)
+                if found is not None and found.namespace == namespace:
+                    pods |= found.pods
+                    self._forget(template, key)
         return sorted(pods)
 
-    def _forget(self, template: _Template, cluster: str) -> None:
-        del self._kept[template][cluster]
+    def _forget(self, template: _Template, key: _Key) -> None:
+        del self._kept[template][key]
         if not self._kept[template]:
             del self._kept[template]
 

@@ -7,7 +7,7 @@ cluster). All others only take room. What is due for a pod whose report came is 
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.signatures import is_claim_of, plain_keys
 from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
@@ -17,7 +17,6 @@ from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.delegation.peers import closed_proxy
-from dispatcher.scheduling.delegation.tracking import PodId
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening, WakeEvent
 
@@ -41,9 +40,11 @@ class Reports:
             self.silent(events.ClusterSilent(view.name, stranger), now)
             return
         views.check_continues(view, changes)
-        was_ready, was_restored = view.ready, view.restored
+        was_ready, was_restored, opened = view.ready, view.restored, view.opens
         views.fold_health(view, changes, now)
         self._note_readiness(view, was_ready, now)
+        if opened != view.opens:
+            self._show_cluster(view, now)
         if was_restored and not view.restored:  # what is missing there proves something again
             self._state.touch(view.name)
         for node in views.fold_nodes(view, changes):
@@ -67,10 +68,13 @@ class Reports:
     def _note_readiness(self, view: ClusterView, was_ready: bool, now: float) -> None:
         if not views.note_readiness(view, was_ready, now):
             return
-        self._state.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced)
-        self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+        self._show_cluster(view, now)
         self._telling.tell_peers()
         self._state.touch(view.name)
+
+    def _show_cluster(self, view: ClusterView, now: float) -> None:
+        self._state.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced, opens=view.opens)
+        self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
         before, after, _ = change

@@ -6,6 +6,7 @@ from dispatcher.model.messages import REFUSED, Outcome
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.flights import Flight
 from dispatcher.scheduling.delegation.tracking import Tracked
@@ -29,6 +30,10 @@ class Retries:
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
         return Placed(pod, tracked.home, self._state.refusals.about(tracked.pod_id, pod, now))
+
+    def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
+        """What clusters said of a pod that is not queued."""
+        return tuple(self._state.refusals.known(tracked.pod_id, pod, now))
 
     def again(self, tracked: Tracked, placed: Placed, now: float) -> bool:
         """Queue a pod anew whose place came to nothing; False if none did.

@@ -3,19 +3,20 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, ReportUnschedulable
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import orders
-from dispatcher.scheduling.delegation.backoff import Backoff
 from dispatcher.scheduling.delegation.errands import Errands, Insistence
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
@@ -49,7 +50,7 @@ class CoreState:
         self.outbox = Outbox(boot_epoch, timing.retry)
         self.errands = Errands(self.outbox, timing.retry)
         self.log = DecisionLog()
-        self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s)
+        self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
         self.tracked: dict[PodId, Tracked] = {}
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []

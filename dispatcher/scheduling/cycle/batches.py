@@ -7,13 +7,13 @@ has anything to do with booking them, either, nothing is done pod by pod but the
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.lookahead import lookahead_of
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Depends, Placed, Skip
 from dispatcher.scheduling.framework.points import ClassKey, PluginError, guarded
 from dispatcher.scheduling.records.decision import Decision, Unschedulable

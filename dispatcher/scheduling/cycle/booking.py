@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Refuse, Reserve, Skip
 from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, Restores, guarded
 from dispatcher.scheduling.records.decision import Decision
@@ -30,7 +30,7 @@ class Booking:
 
     def book(self, decision: Decision, later: list[int] | None) -> Refuse | None:
         """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse books nothing."""
-        pod_id, placed, row = decision.pod_id, decision.placed, decision.row
+        pod_id, placed, row = decision.pod_id, decision.placed.at(decision.cluster), decision.row
         refused = self._reserve(placed, row)
         if refused is not None:
             return refused
@@ -98,6 +98,10 @@ class Booking:
             self._unreserve(self.plan.reserves, *reserved)
         self.fleet.remove(pod_id)
 
+    def holds_to_size(self, placed: Placed) -> bool:
+        """Whether a Reserve plugin allows the pod no larger size than was booked."""
+        return any(guarded(one, one.holds_to_size, placed) for one in self.plan.reserves)
+
     def holds(self, pod_id: PodId) -> bool:
         """Whether this profile has booked the pod."""
         return pod_id in self._reserved
@@ -107,7 +111,7 @@ class Booking:
 
         Charges follow the pod: what was booked for an older version or another place is given back first.
         """
-        known = self.fleet.occupant(pod_id)
+        known, placed = self.fleet.occupant(pod_id), placed.at(cluster)
         booked = self._reserved.get(pod_id)
         same = known is not None and (known.cluster, known.node) == (cluster, node)
         if booked is None or not same or booked[0].pod.requests != placed.pod.requests:

@@ -7,7 +7,9 @@ A decision is the feasible row of the highest total score, among equals the row 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
+from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
@@ -16,7 +18,6 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
@@ -82,6 +83,8 @@ class Scheduler(Booking):
         """Decide pods that are all of one class, in order."""
         if not items:
             return []
+        if items[0][1].sizes:
+            return [self._decide_sized(*item) for item in items]
         try:
             key = self.plan.class_key(items[0][1])
         except PluginError as error:
@@ -101,6 +104,20 @@ class Scheduler(Booking):
         return len(nominations) > 0 and any(
             nominations.matter_to(id_, one.pod.priority) or leans_on_pods(one.pod) for id_, one in items
         )
+
+    def _decide_sized(self, pod_id: PodId, placed: Placed) -> Result:
+        """A pod that some clusters make larger: where its size there cannot be booked it is not tried, nor preempts."""
+        try:
+            found = [guarded(one, one.too_large, placed, self.fleet) for one in self.plan.reserves]
+            now = self.fleet.clock
+            barred = [Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()]
+            placed = replace(placed, refused=(*placed.refused, *barred))
+            result = self._decide(self.plan.class_key(placed), pod_id, placed)
+        except PluginError as error:
+            return self._fault(pod_id, placed, error)
+        if barred and isinstance(result, Unschedulable):
+            return replace(result, reasons=result.reasons | {Reason.QUOTA})
+        return result
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
         try:

@@ -18,7 +18,6 @@ from dispatcher.model.messages import (
 from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.delegation.flights import Flight, Stage
-from dispatcher.scheduling.delegation.tracking import Tracked
 
 
 def ref(pod: Pod) -> PodRef:
@@ -43,10 +42,15 @@ def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: 
     return Flight(Stage.CLAIM, intent, home, cluster, node, epoch, now)
 
 
-def create(tracked: Tracked, claimed: Flight, cluster_uid: str, answer: Outcome, now: float) -> Flight:
-    """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the manifest."""
+def create(
+    source_cluster: tuple[str, str], claimed: Flight, answer: Outcome, at_most: dict[str, int], now: float
+) -> Flight:
+    """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the manifest.
+
+    `source_cluster`: name and UID of the pod's own. `at_most`: see CreateDelegate.
+    """
     pod = claimed.intent.pod
-    source = SourceRef(tracked.home, cluster_uid, pod.namespace, pod.name, pod.uid, claimed.epoch)
+    source = SourceRef(*source_cluster, pod.namespace, pod.name, pod.uid, claimed.epoch)
     intent = CreateDelegate(
         _id(claimed.epoch, Stage.CREATE),
         pod,
@@ -55,6 +59,7 @@ def create(tracked: Tracked, claimed: Flight, cluster_uid: str, answer: Outcome,
         claimed.node,
         answer.manifest,
         record=answer.record,
+        at_most=at_most,
     )
     return Flight(Stage.CREATE, intent, claimed.cluster, claimed.cluster, claimed.node, claimed.epoch, now)
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows
 from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
 _PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time

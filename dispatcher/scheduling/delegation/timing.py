@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dispatcher.scheduling.delegation.backoff import Backoff
+from dispatcher.model.backoff import Backoff
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class CoreTiming:
     again before its delegates are deleted. `settle_s`: how long a confirmed effect may take to show in the watch.
     `peers_s`: how often proxy nodes are told the free room. `cluster_lost_s`: how long a cluster may be NotReady
     before its proxy nodes are. `report_s`: least time between two different Unschedulable messages of one pod.
-    `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed over for it.
+    `refused_first_s`, `refused_longest_s`: how long a cluster that refused a pod is passed over for it;
+    `refused_passing_s`: in place of the first where a failure refused it, a webhook that does not answer.
     `fenced_per_s`: so many pods a second are let go, or deleted, for each fenced cluster. `strangers_s`: how often
     it is told which pods belong to clusters that are none of ours, and which clusters share a key. `retry`: pauses
     before the same intent is sent again. `refused`: pauses before a pod is looked at again of which a step was
@@ -32,6 +33,7 @@ class CoreTiming:
     report_s: float = 10.0
     refused_first_s: float = 30.0
     refused_longest_s: float = 900.0
+    refused_passing_s: float = 2.0
     fenced_per_s: float = 20.0
     delegate_lease_s: float = 120.0
     strangers_s: float = 60.0

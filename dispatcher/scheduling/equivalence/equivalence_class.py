@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import RowScore
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
@@ -34,7 +35,6 @@ from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
 from dispatcher.scheduling.framework.points import ClassKey, Plan

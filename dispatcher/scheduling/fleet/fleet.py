@@ -14,7 +14,7 @@ import numpy as np
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
@@ -24,7 +24,6 @@ from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
     Occupant,
-    PodId,
     Ports,
     SharedDicts,
     is_unseen,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.node import Node, Taint
 from dispatcher.model.resources import ResourceAxis, Resources
 from dispatcher.model.signals import SignalAxis
@@ -64,9 +65,9 @@ class NodeTable(NodeColumns):
         self._store.reserve(self.n, len(self.axis), len(self.signal_axis))
         self._show()
 
-    def set_cluster(self, name: str, *, ready: bool, synced: bool) -> None:
+    def set_cluster(self, name: str, *, ready: bool, synced: bool, opens: tuple[Opening, ...] | None = None) -> None:
         """Insert or update a cluster. Its index never changes."""
-        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced)
+        cluster, info = self._cluster(name), ClusterInfo(name, ready, synced, opens)
         if self.clusters[cluster.index] == info:
             return
         self._infos[cluster.index] = info

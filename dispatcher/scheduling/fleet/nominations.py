@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed
 
 
@@ -66,7 +67,8 @@ class Nominations:
         self.drop(nominee.pod_id)
         self._nominees[nominee.pod_id] = nominee
         self._lowest = nominee.priority if self._lowest is None else min(self._lowest, nominee.priority)
-        self._fleet.place(seat_of(nominee.pod_id), nominee.placed, nominee.cluster, nominee.node, assumed=True)
+        there = nominee.placed.at(nominee.cluster)
+        self._fleet.place(seat_of(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
 
     def drop(self, pod_id: PodId) -> Nominee | None:
         """Take the promise back; None if there was none."""

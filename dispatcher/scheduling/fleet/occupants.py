@@ -6,12 +6,10 @@ from typing import Any
 import msgspec
 
 from dispatcher.model.names import DOMAIN_SCOPE
-from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.model.resources import CPU, MEMORY, PODS
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
-
-PodId = tuple[str, str]  # cluster of submission, uid
 
 # kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is taken to use.
 DEFAULT_CPU = 100

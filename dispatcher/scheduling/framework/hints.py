@@ -77,6 +77,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.ADDED_AFFINITY: NODES,
     Reason.AFFINITY_CONFLICT: NEVER,
     Reason.TAINT: NODES,
+    Reason.TAINT_ABROAD: NODES | WakeEvent.CLUSTER_CHANGED,
     Reason.PORTS: NODES | WakeEvent.POD_REMOVED,
     Reason.SPREAD: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.SPREAD_LABEL: NODES,

@@ -5,6 +5,7 @@ the points it needs by inheriting these classes. The order of all points, and wh
 asked or one raises, is told in ARCHITECTURE.md.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,29 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.messages import AnyIntent
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.framework.plugin import Codes, Fleet, Placed, Plugin, PodId, Refuse, Score
+from dispatcher.scheduling.framework.cycle_state import Skip
+from dispatcher.scheduling.framework.plugin import Codes, Fleet, Placed, Plugin, Refuse, S, Score
 
 RowList = NDArray[np.intp]
 
 
-class PreEnqueue(Plugin):
+class PreEnqueue(Plugin[S]):
     """May the pod enter the queue at all? A refused pod is gated: nobody looks at it until it may."""
 
+    @abstractmethod
     def pre_enqueue(self, placed: Placed) -> Refuse | None:
         """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
-        raise TypeError(f"plugin {self.name} gates nothing")
 
 
-class PreScore(Score):
+class PreScore(Score[S]):
     """A Score plugin that prepares its scores from the set of feasible nodes.
 
     It is asked anew, and all rows are scored anew, whenever anything moved: for plugins that do need the whole set.
     """
 
-    def pre_score(self, state: object, placed: Placed, fleet: Fleet, rows: RowList) -> object:
+    @abstractmethod
+    def pre_score(self, state: S, placed: Placed, fleet: Fleet, rows: RowList) -> S | Skip:
         """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the feasible ones."""
-        raise TypeError(f"plugin {self.name} prepares no scores")
 
 
 # --- PostFilter ------------------------------------------------------------------------------------------------------
@@ -106,12 +109,12 @@ class Trial(Protocol):
         ...
 
 
-class PostFilter(Plugin):
+class PostFilter(Plugin[S]):
     """Asked when no node is feasible; the first plugin that nominates one ends the point."""
 
+    @abstractmethod
     def post_filter(self, placed: Placed, trial: Trial, fleet: Fleet) -> Nomination | NoHelp | None:
         """A nomination, why there is none, or None for nothing to say."""
-        raise TypeError(f"plugin {self.name} helps no pod")
 
 
 # --- binding ---------------------------------------------------------------------------------------------------------
@@ -129,14 +132,14 @@ class Order:
     about: str = field(default="", compare=False)
 
 
-class PreBind(Plugin):
+class PreBind(Plugin[S]):
     """What must be so before the pod is bound (volumes, say)."""
 
     deadline_s: float = 600.0  # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
 
+    @abstractmethod
     def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | Sequence[Order] | None:
         """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place back."""
-        raise TypeError(f"plugin {self.name} prepares no binds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +150,17 @@ class Handed:
     deadline_s: float = 300.0
 
 
-class Bind(Plugin):
+class Bind(Plugin[S]):
     """Binds in place of the agents; the first that does not pass it on with None has it."""
 
+    @abstractmethod
     def bind(self, placed: Placed, row: int, fleet: Fleet) -> Handed | Refuse | None:
         """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
-        raise TypeError(f"plugin {self.name} binds nothing")
 
 
-class PostBind(Plugin):
+class PostBind(Plugin[S]):
     """Told when a pod is bound; nothing it does can change that."""
 
+    @abstractmethod
     def post_bind(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """The pod is bound; `row` is -1 if its node is gone by now."""
-        raise TypeError(f"plugin {self.name} is told nothing")

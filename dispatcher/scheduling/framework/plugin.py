@@ -8,20 +8,24 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 """
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Protocol, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
+from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
-from dispatcher.model.pod import Pod, Volume
+from dispatcher.model.pod import Pod, PodId, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.refusal import Refusal
-from dispatcher.model.resources import ResourceAxis
-from dispatcher.scheduling.framework.cycle_state import CycleState
+from dispatcher.model.resources import CPU, MEMORY, ResourceAxis
+from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.hints import Happening, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
@@ -34,6 +38,8 @@ Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
+S = TypeVar("S", default=Any)  # what a plugin answers in PreFilter and is handed at the later points
+S_contra = TypeVar("S_contra", contravariant=True, default=Any)
 
 MAX_SCORE = 100.0
 
@@ -49,11 +55,14 @@ class Depends(enum.Enum):
 
 @dataclass(frozen=True)
 class ClusterInfo:
-    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too."""
+    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
+    `opens`: as in Changes.
+    """
 
     name: str
     ready: bool
     synced: bool
+    opens: tuple[Opening, ...] | None = None
 
 
 class Signals(Protocol):
@@ -207,11 +216,33 @@ class Fleet(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod with the cluster it was submitted in, and where it was refused, as the cycle hands it to plugins."""
+    """A pod with the cluster it was submitted in, and what clusters said of it, as the cycle hands it to plugins."""
 
     pod: Pod
     home: str  # cluster of submission
-    refused: tuple[Refusal, ...] = ()  # by which clusters, a while ago
+    refused: tuple[Refusal, ...] = ()  # by which clusters, a while ago; and where the server makes it larger
+
+    @property
+    def sizes(self) -> tuple[Refusal, ...]:
+        """Of `refused` those that say how large a cluster makes it."""
+        return tuple([one for one in self.refused if one.requests]) if self.refused else ()
+
+    def at(self, cluster: str) -> "Placed":
+        """The same with the pod as the server of `cluster` makes it, as far as that is known: what it takes there.
+
+        Wherever a place in one cluster is booked, promised or charged, it is by this.
+        """
+        size = next((one for one in self.sizes if one.cluster == cluster), None)
+        return replace(self, pod=_enlarged(self.pod, dict(size.requests))) if size is not None else self
+
+
+def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:
+    requests = {name: max(pod.requests.get(name, 0), made.get(name, 0)) for name in pod.requests.keys() | made}
+    if pod.expected is None:
+        return msgspec.structs.replace(pod, requests=requests)
+    cpu, memory = pod.expected
+    expected = max(cpu, requests.get(CPU, 0)), max(memory, requests.get(MEMORY, 0))
+    return msgspec.structs.replace(pod, requests=requests, expected=expected)
 
 
 @dataclass(frozen=True)
@@ -224,9 +255,6 @@ class Refuse:
 def refuse(reason: Reason, argument: str = "") -> Refuse:
     """A refusal from the closed list of reasons."""
     return Refuse(Why(reason, argument))
-
-
-PodId = tuple[str, str]  # cluster of submission, uid
 
 
 class WaitingRoom(Protocol):
@@ -245,8 +273,8 @@ class WaitingRoom(Protocol):
         ...
 
 
-class Plugin:
-    """Base of every policy. `name` is the key in profiles; `args` are its checked arguments from the profile."""
+class Plugin(ABC, Generic[S]):
+    """Base of every policy. `name` is the key in profiles; S is what it answers in PreFilter and is handed later."""
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
@@ -260,9 +288,9 @@ class Plugin:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
 
+    @abstractmethod
     def class_key(self, placed: Placed) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
-        raise TypeError(f"plugin {self.name} does not say what it looks at")
 
     def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
         """What else of the pod matters because of what the fleet holds now (terms of placed pods that match it).
@@ -272,11 +300,11 @@ class Plugin:
         """
         return None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> S | Refuse | Skip:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
-        return None
+        return cast(S, None)  # of a plugin without state: Plugin[None]
 
-    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+    def refresh(self, state: S | Refuse | Skip, placed: Placed, fleet: Fleet) -> S | Refuse | Skip:
         """The same when no node and no object has changed since `state` was made, but pods or counts have.
 
         What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this is cheap.
@@ -292,23 +320,23 @@ class QueueSort(Protocol):
         ...
 
 
-class Filter(Plugin):
+class Filter(Plugin[S]):
     """A hard rule."""
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    @abstractmethod
+    def filter(self, state: S, fleet: Fleet, rows: Rows) -> Codes:
         """[len(rows)] 0 where the pod may go, else a code of `fleet.reasons`."""
-        raise TypeError(f"plugin {self.name} filters nothing")
 
 
-class Score(Plugin):
+class Score(Plugin[S]):
     """A preference."""
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    @abstractmethod
+    def score(self, state: S, fleet: Fleet, rows: Rows) -> Floats:
         """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises.
 
         Rows that no filter lets pass may be among `rows`: what is said of them is not used.
         """
-        raise TypeError(f"plugin {self.name} scores nothing")
 
     normalizes: ClassVar[bool] = False
 
@@ -320,30 +348,38 @@ class Score(Plugin):
         return raw
 
 
-class Reserve(Plugin):
+class Reserve(Plugin[S]):
     """Bookkeeping beside the node's room: called when a place is assumed, and its exact inverse."""
 
+    @abstractmethod
     def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
         """Book; a Refuse books nothing."""
-        raise TypeError(f"plugin {self.name} reserves nothing")
 
+    @abstractmethod
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """Give back what reserve booked."""
-        raise TypeError(f"plugin {self.name} reserves nothing")
+
+    def too_large(self, placed: Placed, fleet: Fleet) -> Mapping[str, str]:
+        """Clusters for whose true size of the pod (`Placed.sizes`) nothing can be booked now, and why: passed over."""
+        return {}
+
+    def holds_to_size(self, placed: Placed) -> bool:
+        """Whether the pod must not be bound in a larger size than was booked: its true size is booked first."""
+        return False
 
 
-class Permit(Plugin):
+class Permit(Plugin[S]):
     """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait (gangs)."""
 
+    @abstractmethod
     def permit(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | float | None:
         """None: go. A Refuse: give the place back. A number: hold the place that many seconds at most."""
-        raise TypeError(f"plugin {self.name} permits nothing")
 
 
-class Explained(Protocol):
+class Explained(Protocol[S_contra]):
     """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage, headroom)."""
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: S_contra, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Plain JSON values about the chosen row."""
         ...
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, two_best
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite
@@ -28,7 +29,7 @@ from dispatcher.scheduling.equivalence.static_answers import (
 )
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId, nonzero_request
+from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter

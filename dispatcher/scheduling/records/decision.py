@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import OneRow, RowFacts
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.cycle_state import CycleState
@@ -151,7 +151,7 @@ class Unschedulable:
     def _clusters(self) -> dict[str, str]:
         home, refused = self.placed.home, self.placed.refused
         return {
-            name: "; ".join((text, *(one.text for one in refused if one.bars(name, home))))
+            name: "; ".join((text, *(one.text for one in refused if one.concerns(name, home))))
             for name, text in self.per_cluster.items()
         }
 

@@ -5,15 +5,17 @@ Shared by the filters that enforce this and by fault-domain spread, which counts
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.model import names
+from dispatcher.model.crossing import kept_abroad, opened_to
 from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, Toleration
 from dispatcher.model.topology import level_of, within_cluster
-from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows, SmallInts
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096
@@ -101,21 +103,45 @@ def selection_key(pod: Pod) -> Hashable:
     return frozenset(pod.node_selector.items()), required
 
 
-def tolerations_key(pod: Pod) -> Hashable:
-    """Everything of a pod that decides which taints it tolerates (how long an eviction waits has no part in it)."""
-    return frozenset((one.key, one.operator, one.value, one.effect) for one in pod.tolerations)
+def tolerations_key(placed: Placed) -> Hashable:
+    """Everything of a pod that decides which taints it tolerates, and where: in another cluster it may have fewer
+    tolerations, by its home and its namespace. How long an eviction waits has no part in it.
+    """
+    own = placed.pod.tolerations
+    key = frozenset((one.key, one.operator, one.value, one.effect) for one in own)
+    return key if len(kept_abroad(own, ())) == len(own) else (key, placed.home, placed.pod.namespace)
 
 
-def untolerated(pod: Pod, taints: Sequence[Taint]) -> Taint | None:
-    """The first taint that keeps new pods away and that the pod does not tolerate."""
+class Tolerance(NamedTuple):
+    """The tolerations of a pod by cluster: `kinds` of them, the pod's own first; `of` [clusters] says which it is."""
+
+    kinds: tuple[tuple[Toleration, ...], ...]
+    of: SmallInts
+
+    @classmethod
+    def read(cls, placed: Placed, fleet: Fleet) -> "Tolerance":
+        """Those that its delegate would have; at home, and where a cluster's policy is not known, its own."""
+        own, kinds = placed.pod.tolerations, {placed.pod.tolerations: 0}
+        of = np.zeros(len(fleet.clusters), dtype=np.int32)
+        if len(kept_abroad(own, ())) < len(own):
+            for at, info in enumerate(fleet.clusters):
+                if info.opens is not None and info.name != placed.home:
+                    kept = kept_abroad(own, opened_to(placed.home, placed.pod.namespace, info.opens))
+                    of[at] = kinds.setdefault(kept, len(kinds))
+        return cls(tuple(kinds), of)
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    """The first taint that keeps new pods away and that none of these tolerates."""
     hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    return next((one for one in hard if not any(one.tolerated_by(each) for each in pod.tolerations)), None)
+    return next((one for one in hard if not any(one.tolerated_by(each) for each in tolerations)), None)
 
 
-def tolerated(pod: Pod, fleet: Fleet) -> Bools:
+def tolerated(placed: Placed, fleet: Fleet) -> Bools:
     """[n] whether the pod tolerates all taints of the node that keep new pods away."""
-    verdicts = np.fromiter((untolerated(pod, taints) is None for taints in fleet.taint_sets), dtype=np.bool_)
-    mask: Bools = verdicts[fleet.taint_set]
+    kinds, of = Tolerance.read(placed, fleet)
+    verdicts = np.array([[untolerated(kind, taints) is None for taints in fleet.taint_sets] for kind in kinds])
+    mask: Bools = verdicts[of[fleet.cluster], fleet.taint_set]
     return mask
 
 

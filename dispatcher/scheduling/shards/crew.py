@@ -175,6 +175,8 @@ class Shards:
     def _question(self, profile: str, filters: Sequence[PluginEvaluator], asked: FullScan) -> Question | None:
         named = tuple(one.role.name for one in filters)
         scored = tuple(one.role.name for one in asked.evaluators)
+        if asked.placed.sizes:  # shards know of no clusters that make it larger
+            return None
         if not (named or scored) or not all(_may_be_asked(one.role) for one in (*filters, *asked.evaluators)):
             return None
         if (profile, *named, "", *scored) in self._declined:

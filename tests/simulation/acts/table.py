@@ -67,6 +67,13 @@ def plain_pod(
     }
 
 
+def spread_by_zone(app: str) -> Object:
+    """As many in each zone, give or take one, or not at all."""
+    selector = {"matchLabels": {"app": app}}
+    zone, never = "topology.kubernetes.io/zone", "DoNotSchedule"
+    return {"maxSkew": 1, "topologyKey": zone, "whenUnsatisfiable": never, "labelSelector": selector}
+
+
 def pods_of(stage: Stage, cluster: Cluster, *, source: bool, on_proxy: bool = False) -> list[Object]:
     found = []
     for pod in cluster.api.pods():

@@ -1,7 +1,7 @@
 """Promises about what runs: once, only with cause stopped, honestly told."""
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.judges.facts import EPOCH, FAILOVER, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
@@ -71,8 +71,12 @@ class NobodyKilled(Judge):
                 self.say(fact.source or fact.title, f"{write.actor} deletes {fact.title}, {what}, without cause")
         elif write.actor == "taint-eviction" and fact.node.startswith(PROXY):
             # However lost the target is: its copy may run on. Only an agent that was away may have come too late.
-            if not self.facts.in_trouble(fact.cluster):
+            wanted = write.after["metadata"].get("annotations", {}).get(FAILOVER) == "asap"
+            if not self.facts.in_trouble(fact.cluster) and not (wanted and self._in_trouble(fact)):
                 self.say(fact.source, f"{fact.title} is evicted from {fact.node}, and nobody asked for that")
+
+    def _in_trouble(self, fact: PodFact) -> bool:
+        return self.facts.in_trouble(fact.node.removeprefix(PROXY))
 
     def _excused(self, fact: PodFact, pod: Object) -> bool:
         if not fact.source:

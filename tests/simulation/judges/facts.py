@@ -11,7 +11,7 @@ from tests.simulation.world.store import Write
 PREFIX = "global-dispatcher.io/"
 SCHEDULER, PROXY = "global-dispatcher", "global-dispatcher-"
 SOURCE_UID, EPOCH, CLAIM, CLUSTERS = PREFIX + "source-uid", PREFIX + "epoch", PREFIX + "cluster", PREFIX + "clusters"
-FINALIZER = PREFIX + "delegate"
+FINALIZER, FAILOVER = PREFIX + "delegate", PREFIX + "failover"
 REMEMBERED_S = 150.0  # how long a cluster that was in trouble may still be treated as one
 
 
@@ -178,6 +178,18 @@ class Facts(Judgeable):
                     self.revived.add(fact.uid)
                 pod = next(one for one in self.fleet.clusters[cluster].api.pods() if one["metadata"]["uid"] == fact.uid)
                 fact.gone, fact.node = False, pod["spec"].get("nodeName", "")
+
+    def lost_for_ever(self, cluster: str) -> None:
+        """It burnt down: nothing of it will be there again."""
+        for fact in self.pods.values():
+            if fact.cluster == cluster:
+                fact.gone, fact.doomed = True, fact.doomed or "lost"
+
+    def home_of(self, pod: Object) -> str:
+        """The cluster of the pod that this one is a copy of, "" if it is none."""
+        fact = self.pods[pod["metadata"]["uid"]]
+        source = self.source_of(fact) if not fact.is_source else None
+        return source.cluster if source is not None else ""
 
     def in_trouble(self, cluster: str) -> bool:
         """Whether it is, or was a short while ago, hard to reach."""

@@ -91,7 +91,10 @@ class CalmIsCalm(Judge):
         source = self.facts.source_of(fact) if fact is not None else None
         if source is None or source is fact:
             return None
-        kept = self.fleet.clusters[source.cluster].api.kept(f"{NAMESPACES}/{source.namespace}/pods/{source.name}")
+        home = self.fleet.clusters.get(source.cluster)
+        if home is None:
+            return None
+        kept = home.api.kept(f"{NAMESPACES}/{source.namespace}/pods/{source.name}")
         return kept.obj if kept is not None and kept.obj["metadata"]["uid"] == source.uid else None
 
 
@@ -143,3 +146,19 @@ class NodesLeftAlone(Judge):
     def wrote(self, write: Write) -> None:
         if write.place.resource == NODES and by_product(write.actor) and not write.place.name.startswith(PROXY):
             self.say(write.place.path, f"{write.actor} writes ({write.verb}) to a real node")
+
+
+class ProxiesAreMembers(Judge):
+    """In the end each cluster has a proxy node for every other one in the configuration, and for no other."""
+
+    promise = "I8"
+
+    def at_end(self) -> None:
+        for name, cluster in self.fleet.clusters.items():
+            shown = {node["metadata"]["name"] for node in cluster.api.nodes()}
+            shown = {node.removeprefix(PROXY) for node in shown if node.startswith(PROXY)}
+            wanted = self.fleet.members.keys() - {name}
+            for one in sorted(shown - wanted):
+                self.say(f"{name}/{one}", f"cluster {name} has a proxy node for {one}, which is not in the fleet")
+            for one in sorted(wanted - shown):
+                self.say(f"{name}/{one}", f"cluster {name} has no proxy node for {one}")

@@ -24,7 +24,7 @@ class NodesHold(Judge):
         node = write.after["spec"]["nodeName"]
         if node.startswith(PROXY):
             return
-        api = self.fleet.clusters[write.cluster].api
+        api = (self.fleet.clusters.get(write.cluster) or self.fleet.outside[write.cluster]).api
         kept = api.kept(f"{NODES}/{node}")
         room = cpu_of_node(kept.obj) if kept else 0
         there = sum(cpu_of(pod) for pod in api.pods() if pod["spec"].get("nodeName") == node and active(pod))

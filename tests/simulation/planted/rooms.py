@@ -70,3 +70,24 @@ def slots_without_shares(patches: Patches) -> None:
 
     patches.set(executor_loop, "lane_of", lambda intent: "")
     patches.set(Slots, "_notice", lambda self, now: None)
+
+
+@plant("hard spread over zones is not looked at", hint=Hint(stories.spread_over_zones))
+def no_spread(patches: Patches) -> None:
+    from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
+
+    patches.set(FaultDomainSpread, "_rules", lambda self, placed, fleet: ())
+
+
+@plant("pods are replaced however many clusters are lost", hint=Hint(stories.two_lost_of_three))
+def no_halt(patches: Patches) -> None:
+    from agents.executor.peers import PeerTable
+
+    patches.set(PeerTable, "too_many_lost", property(lambda self: ""))
+
+
+@plant("another cluster under a known name is as good as the known one", "fleet")
+def any_cluster_of_that_name(patches: Patches) -> None:
+    from agents.executor.keys import TrustedKeys
+
+    patches.set(TrustedKeys, "another", lambda self, cluster, cluster_uid: "")

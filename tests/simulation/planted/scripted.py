@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.acts import plain_pod
+from tests.simulation.acts import plain_pod, spread_by_zone
 from tests.simulation.effects import kind_of
 from tests.simulation.faults import Fault, Story
 from tests.simulation.telling import Teller, Told
@@ -98,6 +98,13 @@ class Scene(Teller):
         pod = plain_pod(name, namespace, cpu, **({"clusters": away} if away else {}))
         pod["spec"]["priority"] = priority
         self.cluster(home).api.ask("user", "POST", f"{NAMESPACES}/{namespace}/pods", pod)
+
+    def spread(self, name: str, app: str) -> None:
+        """A pod that may run anywhere, with as many of its application in each zone."""
+        pod = plain_pod(name, "default", 300)
+        pod["metadata"]["labels"] = {"app": app}
+        pod["spec"]["topologySpreadConstraints"] = [spread_by_zone(app)]
+        self.cluster("north").api.ask("user", "POST", f"{NAMESPACES}/default/pods", pod)
 
     def load(self, cluster: str, cpu: int) -> None:
         """Pods of another scheduler, so much on each node: the others are the better choice."""

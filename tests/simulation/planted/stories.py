@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from dispatcher.model.tenant import Share, Tenant
+from tests.simulation.judges.facts import PREFIX
 from tests.simulation.planted.scripted import Scene, Wait
 from tests.simulation.world.fleet import Sizes
 
@@ -319,3 +320,22 @@ def answer_lost(at: Scene) -> Iterator[Wait]:
     at.strike("west", "bind", partial(at.links, "west", 30.0, cut_back=True))
     at.submit("a")
     yield 45.0
+
+
+def spread_over_zones(at: Scene) -> Iterator[Wait]:
+    """Pods that have to be spread over zones, and one zone that is better than the others."""
+    west_is_best(at)
+    for name in "abc":
+        at.spread(name, "web")
+    yield 30.0
+
+
+def two_lost_of_three(at: Scene) -> Iterator[Wait]:
+    """Pods that are to be replaced as soon as may be, and most clusters are lost at once."""
+    for name, cluster in (("a", "west"), ("b", "east")):
+        at.submit(name, cluster)
+        at.patch(name, {"annotations": {f"{PREFIX}failover": "asap"}})
+    yield at.shows("Running", "a", "b")
+    for cluster in ("west", "east"):
+        at.act("cluster-lost", cluster, 150.0)
+    yield 160.0

@@ -107,7 +107,9 @@ class Fleet(Judgeable):
     def __init__(self, seed: int, sizes: Sizes, loop: VirtualLoop) -> None:
         self.seed, self.sizes, self.loop = seed, sizes, loop
         self.ears: list[Judgeable] = []
-        self.clusters: dict[str, Cluster] = {}
+        self.clusters: dict[str, Cluster] = {}  # those that are meant to be in the fleet
+        self.outside: dict[str, Cluster] = {}  # those that are not, and may be taken for one that is
+        self.members: dict[str, AgentProcess] = {}  # the dispatchers' configuration: a name, and the agent behind it
         self.weathers: dict[tuple[str, str], LinkWeather] = {}
         self.dispatchers: dict[str, DispatcherProcess] = {}
         self.ranks: dict[str, int] = {}  # dispatchers' terms in the order in which they began
@@ -131,7 +133,17 @@ class Fleet(Judgeable):
 
     def add_cluster(self, name: str) -> Cluster:
         """A cluster joins."""
-        cluster = self.clusters[name] = Cluster(self, name)
+        cluster = self.clusters[name] = self._made(name)
+        self.members[name] = cluster.agent
+        return cluster
+
+    def add_outside(self, name: str) -> Cluster:
+        """A cluster that is none of the fleet's."""
+        cluster = self.outside[name] = self._made(name)
+        return cluster
+
+    def _made(self, name: str) -> Cluster:
+        cluster = Cluster(self, name)
         cluster.api.store.told.append(self.wrote)
         return cluster
 
@@ -157,13 +169,13 @@ class Fleet(Judgeable):
         return [
             SimLink(
                 name,
-                cluster.agent,
+                agent,
                 self.weathers.setdefault((dispatcher, name), LinkWeather()),
                 self.loop,
                 random.Random(f"{self.seed} link {dispatcher} {name}"),
                 self.ordered,
             )
-            for name, cluster in sorted(self.clusters.items())
+            for name, agent in sorted(self.members.items())
         ]
 
     async def start(self) -> None:
@@ -178,7 +190,7 @@ class Fleet(Judgeable):
         await asyncio.sleep(1.0)
         now = self.now
         bookmarks = int(now) % BOOKMARK_S == 0
-        for cluster in self.clusters.values():
+        for cluster in (*self.clusters.values(), *self.outside.values()):
             cluster.kubelets.look()
             if int(now) % 2 == 0:
                 cluster.controllers.look()
@@ -189,7 +201,7 @@ class Fleet(Judgeable):
 
     def pods(self) -> Iterator[tuple[str, Object]]:
         """(cluster, pod) of all."""
-        for name, cluster in self.clusters.items():
+        for name, cluster in (*self.clusters.items(), *self.outside.items()):
             for pod in cluster.api.pods():
                 yield name, pod
 

@@ -1,0 +1,74 @@
+"""Promises about fault domains: hard spread holds in every state, and no loss of clusters becomes a cascade."""
+
+from typing import NamedTuple
+
+from tests.simulation.judges.court import Judge
+from tests.simulation.judges.facts import PROXY, PodFact
+from tests.simulation.world.apiserver import PODS
+from tests.simulation.world.objects import Object
+from tests.simulation.world.store import Write
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+class _Spread(NamedTuple):
+    namespace: str
+    app: str
+    skew: int
+
+
+class SpreadKept(Judge):
+    """No bind takes a pod where its hard spread over zones forbids it. Each cluster is a zone of its own.
+
+    The least of the zones is judged with all that was ever bound there, so that what ends meanwhile is no violation.
+    """
+
+    promise = "I17"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._of: dict[str, _Spread] = {}  # by UID of the source
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or write.after is None:
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        if write.verb == "create" and fact.is_source and (spread := _spread_of(write.after)):
+            self._of[fact.uid] = spread
+        if write.verb != "bind" or fact.source not in self._of or fact.node.startswith(PROXY):
+            return
+        wanted = self._of[fact.source]
+        alike = [one for source, spread in self._of.items() if spread == wanted for one in self._bound(source)]
+        there = sum(one.cluster == fact.cluster and not (one.gone or one.doomed or one.ended) for one in alike)
+        least = min(sum(one.cluster == name for one in alike) for name in self.fleet.clusters)
+        if there - least > wanted.skew:
+            self.say(fact.title, f"is number {there} in {fact.cluster}, and another zone has {least}")
+
+    def _bound(self, source: str) -> list[PodFact]:
+        return [one for one in self.facts.copies[source] if one.node and not one.node.startswith(PROXY)]
+
+
+def _spread_of(pod: Object) -> _Spread | None:
+    meta = pod["metadata"]
+    for one in pod["spec"].get("topologySpreadConstraints", ()):
+        if one["topologyKey"] == ZONE and one["whenUnsatisfiable"] == "DoNotSchedule":
+            return _Spread(meta["namespace"], one["labelSelector"]["matchLabels"]["app"], one["maxSkew"])
+    return None
+
+
+class NoCascade(Judge):
+    """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced."""
+
+    promise = "I16"
+
+    def wrote(self, write: Write) -> None:
+        if write.place.resource != PODS or write.after is None or write.before is None:
+            return
+        was, now = write.before["metadata"], write.after["metadata"]
+        if was.get("deletionTimestamp") or not now.get("deletionTimestamp") or write.actor in ("user", "admin"):
+            return
+        fact, lost = self.facts.pods[now["uid"]], self.fleet.lost
+        others = len(self.fleet.clusters) - 1
+        target = fact.node.removeprefix(PROXY)
+        if fact.is_source and target in lost and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
+            self.say(fact.title, f"is deleted by {write.actor} while {len(lost)} clusters are lost")
