@@ -19,7 +19,7 @@ from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
-from dispatcher.scheduling.framework.lifecycle import CycleState
+from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
 from dispatcher.scheduling.pruning.pruned_search import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place

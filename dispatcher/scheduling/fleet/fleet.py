@@ -35,7 +35,7 @@ from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume, VolumesInUse
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
-from dispatcher.scheduling.framework.lifecycle import CycleState
+from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 

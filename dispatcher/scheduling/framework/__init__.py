@@ -3,10 +3,10 @@
 Authors of plugins import the decision's points from here, those around it from `framework.lifecycle`.
 """
 
+from dispatcher.scheduling.framework.cycle_state import SKIP, Skip
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
-    SKIP,
     Bools,
     ClusterInfo,
     Codes,
@@ -30,7 +30,6 @@ from dispatcher.scheduling.framework.plugin import (
     S,
     Score,
     Signals,
-    Skip,
     SmallInts,
     refuse,
 )

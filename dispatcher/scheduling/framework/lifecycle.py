@@ -1,4 +1,4 @@
-"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind, PostBind; and CycleState.
+"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind, PostBind.
 
 `framework` has the points of the decision itself. Names, order and meaning are kube-scheduler's; a plugin implements
 the points it needs by inheriting these classes. The order of all points, and what happens at each where no plugin is
@@ -6,9 +6,8 @@ asked or one raises, is told in ARCHITECTURE.md.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,46 +16,10 @@ from numpy.typing import NDArray
 from dispatcher.model.messages import AnyIntent
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.framework import SKIP, Codes, Fleet, Placed, Plugin, Refuse, S, Score, Skip
-
-_NOTHING: Mapping[str, object] = MappingProxyType({})
-
-
-def _skip(key: str) -> object:
-    return SKIP
-
+from dispatcher.scheduling.framework.cycle_state import Skip
+from dispatcher.scheduling.framework.plugin import Codes, Fleet, Placed, Plugin, Refuse, S, Score
 
 RowList = NDArray[np.intp]
-
-
-class CycleState:
-    """One pod's cycle as its plugins may read it at any point: `fleet.cycle.read(self.name)`.
-
-    What a plugin answered in PreFilter (or, after it, in PreScore) stands under its name; SKIP if it was not asked or
-    had nothing to say. `write` keeps more until the pod is bound or given back.
-    """
-
-    __slots__ = ("_answers", "_source", "_written")
-
-    def __init__(self, answers: Mapping[str, object] = _NOTHING, source: Callable[[str], object] = _skip) -> None:
-        self._answers, self._source = answers, source
-        self._written: dict[str, object] = {}
-
-    def read(self, key: str) -> object:
-        """What stands under a plugin's name, or under a key that was written; SKIP if nothing does."""
-        if key in self._written:
-            return self._written[key]
-        return self._answers[key] if key in self._answers else self._source(key)
-
-    def write(self, key: str, value: object) -> None:
-        """Keep a value for the points to come."""
-        self._written[key] = value
-
-    def kept(self, names: Iterable[str]) -> "CycleState":
-        """The same for the points after the decision: what is under `names` now, whatever the fleet does meanwhile."""
-        kept = CycleState({name: self.read(name) for name in names})
-        kept._written = self._written
-        return kept
 
 
 class PreEnqueue(Plugin[S]):
@@ -152,25 +115,6 @@ class PostFilter(Plugin[S]):
     @abstractmethod
     def post_filter(self, placed: Placed, trial: Trial, fleet: Fleet) -> Nomination | NoHelp | None:
         """A nomination, why there is none, or None for nothing to say."""
-
-
-# --- Permit ----------------------------------------------------------------------------------------------------------
-
-
-class WaitingRoom(Protocol):
-    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
-
-    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
-        """All pods that wait for any plugin, longest first."""
-        ...
-
-    def allow(self, pod_id: PodId, plugin: str) -> None:
-        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown pods are ignored."""
-        ...
-
-    def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
-        """The pod's place is given back, whoever else lets it wait. Unknown pods are ignored."""
-        ...
 
 
 # --- binding ---------------------------------------------------------------------------------------------------------

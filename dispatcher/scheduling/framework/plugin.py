@@ -11,7 +11,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, cast
+from typing import Any, ClassVar, Generic, Protocol, cast
 
 import msgspec
 import numpy as np
@@ -21,15 +21,13 @@ from typing_extensions import TypeVar
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
-from dispatcher.model.pod import Pod, Volume
+from dispatcher.model.pod import Pod, PodId, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import CPU, MEMORY, ResourceAxis
+from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.hints import Happening, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
-
-if TYPE_CHECKING:
-    from dispatcher.scheduling.framework.lifecycle import CycleState, WaitingRoom
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -86,7 +84,7 @@ class Fleet(Protocol):
     """
 
     now: float
-    cycle: "CycleState"  # of the pod that is being decided or bound
+    cycle: CycleState  # of the pod that is being decided or bound
     axis: ResourceAxis
     reasons: ReasonTable
     n: int
@@ -248,23 +246,31 @@ def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:
 
 
 @dataclass(frozen=True)
-class Skip:
-    """PreFilter or PreScore answer: this plugin has nothing to say about this pod class."""
-
-
-@dataclass(frozen=True)
 class Refuse:
     """An expected refusal of the pod as a whole (no node is looked at)."""
 
     why: Why
 
 
-SKIP = Skip()
-
-
 def refuse(reason: Reason, argument: str = "") -> Refuse:
     """A refusal from the closed list of reasons."""
     return Refuse(Why(reason, argument))
+
+
+class WaitingRoom(Protocol):
+    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
+
+    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
+        """All pods that wait for any plugin, longest first."""
+        ...
+
+    def allow(self, pod_id: PodId, plugin: str) -> None:
+        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown pods are ignored."""
+        ...
+
+    def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
+        """The pod's place is given back, whoever else lets it wait. Unknown pods are ignored."""
+        ...
 
 
 class Plugin(ABC, Generic[S]):
@@ -275,7 +281,7 @@ class Plugin(ABC, Generic[S]):
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
 
-    def attach(self, room: "WaitingRoom") -> None:
+    def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
     def hint(self, happening: Happening, placed: Placed) -> bool:
