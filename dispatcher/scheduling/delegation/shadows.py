@@ -97,9 +97,11 @@ def shadows(
         for pod, accounts in _selected(view, native[home], tracked):
             for target, delegate in _delegates(tracked.get((home, pod.uid))):
                 if target in ready and not (delegate.terminating or delegate.terminal):
+                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.get((home, pod.uid)))
+                    if not counts:
+                        continue
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
-                    now, due = delegate.labels.get(BUDGET, ""), _healthy(pod, tracked.get((home, pod.uid)))
-                    if now != wanted and (now or due) and len(covers[target]) < MAX_COVERS:
+                    if delegate.labels.get(BUDGET, "") != wanted and len(covers[target]) < MAX_COVERS:
                         covers[target].append(Cover(_ref(delegate), wanted))
     told: dict[str, list[Shadow]] = {name: [] for name in ready}
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
@@ -177,9 +179,8 @@ def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
 
 
 def _shadow(key: _Key, group: _Group) -> Shadow:
-    # Those that do not bear the label yet are not counted by the budget either.
-    under = [one for one in group.delegates if one.labels.get(BUDGET) == key.name]
-    healthy = sum(one.ready for one in under)
+    # Also those that do not bear the label yet: until they do, one fewer may go; else, from then on, one too many.
+    healthy = sum(one.ready for one in group.delegates)
     spare = min(account.spare for account in group.accounts)
     always = all(account.lets_unready_go for account in group.accounts)
     names = ",".join(sorted(account.budget.name for account in group.accounts))
