@@ -115,7 +115,7 @@ class NobodyWaits(Judge):
             if self._miswritten(pod):
                 continue
             where = next(self._places(cluster, pod), "")
-            if where and not self._charged(cluster, pod):
+            if where:
                 told = (condition(pod, "PodScheduled") or {}).get("message", "nothing")
                 self.say(fact.title, f"waits although {where} has room; it is told: {told[:160]}")
 
@@ -137,8 +137,11 @@ class NobodyWaits(Judge):
                 continue
             if spread is not None and self._lopsided(name, spread):
                 continue
+            cpu = cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)
+            if self._charged(home, space, cpu):
+                continue
             for node in cluster.api.nodes():
-                if self._takes(name, node, cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)):
+                if self._takes(name, node, cpu):
                     yield f"{name}/{node['metadata']['name']}"
 
     def _lopsided(self, there: str, spread: Spread) -> bool:
@@ -160,15 +163,14 @@ class NobodyWaits(Judge):
         there = sum(cpu_of(pod) for pod in pods if pod["spec"].get("nodeName") == name and active(pod))
         return ready is not None and ready["status"] == "True" and there + cpu <= cpu_of_node(node)
 
-    def _charged(self, cluster: str, pod: Object) -> bool:
-        """Whether its tenant's quota speaks against it."""
-        space = pod["metadata"]["namespace"]
+    def _charged(self, cluster: str, space: str, cpu: int) -> bool:
+        """Whether its tenant's quota speaks against a pod of this size: what a webhook adds to it counts as well."""
         for tenant in self.fleet.sizes.tenants:
             share = tenant.nominal.get("cpu")
             if share is None or share.absolute is None or not tenant.owns(cluster, space):
                 continue
             used = sum(QuotaKept(self.fleet, self.facts)._used(tenant.owns, revived=True))
-            if used + cpu_of(pod) > share.absolute:
+            if used + cpu > share.absolute:
                 return True
         return False
 

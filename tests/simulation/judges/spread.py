@@ -64,7 +64,10 @@ def spread_of(pod: Object) -> Spread | None:
 
 
 class NoCascade(Judge):
-    """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced."""
+    """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
+
+    The agent of a cluster that is lost itself can hold nothing back there.
+    """
 
     promise = "I16"
 
@@ -77,5 +80,6 @@ class NoCascade(Judge):
         fact, lost = self.facts.pods[now["uid"]], self.fleet.lost
         others = len(self.fleet.clusters) - 1
         target = fact.node.removeprefix(PROXY)
-        if fact.is_source and target in lost and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
+        held = fact.is_source and target in lost and fact.cluster not in lost
+        if held and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
             self.say(fact.title, f"is deleted by {write.actor} while {len(lost)} clusters are lost")
