@@ -13,6 +13,7 @@ from agents.executor.local import Local, Moment
 from agents.executor.proxy import Duty, ProxyNodes
 from agents.runtime.drive import ApiClient, Driver, Errand
 from agents.runtime.turns import Turns
+from dispatcher.model.backoff import Backoff
 
 _log = structlog.get_logger()
 _MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
@@ -88,7 +89,7 @@ class Duties:
             self._failed.pop(duty.name, None)
             return
         times = self._failed[duty.name] = self._failed.get(duty.name, 0) + 1
-        pause = _AGAIN_S if duty.lane is not None else min(_AGAIN_S, _FIRST_AGAIN_S * 2.0 ** min(times - 1, 8))
+        pause = _AGAIN_S if duty.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
         self._again[duty.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:

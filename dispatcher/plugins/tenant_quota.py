@@ -12,10 +12,10 @@ namespaces that belong to no tenant are not limited. Internal units (see quota.p
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling.fleet.occupants import PodId
-from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, refuse
+from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, Skip, refuse
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 
@@ -24,7 +24,7 @@ def _pod_id(placed: Placed) -> PodId:
     return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
 
 
-class TenantQuota(Reserve):
+class TenantQuota(Reserve[None]):
     """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
 
     name: ClassVar[str] = "TenantQuota"
@@ -42,7 +42,7 @@ class TenantQuota(Reserve):
         tenant = self._tenant(placed)
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -92,7 +92,7 @@ class TenantQuota(Reserve):
         if tenant is not None:
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: None, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """The tenant, and per limited resource what was used before and after this pod, and the limit."""
         tenant = self._tenant(placed)
         if tenant is None:

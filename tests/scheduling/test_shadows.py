@@ -101,7 +101,7 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         (three(budget(allowed=0, desired=4)), 4, False),
         (three(budget(allowed=2, desired=2)).pair(9, HERE, lost=True), 1, True),
         (three(budget(allowed=2, desired=2)).pair(9, FOREIGN, lost=True), 1, True),
-        (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, under="")), 1, True),
+        (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, under="")), 2, True),
         (three(budget(allowed=1, desired=2), budget("other", selector=LabelSelector({"app": "db"}))), 2, True),
         (three(budget(allowed=1, desired=2), budget("none", selector=None)), 2, True),
     ],
@@ -119,7 +119,7 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         "one too few are there",
         "one that runs at home bears a part",
         "so does one of another scheduler",
-        "one does not bear the label yet",
+        "one does not bear the label yet: none may go until it does",
         "a budget of other pods",
         "a budget of no pods",
     ],
@@ -211,6 +211,23 @@ def test_a_delegate_has_one_budget(own: list[PodDisruptionBudget], under: str, c
     fleet.budgets = {"east": [budget()], "west": own}
     assert fleet.told().covers == (() if covered is None else (Cover(_ref(1), covered),))
     assert bool(fleet.told().shadows) == (covered != "" and not (own and covered is None and not own[0].shadow_of))
+
+
+@pytest.mark.parametrize(
+    ("pod", "copy", "due"),
+    [
+        pytest.param({}, {}, True, id="Ready in both"),
+        pytest.param(
+            {"ready": False}, {}, False, id="not shown Ready at home yet: an eviction would be allowed too many"
+        ),
+        pytest.param({}, {"ready": False}, False, id="not Ready where it runs"),
+    ],
+)
+def test_a_delegate_comes_under_its_shadow_once_its_own_cluster_counts_on_it(
+    pod: dict[str, Any], copy: dict[str, Any], due: bool
+) -> None:
+    fleet = three(budget()).pair(4, source(4, **pod), delegate(4, "", **copy))
+    assert fleet.told().covers == ((Cover(_ref(4), NAME),) if due else ())
 
 
 @pytest.mark.parametrize("how", [("silent", True), ("restored", True), ("synced", False)], ids=str)

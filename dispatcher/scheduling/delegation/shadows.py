@@ -4,6 +4,9 @@ A shadow budget keeps `healthy delegates under it - what may be disturbed now`, 
 lowers both by one, so that however late its own cluster hears of it, it cannot be spent twice there. A delegate has one
 shadow at most, since the Eviction API refuses pods with two budgets: pods that several budgets select have one that
 keeps what the strictest asks for, and those that a budget of the target's own selects have none.
+
+A delegate comes under its shadow once its own cluster shows it Ready, too. Before, its budgets do not count on it; but
+the target would, as soon as it is Ready there, and would let another one go that its own cluster cannot spare yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,9 +20,9 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows
 from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
 _PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time
@@ -132,6 +135,9 @@ def shadows(
         for pod, accounts in _selected(view, native[home], tracked):
             for target, delegate in _delegates(tracked.get((home, pod.uid))):
                 if target in ready and not (delegate.terminating or delegate.terminal):
+                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.get((home, pod.uid)))
+                    if not counts:
+                        continue
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
                     if delegate.labels.get(BUDGET, "") != wanted:
                         covers[target].setdefault(delegate.namespace, []).append(Cover(_ref(delegate), wanted))
@@ -215,9 +221,8 @@ def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
 
 
 def _shadow(key: _Key, group: _Group) -> Shadow:
-    # Those that do not bear the label yet are not counted by the budget either.
-    under = [one for one in group.delegates if one.labels.get(BUDGET) == key.name]
-    healthy = sum(one.ready for one in under)
+    # Also those that do not bear the label yet: until they do, one fewer may go; else, from then on, one too many.
+    healthy = sum(one.ready for one in group.delegates)
     spare = min(account.spare for account in group.accounts)
     always = all(account.lets_unready_go for account in group.accounts)
     names = ",".join(sorted(account.budget.name for account in group.accounts))

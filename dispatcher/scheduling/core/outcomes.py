@@ -1,14 +1,15 @@
 """What answers lead to: the next order of the protocol, a place given back, or something learnt of the world."""
 
+from collections.abc import Callable
+
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
-from dispatcher.scheduling.core_state import CoreState
-from dispatcher.scheduling.cycle.deciding import Deciding
+from dispatcher.scheduling.core.deciding import Deciding
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import orders
-from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.flights import Flight, Move, Stage
-from dispatcher.scheduling.delegation.orphans import Orphans
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import WakeEvent
 
@@ -16,8 +17,29 @@ from dispatcher.scheduling.queue import WakeEvent
 class Outcomes:
     """Moves flights on by what agents answer."""
 
-    def __init__(self, state: CoreState, deciding: Deciding, fences: Fences, orphans: Orphans) -> None:
-        self._state, self._deciding, self._fences, self._orphans = state, deciding, fences, orphans
+    def __init__(self, state: CoreState, deciding: Deciding) -> None:
+        self._state, self._deciding = state, deciding
+        self._moves: dict[Move, Callable[[Tracked, Flight, Outcome, float], None]] = {
+            Move.CREATE: self._create,
+            Move.ABSENT: self._learn_absence,
+            Move.PROXY: self._bind_proxy,
+            Move.UNCLAIM: self._take_back,
+            Move.GIVE_BACK: self._give_back,
+            Move.DROP: self._look_later,
+            Move.LATER: self._look_later,
+        }
+
+    def answered_all(self, event: events.Answered, now: float) -> None:
+        """Take the outcomes of a batch in; their pods are due."""
+        for outcome in event.outcomes:
+            pod_id = self.answered(outcome, now)
+            if pod_id is not None:
+                self._state.due.add(pod_id)
+
+    def unanswered(self, event: events.Unanswered, now: float) -> None:
+        """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
+        self._state.outbox.unanswered(event.intent_ids, now)
+        self._state.errands.unanswered(event.intent_ids, now)
 
     def answered(self, outcome: Outcome, now: float) -> PodId | None:
         """Take one outcome in; the pod at which to look again, None where nothing of a pod waited for it."""
@@ -31,7 +53,8 @@ class Outcomes:
         tracked.refusals = tracked.refusals + 1 if move is Move.LATER else 0
         self._learn(tracked, flight, outcome.verdict, now)
         self._learn_size(tracked, flight, outcome, now)
-        self._move(move, tracked, flight, outcome, now)
+        if move in self._moves:
+            self._moves[move](tracked, flight, outcome, now)
         return tracked.pod_id
 
     def unsent(self, event: events.Unsent, now: float) -> None:
@@ -43,28 +66,23 @@ class Outcomes:
                 continue
             self._unclaim(tracked, flight, now)
 
-    def _move(self, move: Move, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
-        if move is Move.CREATE:
-            self._create(tracked, flight, outcome, now)
-        elif move is Move.ABSENT:
-            self._learn_absence(tracked, flight, now)
-        elif move is Move.PROXY:
-            why = self._state.why(tracked)
-            place = (flight.cluster, flight.node, flight.epoch)
-            self._state.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
-        elif move is Move.UNCLAIM:
-            self._deciding.retries.given_back(tracked, flight, outcome, now)
-            self._unclaim(tracked, flight, now)
-        elif move is Move.GIVE_BACK:
-            self._deciding.retries.given_back(tracked, flight, outcome, now)
-            self._state.outbox.drop(tracked)
-            self._state.profiles.forget(tracked.pod_id)
-            self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
-            self._hold_if_claimed(tracked, now)
-        elif move in (Move.DROP, Move.LATER):
-            self._look_later(tracked, flight, outcome.verdict, now)
+    def _bind_proxy(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        why, place = self._state.why(tracked), (flight.cluster, flight.node, flight.epoch)
+        self._state.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
 
-    def _look_later(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
+    def _take_back(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        self._deciding.retries.given_back(tracked, flight, outcome, now)
+        self._unclaim(tracked, flight, now)
+
+    def _give_back(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        self._deciding.retries.given_back(tracked, flight, outcome, now)
+        self._state.outbox.drop(tracked)
+        self._state.profiles.forget(tracked.pod_id)
+        self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+        self._hold_if_claimed(tracked, now)
+
+    def _look_later(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+        verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
         pause = timing.retry.most_s if flight.stage is Stage.CONFIRM else timing.retry.first_s
@@ -82,7 +100,7 @@ class Outcomes:
         target = claimed.cluster
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
+        if target in self._state.fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
         tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
@@ -113,7 +131,7 @@ class Outcomes:
         place = (flight.cluster, flight.node)
         self._state.outbox.fly(tracked, orders.unclaim(tracked.home, flight.intent.pod, place, flight.epoch, now))
 
-    def _learn_absence(self, tracked: Tracked, flight: Flight, now: float) -> None:
+    def _learn_absence(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if flight.stage is Stage.CONFIRM:
@@ -124,7 +142,7 @@ class Outcomes:
                 tracked.hold_until = now + self._state.timing.retry.most_s
         elif tracked.orphaned_at is None:
             tracked.orphaned_at = now
-            self._orphans.suspect(tracked.pod_id)
+            self._state.orphans.suspect(tracked.pod_id)
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
             tracked.gone.add(tracked.home)
 

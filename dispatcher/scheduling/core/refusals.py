@@ -15,11 +15,11 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.delegation.flights import Flight, Stage
-from dispatcher.scheduling.fleet.occupants import PodId
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[Stage, str] = {Stage.BIND: OF_NODE, Stage.CLAIM: OF_POD, Stage.CREATE: OF_CLUSTER}
@@ -46,7 +46,8 @@ class Refusals:
     """
 
     def __init__(self, first_s: float = 30.0, longest_s: float = 900.0, passing_s: float = 2.0) -> None:
-        self._first_s, self._longest_s, self._passing_s = first_s, longest_s, passing_s
+        self._longest_s = longest_s
+        self._pause, self._passing_pause = Backoff(first_s, longest_s), Backoff(passing_s, longest_s)
         self._kept: dict[_Template, dict[_Key, _Kept]] = {}
         self._ends: list[tuple[float, _Template, _Key]] = []  # when to look at what is kept
 
@@ -67,8 +68,7 @@ class Refusals:
         if known is not None and now < known.refusal.until:
             return
         rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
-        first = self._passing_s if outcome.passing else self._first_s
-        pause = min(first * 2.0 ** min(rounds - 1, 30), self._longest_s)
+        pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
         refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
         self._keep(template, key, _Kept(refusal, pod.namespace, rounds, outcome.passing))
 
