@@ -5,10 +5,10 @@ does. A cluster whose server makes the pod larger is not passed over: the true s
 told, and the pod is placed by it there. Of several sizes that were told the largest amounts count, so that a webhook
 that adds now more, now less is met by one size.
 
-Kept per template (the pods of one controller), since what one replica is refused for holds for the others; of a pod
-without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in that cluster. A
-refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing outlives the
-process: a restarted dispatcher asks each cluster once more.
+Kept per template (the pods of one controller in its namespace), since what one replica is refused for holds for the
+others; of a pod without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in
+that cluster. A refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing
+outlives the process: a restarted dispatcher asks each cluster once more.
 """
 
 import heapq
@@ -144,4 +144,5 @@ class Refusals:
 
 
 def _template(pod_id: PodId, pod: Pod) -> _Template:
-    return (pod_id[0], pod.owner, pod.labels.get(_REVISION, "")) if pod.owner else pod_id
+    # Anybody may name any controller as the owner of his pods: it tells of pods of its own namespace alone.
+    return (pod_id[0], pod.namespace, pod.owner, pod.labels.get(_REVISION, "")) if pod.owner else pod_id
