@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from agents.executor.http import Request
 from tests.simulation.planted.scripted import Hint, Scene, Wait
+from tests.simulation.telling import Told
 from tests.simulation.world.loop import live
 from tests.simulation.world.processes import sim_client
 
@@ -18,7 +19,10 @@ def a_lost_reply(at: Scene) -> Iterator[Wait]:
 
 
 def test_it_is_not_calm_while_somebody_waits_for_a_reply_that_was_lost() -> None:
+    async def story() -> Told:
+        return await Scene(Hint(a_lost_reply), 1).tell()
+
     with sim_client():
-        told = live(lambda: Scene(Hint(a_lost_reply), 1).tell(), 1)
+        told = live(story, 1)
     assert not told.violations
     assert next(at for at, _, what in told.lines if what == "calm") > LONG_S
