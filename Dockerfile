@@ -1,5 +1,5 @@
 # The one image: dispatcher, Ray head and agent differ by command alone, and Ray wants the same Python everywhere.
-#   docker build -t global-dispatcher:0.1.0 .
+#   docker build -t global-dispatcher:VERSION . # the version in pyproject.toml, for which the charts ask
 # Pin the base by digest for releases: --build-arg BASE=python:3.11-slim@sha256:...
 ARG BASE=python:3.11-slim
 

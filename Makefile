@@ -16,7 +16,7 @@ $(VENV)/runtime.stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (set PYTHON=...)"; exit 1; }
 	@test -x $(BIN)/python || echo "making the virtual environment $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the pinned dependencies into $(VENV), which takes a minute or two the first time ..."
+	@echo "installing the pinned dependencies into $(VENV): about 750 MB, some minutes the first time ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@

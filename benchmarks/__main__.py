@@ -2,17 +2,22 @@
 
 run: measure what is chosen, print it beside baselines and anchors, append it to benchmarks/results.jsonl, and put the
 tables of docs/benchmarks.md in line with it.
+
 list: the benchmarks and the minutes that each takes. history WORD: figures whose name holds WORD, over time.
+
 table: the tables of docs/benchmarks.md out of the results file; with --write they are put there.
 """
 
-import argparse
+import enum
 import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from benchmarks.report import document
@@ -25,29 +30,73 @@ from benchmarks.report.table import heading, show
 _WIDTH = 200  # where there is no terminal that knows better
 
 
-def main() -> int:
+class Command(enum.StrEnum):
+    """What there is to do."""
+
+    RUN = "run"
+    LIST = "list"
+    HISTORY = "history"
+    TABLE = "table"
+
+
+class Output(enum.StrEnum):
+    """The --output option."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for."""
+
+    word: str
+    only: str
+    quick: bool
+    no_keep: bool
+    pods: Path | None
+    write: bool
+    output: Output
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(help=__doc__)
+def main(  # noqa: PLR0913 - the options of a command
+    *,
+    command: Annotated[Command, typer.Argument()] = Command.RUN,
+    word: Annotated[str, typer.Argument(help="For history: a part of a figure's name.")] = "",
+    only: Annotated[str, typer.Option(help="The benchmarks whose name holds this word, or one of a,b,c.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work: to see that it runs, not kept.")] = False,
+    no_keep: Annotated[bool, typer.Option("--no-keep", help="Neither in the results file nor in the page.")] = False,
+    pods: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Fragmentation alone, with these pods of openb's form; not kept."),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="For table: write it into docs/benchmarks.md.")] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
+) -> None:
     """One command; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("command", nargs="?", choices=sorted(_COMMANDS), default="run")
-    parser.add_argument("word", nargs="?", default="", help="for history: a part of a figure's name")
-    parser.add_argument("--only", default="", help="run the benchmarks whose name holds this word, or one of a,b,c")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work: to see that it runs, not kept")
-    parser.add_argument("--no-keep", action="store_true", help="neither in the results file nor in the page")
-    parser.add_argument("--write", action="store_true", help="for table: write it into docs/benchmarks.md")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    options = parser.parse_args()
-    return _COMMANDS[options.command](options)
+    raise typer.Exit(_COMMANDS[command](Options(word, only, quick, no_keep, pods, write, output)))
 
 
-def _run(options: argparse.Namespace) -> int:
-    from benchmarks.catalogue import chosen, minutes
+def _run(options: Options) -> int:
+    from benchmarks.catalogue import chosen, minutes, with_pods
+    from benchmarks.fragmentation import PodsFileError, read_pods
     from dispatcher.scheduling.framework.kernels import compile_all
     from dispatcher.service.warm_up import collect_less_often
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)
+    if options.pods:
+        try:
+            read_pods(options.pods)
+        except PodsFileError as error:
+            _say(str(error))
+            return 2
+        benches = [with_pods(options.pods)]
+    keeps = not (options.quick or options.no_keep or options.pods)
     _say(heading(machine))
     _say(f"{len(benches)} benchmarks, about {minutes(benches, share):.0f} minutes on two quiet cores")
     rows: list[Row] = []
@@ -56,10 +105,10 @@ def _run(options: argparse.Namespace) -> int:
     for bench in benches:
         _say(f"running {bench.name} ...")
         found = bench.run(share)
-        if not options.quick and not options.no_keep:
+        if keeps:
             append(found, machine)  # at once: what was measured stays, whatever comes after
         rows += found
-    if not options.quick and not options.no_keep:
+    if keeps:
         _write_page()
     if options.quick:
         _say("a tenth of the work: beside targets and anchors these figures mean nothing")
@@ -67,8 +116,8 @@ def _run(options: argparse.Namespace) -> int:
     return 0 if rows else 1
 
 
-def _show(rows: list[Row], machine: Machine, output: str) -> None:
-    if output == "json":
+def _show(rows: list[Row], machine: Machine, output: Output) -> None:
+    if output is Output.JSON:
         print(json.dumps([{**asdict(row), **asdict(machine)} for row in rows], indent=1))
         return
     console = _console()
@@ -76,7 +125,7 @@ def _show(rows: list[Row], machine: Machine, output: str) -> None:
     show(rows, console)
 
 
-def _list(options: argparse.Namespace) -> int:
+def _list(options: Options) -> int:
     from benchmarks.catalogue import chosen
 
     for bench in chosen(options.only):
@@ -84,14 +133,14 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _history(options: argparse.Namespace) -> int:
+def _history(options: Options) -> int:
     if show_history(read(), options.word, _console()):
         return 0
     _say(f"the results file has no figure whose name holds {options.word!r}")
     return 1
 
 
-def _table(options: argparse.Namespace) -> int:
+def _table(options: Options) -> int:
     if options.write:
         _write_page()
     else:
@@ -113,12 +162,12 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "run": _run,
-    "list": _list,
-    "history": _history,
-    "table": _table,
+_COMMANDS: dict[Command, Callable[[Options], int]] = {
+    Command.RUN: _run,
+    Command.LIST: _list,
+    Command.HISTORY: _history,
+    Command.TABLE: _table,
 }
 
 if __name__ == "__main__":
-    sys.exit(main())
+    app(prog_name="python -m benchmarks")

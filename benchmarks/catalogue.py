@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf, shards
 from benchmarks.end_to_end import cases as end_to_end
@@ -48,6 +50,11 @@ ALL: tuple[Bench, ...] = (
     *(_bench(name, run, _USUAL_S) for name, run in scheduler_perf.CASES.items()),
     *(_bench(name, run, _END_TO_END_S) for name, run in end_to_end.CASES.items()),
 )
+
+
+def with_pods(file: Path) -> Bench:
+    """`fragmentation` with the pods of a file."""
+    return Bench("fragmentation", partial(fragmentation.fragmentation_of, file), _SECONDS["fragmentation"])
 
 
 def chosen(words: str) -> list[Bench]:

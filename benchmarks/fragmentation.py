@@ -3,7 +3,8 @@
 As in the published runs of the paper (see plugins/gpu_fragmentation.py): the trace's pods and clones of random ones,
 until 130 % of all GPUs are asked for, in random order; those that fit nowhere are turned away, nobody leaves.
 Allocated: GPU held when 100 % (and 130 %) have been asked for, over all GPU; the mean of the seeds.
-GLOBAL_DISPATCHER_TRACES names the folder that holds openb/gpu_nodes.csv and openb/pods.csv.
+GLOBAL_DISPATCHER_TRACES names the folder that holds openb/gpu_nodes.csv and openb/pods.csv. Another file of pods has
+the columns cpu_milli, memory_mib, num_gpu and gpu_milli; pods without a gpu_spec take any GPU.
 """
 
 import csv
@@ -12,7 +13,7 @@ import random
 import statistics
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -34,6 +35,7 @@ SEEDS = 10
 TYPICAL = 0.95  # the mix is made of the most popular tasks up to this share of all
 PLAIN = "LeastAllocated by CPU and memory, the same trace"
 NODES = 1213
+_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")  # of pods, whole numbers
 PUBLISHED, PUBLISHED_MORE = 95.23, 95.39  # FGD's own figures at 100 % and 130 %
 
 
@@ -47,12 +49,31 @@ class Shape:
     models: tuple[str, ...]
 
 
+class PodsFileError(ValueError):
+    """A file of pods that cannot be used; the text names it and says what is wrong."""
+
+
 def fragmentation(share: int) -> list[Row]:
     """1,213 GPU nodes, about 10,800 pods; skipped with a line where the trace is not."""
+    return _figures(TRACE / "pods.csv", share) if _is_there() else []
+
+
+def fragmentation_of(pods: Path, share: int) -> list[Row]:
+    """The same nodes with the pods of any file; figures without targets, named after the file. PodsFileError."""
+    if not _is_there():
+        return []
+    found = _figures(pods, share)
+    return [replace(row, name=row.name.replace("openb", f"openb {pods.stem}", 1), target=None) for row in found]
+
+
+def _is_there() -> bool:
     if not TRACE.exists():
         print(f"skipped: no trace in {TRACE}", file=sys.stderr)
-        return []
-    shapes = [_shape(row) for row in _rows("pods.csv")]
+    return TRACE.exists()
+
+
+def _figures(file: Path, share: int) -> list[Row]:
+    shapes = read_pods(file)
     runs = [_run(shapes, seed, "GPUFragmentation") for seed in range(max(1, SEEDS // share))]
     plain = _run(shapes, 0, "")
     pods = int(statistics.mean(run.pods for run in runs))
@@ -132,17 +153,35 @@ def _mix(shapes: list[Shape]) -> list[dict[str, Any]]:
 def _fleet() -> FleetState:
     fleet = FleetState(now=1000.0)
     fleet.set_cluster("openb", ready=True, synced=True)
-    for row in _rows("gpu_nodes.csv"):
+    for row in _rows(TRACE / "gpu_nodes.csv"):
         room = {"cpu": int(row["cpu_milli"]), "memory": int(row["memory_mib"]) * 2**20, "pods": 10_000}
         room[GPU_MILLI] = 1000 * int(row["gpu"])
         fleet.put_node("openb", Node(row["sn"], row["sn"], {MODEL: row["model"]}, ready=True, allocatable=room))
     return fleet
 
 
-def _shape(row: dict[str, str]) -> Shape:
-    gpu = int(row["num_gpu"]) * int(row["gpu_milli"])
-    models = tuple(row["gpu_spec"].split("|")) if row["gpu_spec"] else ()
-    return Shape(int(row["cpu_milli"]), int(row["memory_mib"]) * 2**20, gpu, models)
+def read_pods(file: Path) -> list[Shape]:
+    """What the pods of a file ask for; PodsFileError if it cannot be read, or if none asks for a GPU."""
+    try:
+        rows = _rows(file)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PodsFileError(f"{file}: {error}") from None
+    missing = [column for column in _COLUMNS if not rows or column not in rows[0]]
+    if missing:
+        raise PodsFileError(f"{file}: columns {', '.join(missing)} are missing, or it has no rows")
+    shapes = [_shape(row, f"{file}:{line}") for line, row in enumerate(rows, start=2)]
+    if not any(shape.gpu for shape in shapes):
+        raise PodsFileError(f"{file}: no pod asks for a GPU, so that there is nothing to measure")
+    return shapes
+
+
+def _shape(row: dict[str, str], where: str) -> Shape:
+    bad = next((column for column in _COLUMNS if not (row[column] or "0").isdecimal()), None)
+    if bad is not None:
+        raise PodsFileError(f"{where}: {bad} is {row[bad]!r}: write a whole number")
+    cpu, memory, count, milli = (int(row[column] or 0) for column in _COLUMNS)
+    models = tuple(model for model in (row.get("gpu_spec") or "").split("|") if model)
+    return Shape(cpu, memory * 2**20, count * milli, models)
 
 
 def _pod(number: int, shape: Shape) -> Pod:
@@ -158,8 +197,8 @@ def _pod(number: int, shape: Shape) -> Pod:
     )
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    with (TRACE / name).open(newline="") as file:
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
 
 

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from dispatcher.model.node import NO_SCHEDULE, Node
 from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm
-from dispatcher.model.topology import level_of
+from dispatcher.model.topology import label_key
 
 _LONGEST_S = 2.0
 _MOST = 20  # pods
@@ -31,7 +31,7 @@ class Place:
 
     def __post_init__(self) -> None:
         """Name its domains as terms do."""
-        self.domains = {level_of(key): value for key, value in self.node.labels.items()}
+        self.domains = {label_key(key): value for key, value in self.node.labels.items()}
 
     def put(self, pod: Pod) -> None:
         """Take its room."""

@@ -4,5 +4,3 @@ Rooms, each importing only those before it: `model` (nouns), `scheduling` (the p
 `plugins` (one policy a file), `kit` (for their authors), and the rooms that touch the world: `config` (settings),
 `service` (loop, Ray, leader election) with `api` (HTTP API, metrics), `cli` (the command).
 """
-
-__version__ = "0.1.0"

@@ -14,7 +14,17 @@ from agents.kube.resized import Resizes
 from agents.kube.wire_pods import Container, PodSpec, Port, ResourceList
 from agents.kube.wire_status import PodStatus
 from dispatcher.model.pod import HostPort
-from dispatcher.model.resources import CPU, MEMORY, QuantityError, Resources, add, maximum, parse_quantity, unit_scale
+from dispatcher.model.resources import (
+    CPU,
+    MAX_QUANTITY,
+    MEMORY,
+    QuantityError,
+    Resources,
+    add,
+    maximum,
+    parse_quantity,
+    unit_scale,
+)
 
 MAX_RESOURCE_NAMES = 64
 DEFAULT_CPU = 100  # milli: what kube-scheduler takes a container without a request to use
@@ -120,7 +130,7 @@ def _expected(needs: Needs, resource: str, default: int) -> int:
         if restarts:
             running += amount
             sidecars += amount
-    return needs.whole.get(resource, max(running, most)) + needs.overhead.get(resource, 0)
+    return min(needs.whole.get(resource, max(running, most)) + needs.overhead.get(resource, 0), MAX_QUANTITY)
 
 
 def _is_named(needs: Needs, resource: str) -> bool:
@@ -156,7 +166,10 @@ def _needs(resources: ResourceList | None, where: str, problems: list[str], know
 def read_quantities(
     raw: Mapping[str, object] | None, where: str, problems: list[str], *, round_up: bool = True
 ) -> Resources:
-    """A map of quantities, always a new dict; an entry that cannot be read is left out and named in `problems`."""
+    """A map of quantities, always a new dict; an entry that cannot be read is left out and named in `problems`.
+
+    With `round_up` they are requests: one that is larger than any node can hold is read, and fits nowhere.
+    """
     parsed: Resources = {}
     if raw is None:
         return parsed
@@ -168,7 +181,7 @@ def read_quantities(
             parsed[name] = (
                 _cached(text, unit_scale(name), round_up)
                 if type(text) is str
-                else parse_quantity(text, scale=unit_scale(name), round_up=round_up)
+                else parse_quantity(text, scale=unit_scale(name), round_up=round_up, cap=round_up)
             )
         except QuantityError as error:
             problems.append(f"{where}[{name[:80]}]: {error}")
@@ -177,7 +190,7 @@ def read_quantities(
 
 @lru_cache(maxsize=8192)
 def _cached(text: str, scale: int, round_up: bool) -> int:
-    return parse_quantity(text, scale=scale, round_up=round_up)
+    return parse_quantity(text, scale=scale, round_up=round_up, cap=round_up)
 
 
 def host_ports(spec: PodSpec, problems: list[str]) -> tuple[HostPort, ...]:

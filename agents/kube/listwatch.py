@@ -28,6 +28,7 @@ from agents.kube.lines import Lines
 from agents.kube.relists import Relists
 from agents.observer.seen import Seen
 from agents.observer.watch_count import ServerCount, WatchCount
+from dispatcher.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")
 RESTORED_AFTER = 3  # lists in a row that are older than what was seen: then the server really went back
@@ -206,7 +207,7 @@ class ListWatch:
             LOG.warning("watch interrupted", kind=self.kind, problem=problem)
         self.problem = f"{self.kind}: {problem}"
         self.fails += 1
-        longest = min(self._pace.max_backoff_s, self._pace.backoff_s * 2 ** min(self.fails - 1, 16))
+        longest = Backoff(self._pace.backoff_s, self._pace.max_backoff_s).after(self.fails)
         await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
 
     # --- list --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from agents.kube import wire, wire_terms
 from agents.kube.selectors import label_selector, labels_size, selector_size, with_own_labels
 from dispatcher.model.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
-from dispatcher.model.topology import level_of
+from dispatcher.model.topology import label_key
 
 
 def pod_affinity(
@@ -39,7 +39,7 @@ def _term(
     spaces = label_selector(raw.namespace_selector, f"{where}.namespaceSelector", problems)
     named = raw.namespaces or ()
     own = (meta.namespace,) if not named and spaces is None else ()
-    return PodAffinityTerm(level_of(raw.topology_key), selector, tuple(sorted({*named, *own})), spaces)
+    return PodAffinityTerm(label_key(raw.topology_key), selector, tuple(sorted({*named, *own})), spaces)
 
 
 def terms_of(affinity: wire_terms.Affinity | None) -> Iterator[wire_terms.PodTerm]:

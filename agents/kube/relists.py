@@ -1,5 +1,7 @@
 """When the next list may begin: one that follows another closely waits, and the more so the longer that goes on."""
 
+from dispatcher.model.backoff import Backoff
+
 STORM_S = 60.0  # lists that are closer together belong together
 
 
@@ -9,7 +11,7 @@ class Relists:
     """
 
     def __init__(self, first_s: float, longest_s: float) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
+        self._pause = Backoff(first_s, longest_s)
         self._last = float("-inf")
         self._close = 0
 
@@ -22,4 +24,4 @@ class Relists:
         """Seconds until the next one may be asked for."""
         if not self._close:
             return 0.0
-        return max(0.0, self._last + min(self._longest_s, self._first_s * 2.0 ** (self._close - 1)) - now)
+        return max(0.0, self._last + self._pause.after(self._close) - now)

@@ -18,7 +18,7 @@ from agents.kube.selectors import (
 from agents.kube.volumes import volumes_of
 from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm
 from dispatcher.model.pod import Affinity, HostPort, PodAffinity, SpreadConstraint, Toleration, Volume
-from dispatcher.model.topology import level_of
+from dispatcher.model.topology import label_key
 
 MAX_SELECTOR_BYTES = 64 * 1024
 MAX_RULES = 256
@@ -164,7 +164,7 @@ def spread_constraints(
         selector = label_selector(rule.label_selector, f"{where}.labelSelector", problems)
         found.append(
             SpreadConstraint(
-                level_of(rule.topology_key),
+                label_key(rule.topology_key),
                 rule.max_skew,
                 hard,
                 NOTHING if selector is None else with_own_labels(selector, labels, rule.match_label_keys),

@@ -6,6 +6,8 @@ it passes that version; or when it has brought nothing at all for `patience_s`, 
 
 from dataclasses import dataclass
 
+from dispatcher.model.backoff import Backoff
+
 RELIST_AFTER = 2  # comparisons in a row that differ
 FIRST_REST_S, LONGEST_REST_S = 30.0, 900.0  # between two lists for this reason, if lists do not help
 
@@ -90,6 +92,6 @@ class WatchCount:
 
     def rest(self, now: float, jitter: float) -> None:
         """It is listed anew: the next time after a rest that doubles while lists do not help. `jitter`: 0.5 to 1."""
-        self._not_before = now + jitter * min(LONGEST_REST_S, FIRST_REST_S * 2**self._rests)
+        self._not_before = now + jitter * Backoff(FIRST_REST_S, LONGEST_REST_S).after(self._rests + 1)
         self._rests = min(self._rests + 1, 16)
         self.doubts, self._expected = 0, None

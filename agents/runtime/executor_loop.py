@@ -154,8 +154,8 @@ class ExecutorLoop:
         gives up does not undo what other callers wait for. What goes on is joined when the dispatcher asks for it
         again.
         """
-        errands = {one.task: one.execution for one in started}
-        left, ended_at = set(errands), self._seconds()
+        executions = {one.task: one.execution for one in started}
+        left, ended_at = set(executions), self._seconds()
         while left:
             alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s / _LOOKS))
             whole = asyncio.ensure_future(asyncio.wait(left))
@@ -167,7 +167,7 @@ class ExecutorLoop:
             before, left = len(left), {task for task in left if not task.done()}
             now = self._seconds()
             ended_at = now if len(left) < before else ended_at
-            hangs = all(self._driver.hangs(errands[task]) for task in left)
+            hangs = all(self._driver.hangs(executions[task]) for task in left)
             if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
                 return
 

@@ -13,6 +13,7 @@ from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
+from dispatcher.model.backoff import Backoff
 
 _log = structlog.get_logger()
 _MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
@@ -92,7 +93,7 @@ class Reconciler:
             self._failed.pop(task.name, None)
             return
         times = self._failed[task.name] = self._failed.get(task.name, 0) + 1
-        pause = _AGAIN_S if task.lane is not None else min(_AGAIN_S, _FIRST_AGAIN_S * 2.0 ** min(times - 1, 8))
+        pause = _AGAIN_S if task.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
         self._again[task.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:

@@ -66,7 +66,7 @@ def print_plugins(output: Output) -> None:
         {
             "name": name,
             "points": list(spec.points),
-            "arguments": {key: {"default": arg.default, "doc": arg.doc} for key, arg in spec.args.items()},
+            "arguments": {key: {"default": arg.default, "doc": arg.doc} for key, arg in spec.arguments.items()},
             "about": (sys.modules[spec.plugin.__module__].__doc__ or "").split("\n", 1)[0],
         }
         for name, spec in registry.items()

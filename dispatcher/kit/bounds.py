@@ -6,9 +6,9 @@ import numpy as np
 
 from dispatcher.kit.odd import odd_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import Plugin, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
+from dispatcher.scheduling.rules.requests import nonzero_request
 
 _SLACK = 1e-6
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
@@ -9,7 +10,7 @@ from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter
 
 NAME = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
 # Point -> the methods of which a plugin that inherits it must have its own.
-_METHODS: dict[type[Plugin], tuple[str, ...]] = {
+_METHODS: dict[Any, tuple[str, ...]] = {
     Filter: ("filter",),
     Score: ("score",),
     Reserve: ("reserve", "unreserve"),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from dispatcher.kit.samples import a_fleet, a_node
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Permit, Placed, Plugin, Refuse
-from dispatcher.scheduling.framework.lifecycle import PodId
 
 
 class Room:

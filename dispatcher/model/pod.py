@@ -7,6 +7,7 @@ from dispatcher.model.names import is_app_label
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 TERMINAL = frozenset((SUCCEEDED, FAILED))
+PodId = tuple[str, str]  # cluster of submission, uid
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False, omit_defaults=True):

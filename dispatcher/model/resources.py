@@ -15,6 +15,7 @@ PODS = "pods"
 BASE_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 
 MAX_QUANTITY = 2**62  # half of int64, so that a free-minus-request never wraps
+_MAX_STORED = 2**63  # an API server stores no more
 _SCALAR_PREFIXES = ("hugepages-", "attachable-volumes-")
 _MAX_TEXT = 40
 _MAX_EXPONENT = 24
@@ -60,9 +61,10 @@ def unit_scale(resource: str) -> int:
     return 1000 if resource == CPU else 1
 
 
-def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True) -> int:
+def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True, cap: bool = False) -> int:
     """Read a Kubernetes quantity as a non-negative integer in 1/`scale` units.
 
+    `cap`: more than 2**62 internal units, of what an API server stores (less than 2**63), is 2**62 and no error.
     Raises QuantityError for bad grammar, a negative value, more than 40 characters, an exponent beyond +-24,
     or a value above 2**62 internal units.
     """
@@ -78,6 +80,8 @@ def parse_quantity(text: object, *, scale: int = 1, round_up: bool = True) -> in
     value = Fraction(digits) * factor * scale
     if sign == "-" and value:
         raise QuantityError(f"quantity {shown!r} is negative")
+    if cap and value < _MAX_STORED * scale:
+        value = min(value, Fraction(MAX_QUANTITY))
     whole = -(-value.numerator // value.denominator) if round_up else value.numerator // value.denominator
     if whole > MAX_QUANTITY:
         raise QuantityError(f"quantity {shown!r} is larger than any node can hold (limit 2^62)")

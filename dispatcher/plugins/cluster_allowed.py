@@ -11,16 +11,28 @@ global-dispatcher-b` keeps new pods of that cluster away from cluster b. No tole
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Rows, refuse
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Bools,
+    Codes,
+    Depends,
+    Filter,
+    Fleet,
+    Placed,
+    Refuse,
+    Rows,
+    Skip,
+    refuse,
+)
 from dispatcher.scheduling.rules.eligibility import ClusterChoiceError, allowed_clusters, clusters_key, has_volumes
 
 
-class ClusterAllowed(Filter):
+class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
     """Refuses nodes of clusters outside the allowed set."""
 
     name: ClassVar[str] = "ClusterAllowed"
@@ -34,7 +46,7 @@ class ClusterAllowed(Filter):
         """The clusters that are closed to pods from its home; None if none is."""
         return fleet.closed.get(placed.home)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
         """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
@@ -55,9 +67,9 @@ class ClusterAllowed(Filter):
         )
         return allowed, reason, np.fromiter(cordoned, dtype=np.uint16)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[Bools, Reason, Codes], fleet: Fleet, rows: Rows) -> Codes:
         """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED."""
-        allowed, reason, cordoned = cast(tuple[Bools, Reason, Codes], state)
+        allowed, reason, cordoned = state
         by_cluster = np.where(allowed, cordoned, np.uint16(fleet.reasons.code(reason)))
         codes: Codes = by_cluster[fleet.cluster[rows]].astype(np.uint16, copy=False)
         return codes

@@ -11,14 +11,15 @@ Source: kube-scheduler's DefaultPreemption, with every node as a candidate inste
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework import Depends, Fleet, Placed
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number
+from dispatcher.scheduling.framework.plugin_args import Args
 
 _NOBODY = ("No preemption victims found for incoming pod",)
 _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
@@ -31,15 +32,22 @@ class _Candidate:
     badness: tuple[float | str, ...]
 
 
-class DefaultPreemption(PostFilter):
+class PreemptionArgs(Args):
+    """The same as in kube-scheduler, so that its files can be read."""
+
+    min_candidate_nodes_percentage: Annotated[
+        float, Meta(ge=0, le=100, description="of no effect: every node is a candidate")
+    ] = 10
+    min_candidate_nodes_absolute: Annotated[
+        float, Meta(ge=0, le=1_000_000, description="of no effect: every node is a candidate")
+    ] = 100
+
+
+class DefaultPreemption(PostFilter[None]):
     """Nominates the node whose victims matter least."""
 
     name: ClassVar[str] = "DefaultPreemption"
     depends: ClassVar[Depends] = Depends.NODE
-    ARGS: ClassVar[ArgTable] = {
-        "min_candidate_nodes_percentage": Arg(10, "of no effect: every node is a candidate", number(0, 100)),
-        "min_candidate_nodes_absolute": Arg(100, "of no effect: every node is a candidate", number(0, 1_000_000)),
-    }
 
     def __init__(self, min_candidate_nodes_percentage: float = 10, min_candidate_nodes_absolute: float = 100) -> None:
         """Takes kube-scheduler's arguments, so that its files can be read."""

@@ -15,9 +15,10 @@ StatefulSet or ReplicationController mean, if any does. Source: kube-scheduler's
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
@@ -31,10 +32,12 @@ from dispatcher.scheduling.framework import (
     Floats,
     Part,
     Placed,
+    Refuse,
     Rows,
+    Skip,
 )
 from dispatcher.scheduling.framework.lifecycle import RowList
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, one_of
+from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale, Story
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
@@ -47,7 +50,7 @@ from dispatcher.scheduling.rules.eligibility import (
     topology_key,
 )
 from dispatcher.scheduling.rules.spread import Area, Spread, area_of, spread_key
-from dispatcher.scheduling.rules.spread_args import LIST, SYSTEM, constraints, system_defaults
+from dispatcher.scheduling.rules.spread_args import LIST, SYSTEM, WrittenConstraint, constraints, system_defaults
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints
@@ -67,15 +70,26 @@ class _Ground:
     strict: bool
 
 
-class FaultDomainSpread(DomainPlugin):
+class SpreadArgs(Args):
+    """Constraints for pods without any."""
+
+    defaults: Annotated[
+        tuple[SpreadConstraint, ...],
+        Meta(
+            description="constraints {key, max_skew, hard} for pods that have none of their own",
+            extra=read_by(constraints, list[WrittenConstraint]),
+        ),
+    ] = ()
+    defaulting: Annotated[
+        Literal["List", "System"], Meta(description=f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's")
+    ] = LIST
+
+
+class FaultDomainSpread(DomainPlugin[_Ground]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
     normalizes: ClassVar[bool] = True
-    ARGS: ClassVar[ArgTable] = {
-        "defaults": Arg((), "constraints {key, max_skew, hard} for pods that have none of their own", constraints),
-        "defaulting": Arg(LIST, f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's", one_of(LIST, SYSTEM)),
-    }
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
         if defaults and defaulting == SYSTEM:
@@ -106,7 +120,7 @@ class FaultDomainSpread(DomainPlugin):
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Ground | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         pod, rules = placed.pod, self._rules(placed, fleet)
         if not rules:
@@ -131,16 +145,16 @@ class FaultDomainSpread(DomainPlugin):
             base = base & self._masks.selected(pod, fleet, slice(0, fleet.n))
         return base & tolerated(placed, fleet) if rule.honor_taints else base
 
-    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+    def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: Fleet) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
         if not isinstance(state, _Ground):
             return state
         hard = _counted([one.area for one in state.hard], placed.pod, fleet)
         return replace(state, hard=hard, soft=_counted([one.area for one in state.soft], placed.pod, fleet))
 
-    def weigh(self, state: object, fleet: Fleet, rows: Rows) -> object:
+    def weigh(self, state: _Ground, fleet: Fleet, rows: Rows) -> _Ground:
         """Weigh the soft constraints by the domains of the feasible rows."""
-        ground = cast(_Ground, state)
+        ground = state
         if not ground.soft:
             return ground
         found = [one.area.domain[rows] for one in ground.soft]
@@ -152,19 +166,19 @@ class FaultDomainSpread(DomainPlugin):
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: _Ground, fleet: Fleet) -> Sequence[Part]:
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
         parts = []
-        for rule in cast(_Ground, state).hard:
+        for rule in state.hard:
             answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
             answers[:-1][rule.counts > rule.most] = fleet.reasons.code(Reason.SPREAD, rule.area.level)
             answers[-1] = fleet.reasons.code(Reason.SPREAD_LABEL, rule.area.level)
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: _Ground, fleet: Fleet) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
-        ground = cast(_Ground, state)
+        ground = state
         parts: list[Part] = []
         for rule, weight in zip(ground.soft, ground.weights, strict=True):
             answers = np.full(len(rule.counts) + 1, _LACKS_KEY if ground.strict else 0.0)
@@ -173,9 +187,9 @@ class FaultDomainSpread(DomainPlugin):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> CountRules:
+    def count_rules(self, state: _Ground, placed: Placed, fleet: Fleet) -> CountRules:
         """The same as rules."""
-        ground, code = cast(_Ground, state), fleet.reasons.code
+        ground, code = state, fleet.reasons.code
         caps = [
             rule.cap(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
             for rule in ground.hard
@@ -204,14 +218,14 @@ class FaultDomainSpread(DomainPlugin):
             return np.where(has, MAX_SCORE, 0.0)
         return np.where(has, np.floor(MAX_SCORE * (largest + cost[has].min() - cost) / largest), 0.0)
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
-        ground = cast(_Ground, state)
+        ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
-    def explain_batch(self, state: object, rows: RowList, fleet: Fleet) -> Story:
+    def explain_batch(self, state: _Ground, rows: RowList, fleet: Fleet) -> Story:
         """The same of each pod of a batch."""
-        ground = cast(_Ground, state)
+        ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
         return lambda at: {level: story.record(at) for level, story in stories.items()}
 

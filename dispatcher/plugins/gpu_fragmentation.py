@@ -10,16 +10,17 @@ scores tie often, and ties go to one node after another by rank: that packs bett
 Source: Weng et al., Beware of Fragmentation (USENIX ATC 2023).
 """
 
-from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from dispatcher.model.names import GPU_MILLI
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU
-from dispatcher.scheduling.fleet.columns import grown
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -33,9 +34,10 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Rows,
     Score,
+    Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number, shown
+from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
 
 MOST_GPUS = 8
 WHOLE = 1000
@@ -77,14 +79,34 @@ class _Mix:
         self.share = np.asarray([task.share / total for task in using])
 
 
-class GPUFragmentation(Filter, Score, Reserve):
+class WrittenTask(msgspec.Struct, forbid_unknown_fields=True):
+    """A task in a profile."""
+
+    cpu: Annotated[float, Meta(ge=0, le=10**9)]
+    gpu: Annotated[float, Meta(ge=0, le=MOST_GPUS * WHOLE)]
+    share: Annotated[float, Meta(ge=0, le=10**9)]
+
+
+class MixArgs(Args):
+    """The tasks that a fragment of GPU may still be good for."""
+
+    mix: Annotated[
+        tuple[Task, ...],
+        Meta(
+            description="the typical tasks: {cpu: milli-CPU, gpu: thousandths, share: of all}",
+            extra=read_by(_mix, list[WrittenTask]),
+        ),
+    ] = (Task(0, WHOLE, 1.0),)
+
+
+Amounts = tuple[int, int]  # milli-CPU and thousandths of GPU that a pod requests
+
+
+class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
     """Filter by free GPUs, score by fragmentation, book shares of GPUs."""
 
     name: ClassVar[str] = "GPUFragmentation"
     depends: ClassVar[Depends] = Depends.NODE
-    ARGS: ClassVar[ArgTable] = {
-        "mix": Arg((Task(0, WHOLE, 1.0),), "the typical tasks: {cpu: milli-CPU, gpu: thousandths, share: of all}", _mix)
-    }
 
     def __init__(self, mix: tuple[Task, ...]) -> None:
         self._mix = _Mix(mix)
@@ -106,7 +128,9 @@ class GPUFragmentation(Filter, Score, Reserve):
     def _begin(self, fleet: Fleet, row: int) -> None:
         if row >= len(self._nodes):
             self._nodes += [None] * (fleet.n - len(self._nodes))
-            self._free = grown(self._free, fleet.n, 0)
+            missing = fleet.n - self._free.shape[1]
+            if missing > 0:
+                self._free = np.pad(self._free, ((0, 0), (0, max(missing, self._free.shape[1]))))
         if not fleet.live[row]:
             return
         column = fleet.axis.column(GPU_MILLI)
@@ -116,30 +140,30 @@ class GPUFragmentation(Filter, Score, Reserve):
 
     # --- points ------------------------------------------------------------------------------------------------------
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: Placed) -> Amounts:
         """CPU and GPU requested."""
         return placed.pod.requests.get(CPU, 0), placed.pod.requests.get(GPU_MILLI, 0)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Amounts | Refuse | Skip:
         """(milli-CPU, thousandths of GPU); a Refuse for more than one GPU but not whole ones."""
-        cpu, gpu = cast(tuple[int, int], self.class_key(placed))
+        cpu, gpu = self.class_key(placed)
         if gpu > WHOLE and (gpu % WHOLE or gpu > WHOLE * MOST_GPUS):
             text = f"{GPU_MILLI} must be up to {WHOLE}, or whole GPUs up to {MOST_GPUS * WHOLE}, not {gpu}"
             return refuse(Reason.INVALID, text)
         return SKIP if not gpu and not len(self._mix.part) else (cpu, gpu)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Amounts, fleet: Fleet, rows: Rows) -> Codes:
         """INSUFFICIENT where no GPU has the share free, or too few are free as a whole."""
-        _, gpu = cast(tuple[int, int], state)
+        _, gpu = state
         if not gpu:
             return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
         enough = (self._known(fleet, rows) >= min(gpu, WHOLE)).sum(axis=0)
         codes: Codes = (enough < max(gpu // WHOLE, 1)) * np.uint16(fleet.reasons.code(Reason.INSUFFICIENT, GPU_MILLI))
         return codes
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         """How little the pod would fragment the node's GPUs."""
-        cpu, gpu = cast(tuple[int, int], state)
+        cpu, gpu = state
         worse = self._fragments(self._known(fleet, rows), _free_cpu(fleet, rows), cpu, gpu).min(axis=0)
         scores: Floats = np.floor(MAX_SCORE / (1.0 + np.exp(worse / WHOLE)))
         return scores
@@ -166,7 +190,7 @@ class GPUFragmentation(Filter, Score, Reserve):
 
     def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
         """Book the GPUs of the choice that fragments least; pods without GPU book nothing."""
-        cpu, gpu = cast(tuple[int, int], self.class_key(placed))
+        cpu, gpu = self.class_key(placed)
         if gpu and row >= 0:
             rows = np.asarray([row])
             free = self._known(fleet, rows)
@@ -190,7 +214,7 @@ class GPUFragmentation(Filter, Score, Reserve):
             for gpu, amount in booked[2]:
                 self._free[gpu, booked[0]] += amount
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Free thousandths of each GPU of the node before this pod."""
         free = self._known(fleet, np.asarray([row]))[:, 0]
         return {"free": [int(one) for one in free if one]}

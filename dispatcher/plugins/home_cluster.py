@@ -5,14 +5,14 @@ several hundred): it is meant to break ties, not to hold pods at home while the 
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Refuse, Rows, Score, Skip
 
 
-class HomeCluster(Score):
+class HomeCluster(Score[int]):
     """Prefers the cluster of submission."""
 
     name: ClassVar[str] = "HomeCluster"
@@ -22,11 +22,11 @@ class HomeCluster(Score):
         """The cluster of submission."""
         return placed.home
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> int | Refuse | Skip:
         """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
         return next((at for at, info in enumerate(fleet.clusters) if info.name == placed.home), -2)
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: int, fleet: Fleet, rows: Rows) -> Floats:
         """100 at home, 0 elsewhere."""
-        scores: Floats = np.where(fleet.cluster[rows] == cast(int, state), MAX_SCORE, 0.0)
+        scores: Floats = np.where(fleet.cluster[rows] == state, MAX_SCORE, 0.0)
         return scores

@@ -6,17 +6,17 @@ most 1000 MiB a container; whole numbers, rounded down. Source: kube-scheduler's
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Depends, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Depends, Fleet, Floats, Placed, Refuse, Rows, Score, Skip
 
 _MIB = 1024 * 1024
 _LEAST, _MOST = 23 * _MIB, 1000 * _MIB
 
 
-class ImageLocality(Score):
+class ImageLocality(Score[Floats]):
     """Prefers nodes where less has to be pulled."""
 
     name: ClassVar[str] = "ImageLocality"
@@ -28,7 +28,7 @@ class ImageLocality(Score):
         names = tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
         return names, len(pod.images)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Floats | Refuse | Skip:
         """[n] the score of every node; SKIP if no node has any of the images."""
         pod = placed.pod
         names = [normalised(image) for image in (*pod.images, *pod.volume_images)]
@@ -44,9 +44,9 @@ class ImageLocality(Score):
         scores: Floats = share.astype(np.float64)
         return scores
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Floats, fleet: Fleet, rows: Rows) -> Floats:
         """What PreFilter found."""
-        return cast(Floats, state)[rows]
+        return state[rows]
 
 
 def normalised(image: str) -> str:

@@ -14,9 +14,10 @@ Pods count until they are gone, terminating ones too. Source: kube-scheduler's I
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
@@ -30,10 +31,12 @@ from dispatcher.scheduling.framework import (
     Ints,
     Part,
     Placed,
+    Refuse,
+    Skip,
     SmallInts,
 )
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, whole_number, yes_or_no
+from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.framework.tallies import CountRules, Scale
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
@@ -52,19 +55,22 @@ class _State:
     about: Sequence[StandingTerm]
 
 
-class InterPodAffinity(DomainPlugin):
+class AffinityArgs(Args):
+    """The same as in kube-scheduler."""
+
+    hard_pod_affinity_weight: Annotated[
+        int, Meta(ge=0, le=100, description="what a required affinity term of a placed pod adds to the score, 0-100")
+    ] = 1
+    ignore_preferred_terms_of_existing_pods: Annotated[
+        bool, Meta(description="a pod without preferred terms of its own is not scored by those of placed pods")
+    ] = False
+
+
+class InterPodAffinity(DomainPlugin[_State]):
     """Filter on required terms both ways, score on preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
     normalizes: ClassVar[bool] = True
-    ARGS: ClassVar[ArgTable] = {
-        "hard_pod_affinity_weight": Arg(
-            1, "what a required affinity term of a placed pod adds to the score, 0-100", whole_number(0, 100)
-        ),
-        "ignore_preferred_terms_of_existing_pods": Arg(
-            False, "a pod without preferred terms of its own is not scored by those of placed pods", yes_or_no
-        ),
-    }
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         reason: HELPED_BY[reason]
         for reason in (Reason.POD_AFFINITY, Reason.POD_ANTI_AFFINITY, Reason.EXISTING_ANTI_AFFINITY)
@@ -117,7 +123,7 @@ class InterPodAffinity(DomainPlugin):
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
         rules = self._book.rules_of(placed.pod)
         about = self._about(placed, rules, fleet)
@@ -141,17 +147,17 @@ class InterPodAffinity(DomainPlugin):
             sums[key] = sums[key] + weight * counts if key in sums else weight * counts
         return tuple(Part(fleet.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items())
 
-    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: _State, fleet: Fleet) -> Sequence[Part]:
         """Required affinity, required anti-affinity, that of placed pods."""
-        return cast(_State, state).filters
+        return state.filters
 
-    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: Fleet) -> Sequence[Part]:
         """One part for each topology key."""
-        return cast(_State, state).scores
+        return state.scores
 
-    def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> CountRules | None:
+    def count_rules(self, state: _State, placed: Placed, fleet: Fleet) -> CountRules | None:
         """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one."""
-        known, brought = cast(_State, state), fleet.brings(placed)
+        known, brought = state, fleet.brings(placed)
         if brought is None:
             return None
         moving = AffinityTallies(known.rules, known.about, placed, fleet, brought)

@@ -17,14 +17,14 @@ The formula is the functions under "the formula"; NumPy calls them with columns,
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
-from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Rows
+from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, NETWORK_SIGNAL, is_signal_name
+from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -36,7 +36,8 @@ from dispatcher.scheduling.framework.kernels import (
     least,
     most,
 )
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, number, shown, texts
+from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
+from dispatcher.scheduling.rules.requests import nonzero_request
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
 _ADDS_TO = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}  # signal -> the row of what pods are expected to add to it
@@ -147,16 +148,23 @@ def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ign
 # --- the plugins -----------------------------------------------------------------------------------------------------
 
 
-class _LiveHeadroom(BoundedScore):
+class LiveArgs(Args):
+    """The fade of readings and the curve."""
+
+    fresh_s: Annotated[float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")] = 45.0
+    stale_s: Annotated[
+        float, Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all")
+    ] = 120.0
+    hot_above: Annotated[float, Meta(ge=0, le=1, description="utilisation (0..1) above which a node is hot")] = 0.8
+    hot_steepness: Annotated[
+        float, Meta(ge=1, le=100, description="how much more a point of utilisation costs on a hot node")
+    ] = 4.0
+
+
+class _LiveHeadroom(BoundedScore[Amounts]):
     """The formula over one or several signals."""
 
     depends: ClassVar[Depends] = Depends.NODE
-    ARGS: ClassVar[ArgTable] = {
-        "fresh_s": Arg(45.0, "seconds up to which a reading counts in full", number(0, 86_400)),
-        "stale_s": Arg(120.0, "seconds from which a reading does not count at all", number(0, 86_400)),
-        "hot_above": Arg(0.8, "utilisation (0..1) above which a node is hot", number(0, 1)),
-        "hot_steepness": Arg(4.0, "how much more a point of utilisation costs on a hot node", number(1, 100)),
-    }
     SIGNALS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float) -> None:
@@ -171,15 +179,15 @@ class _LiveHeadroom(BoundedScore):
         amounts, added = nonzero_request(placed.pod), {_ADDS_TO.get(name) for name in self._signals}
         return amounts[only] if len(added) == 1 and (only := added.pop()) is not None else amounts
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) the pod is expected to use."""
         return nonzero_request(placed.pod)
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Amounts, fleet: Fleet, rows: Rows) -> Floats:
         """The curve of the module over the utilisation expected with this pod; the least of several signals."""
-        scores = self._score(_columns(self._signals[0], cast(Amounts, state), fleet, rows), fleet.now)
+        scores = self._score(_columns(self._signals[0], state, fleet, rows), fleet.now)
         for name in self._signals[1:]:
-            np.minimum(scores, self._score(_columns(name, cast(Amounts, state), fleet, rows), fleet.now), out=scores)
+            np.minimum(scores, self._score(_columns(name, state, fleet, rows), fleet.now), out=scores)
         return scores
 
     def _score(self, columns: LoadColumns, now: float) -> Floats:
@@ -224,9 +232,9 @@ class _LiveHeadroom(BoundedScore):
         slope = _slope(low, self._knee, self._extra)
         return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
-        return self._told(self._signals[0], cast(Amounts, state), fleet, row)
+        return self._told(self._signals[0], state, fleet, row)
 
     def _told(self, signal: str, amounts: Amounts, fleet: Fleet, row: int) -> dict[str, Any]:
         columns = _columns(signal, amounts, fleet, np.asarray([row]))
@@ -311,14 +319,22 @@ def _signal_names(raw: object) -> tuple[str, ...]:
     return names
 
 
+WrittenSignals = Annotated[list[Annotated[str, Meta(pattern=NAME_PATTERN)]], Meta(min_length=1)]
+
+
+class HeadroomArgs(LiveArgs):
+    """The same, and of which signals."""
+
+    signals: Annotated[
+        tuple[str, ...],
+        Meta(description="signals of which the least headroom counts", extra=read_by(_signal_names, WrittenSignals)),
+    ] = (NETWORK_SIGNAL,)
+
+
 class LiveHeadroom(_LiveHeadroom):
     """Prefers nodes with headroom in the scarcest of some signals, whatever agents are configured to measure."""
 
     name: ClassVar[str] = "LiveHeadroom"
-    ARGS: ClassVar[ArgTable] = {
-        "signals": Arg((NETWORK_SIGNAL,), "signals of which the least headroom counts", _signal_names),
-        **_LiveHeadroom.ARGS,
-    }
 
     def __init__(
         self, signals: Sequence[str], fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float
@@ -326,6 +342,6 @@ class LiveHeadroom(_LiveHeadroom):
         super().__init__(fresh_s, stale_s, hot_above, hot_steepness)
         self._signals = tuple(signals)
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """By signal, what the chosen row was judged by."""
-        return {name: self._told(name, cast(Amounts, state), fleet, row) for name in self._signals}
+        return {name: self._told(name, state, fleet, row) for name in self._signals}

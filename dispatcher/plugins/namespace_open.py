@@ -7,20 +7,20 @@ agent without the right to list them) nothing is known, and its own agent decide
 """
 
 from collections.abc import Hashable, Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.names import ACCEPT
 from dispatcher.model.objects import Namespace
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
 
 
-class NamespaceOpen(Filter):
+class NamespaceOpen(Filter[Codes]):
     """Refuses nodes of other clusters without the pod's namespace, or where that is closed."""
 
     name: ClassVar[str] = "NamespaceOpen"
@@ -38,16 +38,16 @@ class NamespaceOpen(Filter):
         """The pod's own cluster and its namespace."""
         return placed.home, placed.pod.namespace
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
         reasons = [_reason(info.name, placed, fleet) for info in fleet.clusters]
         if not any(reasons):
             return SKIP
         return np.array([fleet.reasons.code(one) if one else 0 for one in reasons], dtype=np.uint16)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Codes, fleet: Fleet, rows: Rows) -> Codes:
         """NAMESPACE_ABSENT or NAMESPACE_CLOSED in those clusters."""
-        codes: Codes = cast(Codes, state)[fleet.cluster[rows]]
+        codes: Codes = state[fleet.cluster[rows]]
         return codes
 
 

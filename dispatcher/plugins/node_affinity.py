@@ -6,9 +6,10 @@ own. Source: kube-scheduler's NodeAffinity.
 """
 
 from collections.abc import Hashable, Mapping
-from typing import ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.labels import IN, NodeSelectorTerm
 from dispatcher.model.node import Node
@@ -23,26 +24,38 @@ from dispatcher.scheduling.framework import (
     Fleet,
     Floats,
     Placed,
+    Refuse,
     Rows,
     Score,
+    Skip,
     refuse,
 )
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable
-from dispatcher.scheduling.rules.affinity_args import added_affinity
+from dispatcher.scheduling.framework.plugin_args import Args, read_by
+from dispatcher.scheduling.rules.affinity_args import WrittenClause
+from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity
 from dispatcher.scheduling.rules.eligibility import NAME_FIELD, LabelMasks, selection_key
 
 
-class NodeAffinity(Filter, Score):
+class NodeAffinityArgs(Args):
+    """Terms besides those of the pods."""
+
+    added_affinity: Annotated[
+        Affinity,
+        Meta(
+            description="terms for every pod, as in a pod's nodeAffinity",
+            extra=read_by(read_affinity, list[WrittenClause] | dict[str, Any]),
+        ),
+    ] = Affinity()
+
+
+class NodeAffinity(Filter[Pod], Score[Pod]):
     """Filter on what is required, score on what is preferred."""
 
     name: ClassVar[str] = "NodeAffinity"
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.AFFINITY: NODES, Reason.ADDED_AFFINITY: NODES}
     normalizes: ClassVar[bool] = True
-    ARGS: ClassVar[ArgTable] = {
-        "added_affinity": Arg(Affinity(), "terms for every pod, as in a pod's nodeAffinity", added_affinity)
-    }
 
     def __init__(self, added_affinity: Affinity) -> None:
         self._added = added_affinity
@@ -72,7 +85,7 @@ class NodeAffinity(Filter, Score):
         """The same; terms that conflict are told of as that."""
         return named_nodes(placed.pod) or None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
         names = named_nodes(placed.pod)
         if names is not None and not names:
@@ -80,18 +93,18 @@ class NodeAffinity(Filter, Score):
         asks = self.class_key(placed) is not None or self._added != Affinity()
         return placed.pod if asks else SKIP
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Pod, fleet: Fleet, rows: Rows) -> Codes:
         """ADDED_AFFINITY where the profile's terms do not match, AFFINITY where its own or its selector do not."""
-        mask = self._masks.selected(cast(Pod, state), fleet, rows)
+        mask = self._masks.selected(state, fleet, rows)
         codes: Codes = ~mask * np.uint16(fleet.reasons.code(Reason.AFFINITY))
         if self._added.required is not None:
             enforced = self._masks.any_term(self._added.required, fleet, rows)
             codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
         return codes
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Pod, fleet: Fleet, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""
-        pod = cast(Pod, state)
+        pod = state
         scores = np.zeros(len(fleet.live[rows]))
         own = pod.affinity.preferred if pod.affinity else ()
         for preferred in (*self._added.preferred, *own):

@@ -4,15 +4,15 @@ Such pods do not come to a scheduler; the rule is here because it is one. Source
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 
 
-class NodeName(Filter):
+class NodeName(Filter[str]):
     """Refuses nodes of another name."""
 
     name: ClassVar[str] = "NodeName"
@@ -22,15 +22,15 @@ class NodeName(Filter):
         """The name."""
         return placed.pod.node
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> str | Refuse | Skip:
         """The name; SKIP without."""
         return placed.pod.node or SKIP
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: str, fleet: Fleet, rows: Rows) -> Codes:
         """NODE_NAME everywhere but on nodes of that name, one a cluster at most."""
         codes = np.full(fleet.n, fleet.reasons.code(Reason.NODE_NAME), dtype=np.uint16)
         for info in fleet.clusters:
-            row = fleet.row_of(info.name, cast(str, state))
+            row = fleet.row_of(info.name, state)
             if row is not None:
                 codes[row] = 0
         return codes[rows]

@@ -5,19 +5,19 @@ Source: kube-scheduler's NodePorts.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from dispatcher.model.pod import HostPort
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value to compare, never a bind address
 Taken = Mapping[tuple[str, int], Sequence[str]]
 
 
-class NodePorts(Filter):
+class NodePorts(Filter[tuple[HostPort, ...]]):
     """Refuses nodes where a wanted host port is taken."""
 
     name: ClassVar[str] = "NodePorts"
@@ -27,13 +27,13 @@ class NodePorts(Filter):
         """The set of host ports."""
         return frozenset(placed.pod.ports)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[HostPort, ...] | Refuse | Skip:
         """The wanted ports; SKIP without any."""
         return placed.pod.ports or SKIP
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[HostPort, ...], fleet: Fleet, rows: Rows) -> Codes:
         """PORTS where one of them is taken. Only rows on which any host port is taken are looked at."""
-        wanted = cast(tuple[HostPort, ...], state)
+        wanted = state
         code = np.uint16(fleet.reasons.code(Reason.PORTS))
         taken = np.zeros(fleet.n, dtype=np.uint16)
         for row in fleet.rows_with_ports():

@@ -6,7 +6,6 @@ not True); a pod that tolerates the taints which Kubernetes puts on such nodes m
 moment that the node says so until those taints are there, and TaintToleration takes over.
 """
 
-from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -18,26 +17,26 @@ from dispatcher.scheduling.framework import Codes, Depends, Filter, Fleet, Place
 TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable"))
 
 
-class NodeReady(Filter):
+class NodeReady(Filter[bool]):
     """Refuses nodes of clusters that are not ready, then nodes that are not."""
 
     name: ClassVar[str] = "NodeReady"
     depends: ClassVar[Depends] = Depends.STATIC
 
-    def class_key(self, placed: Placed) -> Hashable:
+    def class_key(self, placed: Placed) -> bool:
         """Whether the pod tolerates nodes that are not ready."""
         tolerations = placed.pod.tolerations
         return all(any(taint.tolerated_by(one) for one in tolerations) for taint in TAINTS)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> bool:
         """The same."""
         return self.class_key(placed)
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: bool, fleet: Fleet, rows: Rows) -> Codes:
         """CLUSTER_NOT_READY before NOT_READY."""
         usable = np.fromiter((info.ready and info.synced for info in fleet.clusters), dtype=np.bool_)
         clusters = fleet.cluster[rows]
-        node_code = np.where(fleet.ready[rows] | bool(state), 0, fleet.reasons.code(Reason.NOT_READY))
+        node_code = np.where(fleet.ready[rows] | state, 0, fleet.reasons.code(Reason.NOT_READY))
         if not len(usable):
             return node_code.astype(np.uint16)
         codes: Codes = np.where(usable[clusters], node_code, fleet.reasons.code(Reason.CLUSTER_NOT_READY))

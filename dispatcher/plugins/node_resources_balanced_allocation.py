@@ -7,28 +7,37 @@ Pods that request none of `resources` are not judged. Source: kube-scheduler's N
 """
 
 from collections.abc import Hashable
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
-from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Rows
+from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin_args import Arg, ArgTable, names_of_resources
+from dispatcher.scheduling.framework.plugin_args import RESOURCE_NAMES, Args
 from dispatcher.scheduling.rules.whole import EXACT, plus
 
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2
 
 
-class NodeResourcesBalancedAllocation(BoundedScore):
+class BalanceArgs(Args):
+    """What is balanced."""
+
+    resources: Annotated[tuple[str, ...], Meta(description="which resources to balance", extra=RESOURCE_NAMES)] = (
+        CPU,
+        MEMORY,
+    )
+
+
+class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
     """Prefers nodes that come into balance."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     depends: ClassVar[Depends] = Depends.NODE
-    ARGS: ClassVar[ArgTable] = {"resources": Arg((CPU, MEMORY), "which resources to balance", names_of_resources)}
 
     def __init__(self, resources: tuple[str, ...]) -> None:
         self._resources = resources
@@ -38,13 +47,13 @@ class NodeResourcesBalancedAllocation(BoundedScore):
         requests = placed.pod.requests
         return tuple(requests.get(name, 0) for name in self._resources)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Pod | Refuse | Skip:
         """The pod; SKIP if it requests none of the balanced resources."""
         return placed.pod if any(map(placed.pod.requests.get, self._resources)) else SKIP
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Pod, fleet: Fleet, rows: Rows) -> Floats:
         """The gain in balance."""
-        asked = self._asked(cast(Pod, state), fleet)
+        asked = self._asked(state, fleet)
         if _two.fast is not None and len(asked) == 2 and max(amount for _, amount in asked) < EXACT:
             columns: list[Any] = []
             for column, amount in asked:

@@ -14,31 +14,27 @@ neither CPU, memory nor storage and not requested, has no part in the mean. Sour
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Final, Literal
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
-from dispatcher.scheduling.fleet.occupants import nonzero_request
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Rows
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.framework.plugin_args import (
-    Arg,
-    ArgTable,
-    one_of,
-    resource_weights,
-    shown,
-    texts,
-    whole_number,
-)
+from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
+from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 
-LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
+LEAST: Final = "LeastAllocated"
+MOST: Final = "MostAllocated"
+RATIO: Final = "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nonzero
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_TOLD = 62  # resources; each is one bit
@@ -80,7 +76,42 @@ class _Asked:
     sized: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
 
 
-class NodeResourcesFit(RoomFilter, BoundedScore):
+class WrittenPoint(msgspec.Struct, forbid_unknown_fields=True):
+    """A point of the shape in a profile."""
+
+    utilization: Annotated[int, Meta(ge=0, le=100)]
+    score: Annotated[int, Meta(ge=0, le=10)]
+
+
+class FitArgs(Args):
+    """How free room is scored, and what needs none."""
+
+    strategy: Annotated[
+        Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"],
+        Meta(description=f"{LEAST}, {MOST} or {RATIO}"),
+    ] = LEAST
+    resources: Annotated[
+        tuple[tuple[str, int], ...],
+        Meta(description="weight (1-100) of each resource in the mean", extra=RESOURCE_WEIGHTS),
+    ] = ((CPU, 1), (MEMORY, 1))
+    shape: Annotated[
+        tuple[tuple[int, int], ...],
+        Meta(
+            description=f"points {{utilization %, score 0-10}} for {RATIO}",
+            extra=read_by(_shape, Annotated[list[WrittenPoint], Meta(min_length=1)]),
+        ),
+    ] = ((0, 0), (100, 10))
+    ignored_resources: Annotated[tuple[str, ...], Meta(description="extended resources that need no room")] = ()
+    ignored_resource_groups: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="the same for all of a group: what stands before the slash",
+            extra=read_by(_groups, list[Annotated[str, Meta(pattern="^[^/]+$")]]),
+        ),
+    ] = ()
+
+
+class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     """Filter on room, score by strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
@@ -88,13 +119,6 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,
         Reason.TOO_MANY_PODS: NODES | WakeEvent.POD_REMOVED,
-    }
-    ARGS: ClassVar[ArgTable] = {
-        "strategy": Arg(LEAST, f"{LEAST}, {MOST} or {RATIO}", one_of(LEAST, MOST, RATIO)),
-        "resources": Arg(((CPU, 1), (MEMORY, 1)), "weight (1-100) of each resource in the mean", resource_weights),
-        "shape": Arg(((0, 0), (100, 10)), f"points {{utilization %, score 0-10}} for {RATIO}", _shape),
-        "ignored_resources": Arg((), "extended resources that need no room", texts),
-        "ignored_resource_groups": Arg((), "the same for all of a group: what stands before the slash", _groups),
     }
 
     def __init__(
@@ -122,7 +146,7 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
         return asked, nonzero_request(placed.pod), placed.sizes
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Asked | Refuse | Skip:
         """What must have room: one pod, and what is requested and not ignored; in each cluster by the true size."""
         sizes = {one.cluster for one in placed.sizes}
         infos = enumerate(fleet.clusters) if sizes else ()
@@ -142,26 +166,24 @@ class NodeResourcesFit(RoomFilter, BoundedScore):
 
     # --- room --------------------------------------------------------------------------------------------------------
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _Asked, fleet: Fleet, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
-        asked = cast(_Asked, state)
-        codes = _no_room(asked.wanted, fleet, rows)
-        for cluster, wanted in asked.sized:
+        codes = _no_room(state.wanted, fleet, rows)
+        for cluster, wanted in state.sized:
             there = fleet.cluster[rows] == cluster
             if there.any():
                 np.copyto(codes, _no_room(wanted, fleet, rows), where=there)
         return codes
 
-    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+    def wants(self, state: _Asked) -> Sequence[tuple[str, int]] | None:
         """What must have room, unless it is more than is told apart, or not the same everywhere."""
-        asked = cast(_Asked, state)
-        return asked.wanted if len(asked.wanted) <= _MOST_TOLD and not asked.sized else None
+        return state.wanted if len(state.wanted) <= _MOST_TOLD and not state.sized else None
 
     # --- strategies --------------------------------------------------------------------------------------------------
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: _Asked, fleet: Fleet, rows: Rows) -> Floats:
         """The strategy's mean, a whole number 0..100."""
-        pod = cast(_Asked, state).pod
+        pod = state.pod
         if _two.fast is not None and self._strategy != RATIO and len(self._resources) == 2:
             return self._score_two(pod, fleet, rows)
         return self._score_any(pod, fleet, rows)

@@ -7,7 +7,7 @@ a driver has none. Source: kube-scheduler's NodeVolumeLimits (CSI).
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dispatcher.model.objects import (
 )
 from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
 
 _NO_LIMIT = 2**31  # volumes
@@ -67,7 +67,7 @@ class _Volumes:
         return {node: frozenset(volumes) for node, volumes in there.items()}
 
 
-class NodeVolumeLimits(Filter):
+class NodeVolumeLimits(Filter[_State]):
     """Refuses nodes that cannot attach the pod's volumes beside those they have."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
@@ -78,7 +78,7 @@ class NodeVolumeLimits(Filter):
         pod = placed.pod
         return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
         """The pod's CSI volumes and what is attached where; SKIP for a pod without any."""
         pod = placed.pod
         if not pod.volumes:
@@ -97,13 +97,13 @@ class NodeVolumeLimits(Filter):
         spare = least - len(wanted) - max(map(len, attached.values()), default=0)
         return _State(placed.home, wanted, attached, tight, spare)
 
-    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+    def refresh(self, state: _State | Refuse | Skip, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
         """What rests on objects alone has not changed."""
         return state
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _State, fleet: Fleet, rows: Rows) -> Codes:
         """VOLUME_LIMIT where the limit of a driver would be passed."""
-        asked = cast(_State, state)
+        asked = state
         codes = np.zeros(fleet.n, dtype=np.uint16)
         code = np.uint16(fleet.reasons.code(Reason.VOLUME_LIMIT))
         limits, volumes = fleet.objects(asked.home, CSINode), _Volumes(asked.home, fleet)

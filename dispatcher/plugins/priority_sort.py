@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from dispatcher.scheduling.framework import Depends, Placed, Plugin
 
 
-class PrioritySort(Plugin):
+class PrioritySort(Plugin[None]):
     """QueueSort by (-priority, queued at)."""
 
     name: ClassVar[str] = "PrioritySort"

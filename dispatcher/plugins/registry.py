@@ -10,21 +10,21 @@ from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.cluster_refused import ClusterRefused
-from dispatcher.plugins.default_preemption import DefaultPreemption
+from dispatcher.plugins.default_preemption import DefaultPreemption, PreemptionArgs
 from dispatcher.plugins.dynamic_resources import DynamicResources
-from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
-from dispatcher.plugins.gpu_fragmentation import GPUFragmentation
+from dispatcher.plugins.fault_domain_spread import FaultDomainSpread, SpreadArgs
+from dispatcher.plugins.gpu_fragmentation import GPUFragmentation, MixArgs
 from dispatcher.plugins.home_cluster import HomeCluster
 from dispatcher.plugins.image_locality import ImageLocality
-from dispatcher.plugins.inter_pod_affinity import InterPodAffinity
-from dispatcher.plugins.live_headroom import LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
+from dispatcher.plugins.inter_pod_affinity import AffinityArgs, InterPodAffinity
+from dispatcher.plugins.live_headroom import HeadroomArgs, LiveArgs, LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
 from dispatcher.plugins.namespace_open import NamespaceOpen
-from dispatcher.plugins.node_affinity import NodeAffinity
+from dispatcher.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
 from dispatcher.plugins.node_ready import NodeReady
-from dispatcher.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from dispatcher.plugins.node_resources_fit import NodeResourcesFit
+from dispatcher.plugins.node_resources_balanced_allocation import BalanceArgs, NodeResourcesBalancedAllocation
+from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
 from dispatcher.plugins.priority_sort import PrioritySort
@@ -36,7 +36,7 @@ from dispatcher.plugins.volume_restrictions import VolumeRestrictions
 from dispatcher.plugins.volume_zone import VolumeZone
 from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, QueueSort, Reserve, Score
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
-from dispatcher.scheduling.framework.plugin_args import ArgTable, check_args, did_you_mean
+from dispatcher.scheduling.framework.plugin_args import Args, ArgTable, check_args, did_you_mean, table_of
 from dispatcher.scheduling.quota import QuotaLedger
 
 
@@ -55,8 +55,13 @@ class PluginSpec:
     """A plugin class, its arguments, and how it is made from checked arguments."""
 
     plugin: type[Plugin]
-    args: ArgTable = field(default_factory=dict)
+    args: type[Args] = Args
     factory: Factory | None = None  # None: the class, called with the arguments as keywords
+
+    @property
+    def arguments(self) -> ArgTable:
+        """Its arguments by name."""
+        return table_of(self.args)
 
     @property
     def points(self) -> tuple[str, ...]:
@@ -79,7 +84,7 @@ class PluginSpec:
 
     def make(self, args: Mapping[str, Any], context: PluginContext) -> Plugin:
         """The plugin; ValueError names an argument that is unknown, wrong, or does not go with another."""
-        values, problems = check_args(self.args, args)
+        values, problems = check_args(self.arguments, args)
         if problems:
             raise ValueError("; ".join(f"{self.plugin.name}.{one.key}: {one.text}" for one in problems))
         return self.make_checked(values, context)
@@ -104,25 +109,25 @@ _SPECS = (
     PluginSpec(NodeUnschedulable),
     PluginSpec(NodeName),
     PluginSpec(TaintToleration),
-    PluginSpec(NodeAffinity, NodeAffinity.ARGS),
+    PluginSpec(NodeAffinity, NodeAffinityArgs),
     PluginSpec(NodePorts),
-    PluginSpec(NodeResourcesFit, NodeResourcesFit.ARGS),
+    PluginSpec(NodeResourcesFit, FitArgs),
     PluginSpec(VolumeRestrictions),
     PluginSpec(NodeVolumeLimits),
     PluginSpec(VolumeBinding),
     PluginSpec(VolumeZone),
-    PluginSpec(FaultDomainSpread, FaultDomainSpread.ARGS),
-    PluginSpec(InterPodAffinity, InterPodAffinity.ARGS),
+    PluginSpec(FaultDomainSpread, SpreadArgs),
+    PluginSpec(InterPodAffinity, AffinityArgs),
     PluginSpec(DynamicResources),
-    PluginSpec(NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocation.ARGS),
+    PluginSpec(NodeResourcesBalancedAllocation, BalanceArgs),
     PluginSpec(ImageLocality),
-    PluginSpec(LiveCPU, LiveCPU.ARGS),
-    PluginSpec(LiveMemory, LiveMemory.ARGS),
-    PluginSpec(LiveNetwork, LiveNetwork.ARGS),
-    PluginSpec(LiveHeadroom, LiveHeadroom.ARGS),
+    PluginSpec(LiveCPU, LiveArgs),
+    PluginSpec(LiveMemory, LiveArgs),
+    PluginSpec(LiveNetwork, LiveArgs),
+    PluginSpec(LiveHeadroom, HeadroomArgs),
     PluginSpec(HomeCluster),
-    PluginSpec(DefaultPreemption, DefaultPreemption.ARGS),
-    PluginSpec(GPUFragmentation, GPUFragmentation.ARGS),
+    PluginSpec(DefaultPreemption, PreemptionArgs),
+    PluginSpec(GPUFragmentation, MixArgs),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
 # Other names that the file of a profile may use: kube-scheduler's, where ours says more.

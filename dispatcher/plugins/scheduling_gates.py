@@ -12,7 +12,7 @@ from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
 from dispatcher.scheduling.framework.lifecycle import PreEnqueue
 
 
-class SchedulingGates(PreEnqueue):
+class SchedulingGates(PreEnqueue[None]):
     """Gates pods with spec.schedulingGates."""
 
     name: ClassVar[str] = "SchedulingGates"

@@ -7,7 +7,7 @@ In another cluster the tolerations count that the pod keeps there (`dispatcher.m
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,19 @@ from numpy.typing import NDArray
 from dispatcher.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import MAX_SCORE, Codes, Depends, Filter, Fleet, Floats, Placed, Rows, Score
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    Codes,
+    Depends,
+    Filter,
+    Fleet,
+    Floats,
+    Placed,
+    Refuse,
+    Rows,
+    Score,
+    Skip,
+)
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 
@@ -51,7 +63,7 @@ class _Verdicts:
         return found
 
 
-class TaintToleration(Filter, Score):
+class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     """Filter on hard taints, score on soft ones."""
 
     name: ClassVar[str] = "TaintToleration"
@@ -74,19 +86,19 @@ class TaintToleration(Filter, Score):
         """The tolerations, and where they hold."""
         return tolerations_key(placed)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
         return _Verdicts(Tolerance.read(placed, fleet))
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _Verdicts, fleet: Fleet, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at home."""
-        verdicts = cast(_Verdicts, state)
+        verdicts = state
         verdicts.catch_up(fleet)
         return verdicts.at(verdicts.codes, np.uint16, fleet, rows)
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: _Verdicts, fleet: Fleet, rows: Rows) -> Floats:
         """Minus the number of soft taints that are not tolerated."""
-        verdicts = cast(_Verdicts, state)
+        verdicts = state
         verdicts.catch_up(fleet)
         return -verdicts.at(verdicts.soft, np.float64, fleet, rows)
 

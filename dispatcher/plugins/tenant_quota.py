@@ -4,7 +4,7 @@ A pod is refused when  used + asked > limit  for any resource it requests (or th
 names; limits are absolute or a share of what the Ready clusters can allocate. Charged when a place is reserved, given
 back when the pod ends or the place is forgotten. A refused pod waits without holding up others, and is tried again
 when quota comes free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
-charge is remembered (see unheard.py). A pod is charged the size that it has in the cluster of its place: what a webhook
+charge is stored (unsynced_usage.py). A pod is charged the size that it has in the cluster of its place: what a webhook
 there adds is asked for before the pod is bound, and clusters for whose size no quota is left are passed over. Pods of
 namespaces that belong to no tenant are not limited. Internal units (see quota.py).
 """
@@ -12,10 +12,10 @@ namespaces that belong to no tenant are not limited. Internal units (see quota.p
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling.fleet.occupants import PodId
-from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, refuse
+from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, Skip, refuse
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 
@@ -24,7 +24,7 @@ def _pod_id(placed: Placed) -> PodId:
     return (source.cluster, source.uid) if source else (placed.home, placed.pod.uid)
 
 
-class TenantQuota(Reserve):
+class TenantQuota(Reserve[None]):
     """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
 
     name: ClassVar[str] = "TenantQuota"
@@ -42,7 +42,7 @@ class TenantQuota(Reserve):
         tenant = self._tenant(placed)
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -92,7 +92,7 @@ class TenantQuota(Reserve):
         if tenant is not None:
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: None, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """The tenant, and per limited resource what was used before and after this pod, and the limit."""
         tenant = self._tenant(placed)
         if tenant is None:

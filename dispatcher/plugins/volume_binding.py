@@ -10,7 +10,7 @@ is reserved. Source: kube-scheduler's VolumeBinding.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dispatcher.scheduling.framework import (
     Refuse,
     Reserve,
     Rows,
+    Skip,
     refuse,
 )
 from dispatcher.scheduling.framework.lifecycle import Order, PreBind
@@ -66,7 +67,7 @@ class _Held:
         return Order(placed.home, BindVolume("", pod, 0, self.volume.name, claim, uid), about)
 
 
-class VolumeBinding(Filter, Reserve, PreBind):
+class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]):
     """Refuses nodes where a claim cannot be served, holds what is chosen, and has it done before the bind."""
 
     name: ClassVar[str] = "VolumeBinding"
@@ -82,17 +83,17 @@ class VolumeBinding(Filter, Reserve, PreBind):
         named = tuple((volume.name, pod.uid if volume.ephemeral else "") for volume in claims_of(pod))
         return (placed.home, pod.namespace, named) if named else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> VolumePlan | Refuse | Skip:
         """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not bound yet."""
         return plan_of(placed, fleet) if any(claims_of(placed.pod)) else SKIP
 
-    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+    def refresh(self, state: VolumePlan | Refuse | Skip, placed: Placed, fleet: Fleet) -> VolumePlan | Refuse | Skip:
         """Pods change nothing here except by what they hold of objects."""
         return state
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: VolumePlan, fleet: Fleet, rows: Rows) -> Codes:
         """Why the claims cannot be served, all reasons together; VOLUMES_ELSEWHERE outside the home cluster."""
-        plan = cast(VolumePlan, state)
+        plan = state
         bits = self._rulings.judge(plan, fleet, rows).bits
         table = np.zeros(1 << len(BITS), dtype=np.uint16)
         for value in np.unique(bits).tolist():

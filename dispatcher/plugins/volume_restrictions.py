@@ -7,14 +7,14 @@ Source: kube-scheduler's VolumeRestrictions.
 """
 
 from collections.abc import Hashable
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from dispatcher.model.objects import PersistentVolumeClaim
 from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
 
 _RESTRICTED = (EBS_VOLUME, GCE_DISK, ISCSI, RBD)
@@ -25,7 +25,7 @@ class _State(NamedTuple):
     in_use: bool  # a claim that bears one pod has one
 
 
-class VolumeRestrictions(Filter):
+class VolumeRestrictions(Filter[_State]):
     """Refuses nodes where a disk would get a second user it does not bear."""
 
     name: ClassVar[str] = "VolumeRestrictions"
@@ -36,7 +36,7 @@ class VolumeRestrictions(Filter):
         pod = placed.pod
         return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
         """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a claim that is not."""
         pod = placed.pod
         if not pod.volumes:
@@ -53,9 +53,9 @@ class VolumeRestrictions(Filter):
         disks = tuple(volume for volume in pod.volumes if volume.kind in _RESTRICTED)
         return _State(disks, in_use) if disks or in_use else SKIP
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _State, fleet: Fleet, rows: Rows) -> Codes:
         """DISK_CONFLICT where a disk is in use, else CLAIM_IN_USE everywhere if a claim is."""
-        wanted = cast(_State, state)
+        wanted = state
         refused = fleet.reasons.code(Reason.CLAIM_IN_USE) if wanted.in_use else 0
         codes = np.full(fleet.n, refused, dtype=np.uint16)
         if wanted.disks:

@@ -6,7 +6,7 @@ Claims without a volume are left to VolumeBinding. Source: kube-scheduler's Volu
 """
 
 from collections.abc import Hashable, Iterator
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +14,19 @@ from dispatcher.model.labels import IN, Requirement
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Bools,
+    Codes,
+    Depends,
+    Filter,
+    Fleet,
+    Placed,
+    Refuse,
+    Rows,
+    Skip,
+    refuse,
+)
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volumes import claim_key, claims_of, not_found
 
@@ -23,7 +35,7 @@ _LABELS = (*_OLD, ZONE, REGION)
 _ZONES_BETWEEN = "__"
 
 
-class VolumeZone(Filter):
+class VolumeZone(Filter[tuple[Requirement, ...]]):
     """Refuses nodes in another zone than a volume's."""
 
     name: ClassVar[str] = "VolumeZone"
@@ -37,7 +49,7 @@ class VolumeZone(Filter):
         named = tuple(volume.name for volume in claims_of(placed.pod) if not volume.ephemeral)
         return (placed.home, placed.pod.namespace, named) if named else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[Requirement, ...] | Refuse | Skip:
         """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that will get no volume."""
         pod = placed.pod
         if not pod.volumes:
@@ -62,10 +74,10 @@ class VolumeZone(Filter):
             demands += _demands(volume)
         return tuple(demands) or SKIP
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[Requirement, ...], fleet: Fleet, rows: Rows) -> Codes:
         """VOLUME_ZONE where a label differs, on nodes that have any label of zone or region."""
         fits = np.ones(len(fleet.live[rows]), dtype=np.bool_)
-        for demand in cast(tuple[Requirement, ...], state):
+        for demand in state:
             fits &= self._met(demand, fleet, rows)
         somewhere = np.zeros_like(fits)
         for label in _LABELS:

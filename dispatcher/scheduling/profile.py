@@ -1,7 +1,7 @@
 """The profiles that are built in: tables of plugins and weights, in the order in which filters run.
 
 The default holds when none is configured. Its order and weights are kube-scheduler's where that has the plugin, ours
-beside it; live readings weigh as much as requests do in all. `configs/profiles` says the same, with comments.
+beside it; live readings weigh as much as requests do in all. Profile files extend them (`BUILT_IN`).
 """
 
 from collections.abc import Iterable
@@ -64,3 +64,5 @@ KUBE_SCHEDULER_PROFILE = Profile(
         PluginUse(use.name, use.weight, _KUBERNETES_ARGS.get(use.name, {})) for use in _uses(_QUEUE, _KUBERNETES, _LAST)
     ),
 )
+
+BUILT_IN = {"default": DEFAULT_PROFILE, "kube-scheduler": KUBE_SCHEDULER_PROFILE}  # by the name that files extend

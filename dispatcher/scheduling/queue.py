@@ -13,8 +13,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dispatcher.model.backoff import Backoff
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 
@@ -112,7 +113,7 @@ class SchedulingQueue:
     ) -> None:
         self._sort, self._classify = sort, classify
         self._gates: Gates = gates or NoPlugins()
-        self._first_s, self._longest_s, self._flush_s = first_s, longest_s, flush_s
+        self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(_State, 0)
         # Entries whose ticket is not their pod's any more are void; they are dropped when they come up.
@@ -239,9 +240,7 @@ class SchedulingQueue:
 
     def _failed(self, item: QueuedPod, now: float) -> None:
         item.attempts += 1
-        # The exponent is bounded first: two to the power of a large count must never be computed.
-        pause = min(self._first_s * 2.0 ** min(item.attempts - 1, 30), self._longest_s)
-        item.ready_at = now + pause
+        item.ready_at = now + self._pause.after(item.attempts)
 
     def _return(self, item: QueuedPod, state: _State) -> None:
         self.remove(item.pod_id)

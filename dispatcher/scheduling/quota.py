@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.resources import PODS, Resources, format_quantity
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 

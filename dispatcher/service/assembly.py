@@ -11,13 +11,13 @@ from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import JournalSection, TimingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.core.reload import take_profiles
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.reprofile import take_profiles
 from dispatcher.scheduling.shards.crew import ShardLink, Shards
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.service.leader import Elector
 from dispatcher.service.link import AgentLink, LinkError
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
@@ -115,7 +116,7 @@ class Leadership:
             why=by.why,
             fix="give all dispatchers of a fleet the same leader_election",
         )
-        pause = min(GREET_S * 2**self._deposals, LONGEST_PAUSE_S) if self._deposals else 0.0
+        pause = Backoff(GREET_S, LONGEST_PAUSE_S).after(self._deposals + 1) if self._deposals else 0.0
         self._deposals += 1
         await asyncio.sleep(pause)
 

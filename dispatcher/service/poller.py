@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Changes
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
@@ -98,5 +99,5 @@ class Poller:
         self.silent = True
 
     def _backoff(self) -> float:
-        longest: float = min(self._timing.backoff_s * 2 ** min(self.failures, 16), self._timing.backoff_max_s)
+        longest = Backoff(self._timing.backoff_s, self._timing.backoff_max_s).after(self.failures + 1)
         return longest * random.uniform(0.5, 1.0)

@@ -1,23 +1,25 @@
-"""Write the pages: `python -m docs.generate`."""
+"""Write the pages, and the part of the chart's schema that is made of code: `python -m docs.generate`."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import configuration, keys, metrics, reasons
+from docs.generate import chart, configuration, keys, metrics, plugins, reasons
 
 FOLDER = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "annotations.md": keys.render,
     "configuration.md": configuration.render,
     "metrics.md": metrics.render,
+    "plugins.md": plugins.render,
     "reasons.md": reasons.render,
 }
 
 
 def main() -> None:
-    """All pages."""
+    """All pages, and what charts have of the same."""
     for name, render in PAGES.items():
         (FOLDER / name).write_text(render())
+    chart.SCHEMA.write_text(chart.with_arguments(chart.SCHEMA.read_text()))
 
 
 if __name__ == "__main__":

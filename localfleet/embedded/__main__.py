@@ -1,21 +1,109 @@
 """`python -m localfleet.embedded`: one embedded cluster, in the foreground."""
 
-import sys
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from localfleet.embedded.cluster import run
-from localfleet.embedded.options import parse
+from localfleet.embedded.controllers.nodes import Patience
+from localfleet.embedded.controllers.roster import Tempo
+from localfleet.embedded.kubelet.kubelets import Pace
+from localfleet.embedded.options import Options, checked_name, shapes_of, zones_of
 from localfleet.embedded.state import StateError
 
 
-def main() -> int:
-    """Run it; the exit code."""
+class LogLevel(enum.StrEnum):
+    """The --log-level option."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def cluster(  # noqa: PLR0913, PLR0917 - an option is an argument
+    name: Annotated[str, typer.Option(help="Name of the cluster and of its kubeconfig context.")],
+    nodes: Annotated[
+        int | None, typer.Option(help="How many equal nodes (10, or none when shapes or a table are given).")
+    ] = None,
+    cpu: Annotated[str, typer.Option(help="CPU of each of them.")] = "8",
+    memory: Annotated[str, typer.Option(help="Memory of each.")] = "32Gi",
+    pods: Annotated[str, typer.Option(help="Pods that each may hold.")] = "110",
+    gpu: Annotated[str, typer.Option(help="nvidia.com/gpu of each.")] = "0",
+    bandwidth: Annotated[str, typer.Option(help="Network of each, bytes/s per direction.")] = "1250M",
+    node_shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="cpu=8,memory=32Gi,pods=110,count=10,zone=a",
+            help="More nodes of a shape of their own; repeatable; keys gpu, bandwidth and type as well.",
+        ),
+    ] = None,
+    nodes_csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Nodes from a table: sn,cpu_milli,memory_mib,gpu,model.")
+    ] = None,
+    nodes_part: Annotated[str, typer.Option(metavar="I/N", help="Only every N-th row, from the I-th.")] = "1/1",
+    region: Annotated[str, typer.Option(help="Label topology.kubernetes.io/region of all nodes.")] = "local",
+    zones: Annotated[str, typer.Option(help="Zones that nodes without one are spread over in turn.")] = "a,b,c",
+    state_dir: Annotated[
+        Path | None, typer.Option(help="Objects, certificates, token and ports live here and outlive a kill.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of the API server on 127.0.0.1 (0: a free one, then kept).")] = 0,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Where to write the cluster's kubeconfig (STATE_DIR/kubeconfig).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of background load.")] = 0,
+    exit_with_parent: Annotated[
+        bool, typer.Option("--exit-with-parent", help="End when the process that started this one ends.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="On stderr.")] = LogLevel.WARNING,
+    heartbeat_s: Annotated[float, typer.Option(help="Seconds between a kubelet's leases.")] = 10.0,
+    node_monitor_grace_s: Annotated[
+        float, typer.Option(help="Seconds of silence until a node is Unknown and tainted.")
+    ] = 40.0,
+    node_monitor_period_s: Annotated[
+        float, typer.Option(help="Seconds between looks at the clock for a process that was stopped.")
+    ] = 5.0,
+    pod_gc_quarantine_s: Annotated[
+        float, typer.Option(help="Seconds until the pods of a missing node are removed.")
+    ] = 40.0,
+    restart_backoff_s: Annotated[
+        float, typer.Option(help="Seconds before a container's second restart, doubling.")
+    ] = 10.0,
+    job_backoff_s: Annotated[
+        float, typer.Option(help="Seconds before a Job replaces its first failed pod, doubling.")
+    ] = 10.0,
+) -> None:
+    """Run one embedded Kubernetes cluster on loopback: API server, controllers, kubelets.
+
+    Prints one line of JSON {"ready": true, "server": ..., "kubeconfig": ...} when it answers, and runs until SIGTERM.
+    """
+    equal = {"cpu": cpu, "memory": memory, "pods": pods, "gpu": gpu, "bandwidth": bandwidth}
+    options = Options(
+        name=checked_name(name),
+        shapes=shapes_of(equal, nodes, node_shape or (), nodes_csv, nodes_part),
+        region=region,
+        zones=zones_of(zones),
+        state_dir=state_dir,
+        port=port,
+        kubeconfig=kubeconfig,
+        seed=seed,
+        exit_with_parent=exit_with_parent,
+        log_level=log_level.value,
+        tempo=Tempo(Patience(node_monitor_grace_s, node_monitor_period_s, pod_gc_quarantine_s), job_backoff_s),
+        pace=Pace(heartbeat_s, restart_backoff_s),
+    )
     try:
-        run(parse(sys.argv[1:]))
+        run(options)
     except StateError as error:
-        print(f"localfleet.embedded: {error}", file=sys.stderr)
-        return 1
-    return 0
+        typer.echo(f"localfleet.embedded: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    app(prog_name="python -m localfleet.embedded")

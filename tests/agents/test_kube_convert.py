@@ -23,7 +23,9 @@ from dispatcher.model.pod import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.signatures import SignedClaim
+from dispatcher.model.topology import label_key, label_of
 from tests.agents.executor_world import keys_of
 from tests.agents.kube_objects import needs, pod_object, raw, read_pod
 
@@ -284,6 +286,29 @@ def test_spread_rules_carry_their_policies() -> None:
     silent, spoken = read_pod(pod_object(topologySpreadConstraints=[rule, said])).spread
     assert (silent.honor_affinity, silent.honor_taints) == (True, False)
     assert (spoken.honor_affinity, spoken.honor_taints) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["rack", "zone", "region", "provider", "host", "cluster", "zones"])
+def test_a_topology_key_with_the_name_of_a_level_is_that_node_label(name: str) -> None:
+    rule = {"maxSkew": 1, "topologyKey": name, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    term = {"topologyKey": name, "labelSelector": {}}
+    pod = read_pod(pod_object(topologySpreadConstraints=[rule], affinity={"podAffinity": {REQUIRED: [term]}}))
+    assert pod.pod_affinity is not None
+    assert {pod.spread[0].key, pod.pod_affinity.required[0].topology_key} == {label_key(name)}
+    assert label_of(label_key(name)) == (name, False)
+
+
+@pytest.mark.parametrize("name", ["rack", "zone", "region", "provider", "host", "cluster"])
+def test_the_same_name_in_the_annotation_is_the_level(name: str) -> None:
+    pod = read_pod(pod_object(metadata={"annotations": {names.SPREAD: f"{name}=1"}}))
+    assert [one.key for one in pod.spread] == [name]
+
+
+def test_a_request_of_nine_exabytes_can_be_read_and_fits_nowhere() -> None:
+    pod = read_pod(pod_object(containers=[needs(memory="9E"), needs(memory="9E", cpu="9E")]))
+    assert not pod.problems
+    assert pod.requests == {"memory": MAX_QUANTITY, "cpu": MAX_QUANTITY}
+    assert pod.expected == (MAX_QUANTITY, MAX_QUANTITY)
 
 
 def test_equal_terms_of_many_pods_are_one_object() -> None:

@@ -9,7 +9,10 @@ from typer.testing import CliRunner
 
 from dispatcher.cli.main import app
 from dispatcher.config import load_config
+from dispatcher.config.profiles import read_profile
 from dispatcher.kit.template import new_plugin
+from dispatcher.plugins.registry import REGISTRY
+from dispatcher.scheduling.framework.plugin_args import check_args
 from tests.charts.rendering import CHARTS, Helm, containers, of_kind, only, write_mounted
 
 CONFIGS = CHARTS.parent / "configs"
@@ -43,10 +46,24 @@ def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: 
     assert yaml.safe_load((folder / "dispatcher.yaml").read_text()) == expected
 
 
-@pytest.mark.parametrize("name", ["tenants.yaml", *(f"profiles/{p.name}" for p in sorted(CONFIGS.glob("profiles/*")))])
-def test_tenants_and_profiles_are_those_of_configs(helm: Helm, tmp_path: Path, name: str) -> None:
+def test_tenants_are_those_of_configs(helm: Helm, tmp_path: Path) -> None:
     folder = write_mounted(helm.template("dispatcher"), tmp_path)
-    assert yaml.safe_load((folder / name).read_text()) == yaml.safe_load((CONFIGS / name).read_text())
+    shipped, rendered = (yaml.safe_load((root / "tenants.yaml").read_text()) for root in (CONFIGS, folder))
+    assert rendered == shipped
+
+
+def test_profiles_mean_what_those_of_configs_mean(helm: Helm, tmp_path: Path) -> None:
+    folder = write_mounted(helm.template("dispatcher"), tmp_path)
+    shipped, rendered = (sorted((root / "profiles").iterdir()) for root in (CONFIGS, folder))
+    assert [file.name for file in rendered] == [file.name for file in shipped]
+    assert list(map(meant, rendered)) == list(map(meant, shipped))
+
+
+def meant(file: Path) -> tuple[str, list[Any]]:
+    """A profile whether its file spells defaults out or not."""
+    profile = read_profile(file, REGISTRY)
+    uses = [(use.name, use.weight, check_args(REGISTRY[use.name].arguments, use.args)) for use in profile.plugins]
+    return profile.scheduler_name, uses
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What holds for both charts, whatever the values."""
 
+import tomllib
 from typing import Any
 
 import pytest
@@ -40,6 +41,13 @@ VARIANTS = [
 ]
 both = pytest.mark.parametrize("chart", NAMES)
 variants = pytest.mark.parametrize("values", VARIANTS)
+
+
+@pytest.mark.parametrize("chart", NAMES)
+def test_a_chart_has_the_packages_version_and_asks_for_its_image(chart: str) -> None:
+    project = tomllib.loads((CHARTS.parent / "pyproject.toml").read_text())["project"]
+    stated = yaml.safe_load((CHARTS / chart / "Chart.yaml").read_text())
+    assert (stated["version"], stated["appVersion"]) == (project["version"], project["version"])
 
 
 @both

@@ -7,6 +7,7 @@ from dispatcher.config.document import parse_document
 from dispatcher.config.kube_scheduler import KubeScheduler, is_kube_scheduler, read_kube_scheduler
 from dispatcher.config.kube_scheduler.merge import DEFAULTS, Use, at_point, merged
 from dispatcher.config.kube_scheduler.sections import PluginSet
+from dispatcher.model.topology import label_key
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework import PluginUse
 
@@ -92,7 +93,8 @@ def test_arguments_are_taken_over() -> None:
           - name: PodTopologySpread
             args:
               defaultingType: List
-              defaultConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]
+              defaultConstraints: [{maxSkew: 2, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway},
+                {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}]
         """
     found = uses(text)
     assert found["NodeResourcesFit"].args == {
@@ -101,7 +103,11 @@ def test_arguments_are_taken_over() -> None:
         "shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}],
     }
     assert found["NodeResourcesBalancedAllocation"].args == {"resources": ["cpu"]}
-    assert found["FaultDomainSpread"].args["defaults"] == [{"key": "zone", "max_skew": 2, "hard": False}]
+    # A label that is named like one of our levels is that label.
+    assert found["FaultDomainSpread"].args["defaults"] == [
+        {"key": label_key("zone"), "max_skew": 2, "hard": False},
+        {"key": "zone", "max_skew": 1, "hard": True},
+    ]
 
 
 @pytest.mark.parametrize("args", ["{}", "{apiVersion: kubescheduler.config.k8s.io/v1, kind: PodTopologySpreadArgs}"])

@@ -57,9 +57,9 @@ def test_a_copy_of_the_shipped_file_works_in_any_folder(tmp_path: Path) -> None:
 def test_the_default_profile_is_the_built_in_one(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"profile: {CONFIGS / 'profiles' / 'default.yaml'}")
     written = load_config(tmp_path / "c.yaml").profile
-    spelt_out = [(use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in written.plugins]
+    spelt_out = [(use.name, use.weight, check_args(REGISTRY[use.name].arguments, use.args)) for use in written.plugins]
     built_in = [
-        (use.name, use.weight, check_args(REGISTRY[use.name].args, use.args)) for use in DEFAULT_PROFILE.plugins
+        (use.name, use.weight, check_args(REGISTRY[use.name].arguments, use.args)) for use in DEFAULT_PROFILE.plugins
     ]
     assert spelt_out == built_in
     assert written.scheduler_name == DEFAULT_PROFILE.scheduler_name

@@ -1,9 +1,14 @@
 """The reference pages are what the code says."""
 
+import json
+
 import pytest
+from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from dispatcher.model.reasons import Reason
-from docs.generate import keys, reasons
+from dispatcher.plugins.registry import REGISTRY, canonical
+from dispatcher.scheduling.framework.plugin_args import check_args
+from docs.generate import chart, keys, reasons
 from docs.generate.__main__ import FOLDER, PAGES
 
 
@@ -19,3 +24,36 @@ def test_every_key_of_ours_is_explained() -> None:
 
 def test_every_reason_has_a_remedy() -> None:
     assert set(reasons.REMEDIES) == set(Reason)
+
+
+def test_the_charts_schema_takes_the_arguments_that_plugins_declare() -> None:
+    text = chart.SCHEMA.read_text()
+    assert text == chart.with_arguments(text), "run `python -m docs.generate`"
+    assert json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "right"),
+    [
+        ("LiveCPU", {"fresh_s": 30}, True),
+        ("LiveCPU", {"fresh_s": -1}, False),
+        ("LiveCPU", {"fresh": 30}, False),
+        ("LiveHeadroom", {"signals": ["disk"]}, True),
+        ("LiveHeadroom", {"signals": ["No Name"]}, False),
+        ("NodeResourcesFit", {"strategy": "MostAllocated", "resources": {"cpu": 2}}, True),
+        ("NodeResourcesFit", {"resources": {"cpu": 0}}, False),
+        ("PodTopologySpread", {"defaults": [{"key": "zone", "hard": "yes"}]}, False),
+        ("FaultDomainSpread", {"defaults": [{"key": "zone", "max_skew": 2, "hard": True}]}, True),
+        ("NodeAffinity", {"added_affinity": [{"key": "pool", "operator": "Exists"}]}, True),
+        ("SomebodyElses", {"whatever": 1}, True),
+    ],
+)
+def test_the_schema_and_the_dispatcher_agree_on_arguments(name: str, args: dict[str, object], right: bool) -> None:
+    said = all(
+        Draft7Validator(one["then"]).is_valid({"name": name, "args": args})
+        for one in chart.conditions()
+        if one["if"]["properties"]["name"]["const"] == name
+    )
+    spec = REGISTRY.get(canonical(name, REGISTRY))
+    assert said == right
+    assert spec is None or (check_args(spec.arguments, args)[1] == []) == right

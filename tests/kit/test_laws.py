@@ -23,7 +23,8 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
-from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList, WaitingRoom
+from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
+from dispatcher.scheduling.framework.plugin import WaitingRoom
 
 
 class Harmless(Filter, Score, Reserve, Permit, PreEnqueue, PreBind):

@@ -45,14 +45,14 @@ def test_a_batch_equals_its_pods_one_by_one(kind: str, batch: int) -> None:
 
 def test_a_batch_is_decided_in_one_go_only_where_nobody_books_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    run = Lookahead.run
+    run = Lookahead.select_all
 
     def counted(self: Lookahead, items: object) -> object:
         found = run(self, items)  # type: ignore[arg-type]
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(Lookahead, "run", counted)
+    monkeypatch.setattr(Lookahead, "select_all", counted)
     decide("small", batch=300)
     assert sum(counts) == 300
     counts.clear()

@@ -14,6 +14,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.records.decision import Decision
 from tests.builders import fleet, node, pod, put, reading
 from tests.laws.pairs import Pair
 from tests.laws.test_placement_laws import begin, real, records, scripts
@@ -30,13 +31,15 @@ SAMPLES = (
 
 def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
     """All that decisions rest on."""
-    found = one.decide(("a", "image"), Placed(pod("image").build(), "a"))
+    found = one.select(("a", "image"), Placed(pod("image").build(), "a"))
+    decision = found if isinstance(found, Decision) else None
     return {
         "first": one.rows.first[:n].tolist(),
         "total": one.rows.total[:n].tolist(),
         "rejected": dict(one.context().rejected),
         "counts": (one.context().feasible, one.context().evaluated),
-        "decision": found and (found.cluster, found.node, found.score, found.runner_up, found.why.scores.record()),
+        "decision": decision
+        and (decision.cluster, decision.node, decision.score, decision.runner_up, decision.why.scores.record()),
     }
 
 

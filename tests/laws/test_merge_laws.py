@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dispatcher.model.node import PREFER_NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import count_merge_of
-from dispatcher.scheduling.batch.merge_kernel import MERGE
+from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -153,5 +153,5 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     pods.refresh(placed)
     merged = count_merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
     assert merged is not None
-    assert len(merged.run([numbered(placed, at) for at in range(100, 107)])) == 7
+    assert len(merged.select_all([numbered(placed, at) for at in range(100, 107)])) == 7
     assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.nominations import Nominee
@@ -21,7 +21,6 @@ from tests.laws import rules
 from tests.laws.oracle import Seat, World, numbered
 
 Where = tuple[str, str]
-PodId = tuple[str, str]
 
 
 @dataclass

@@ -13,7 +13,6 @@ from dispatcher.model.node import NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import nonzero_request
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
@@ -21,6 +20,7 @@ from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
+from dispatcher.scheduling.rules.requests import nonzero_request
 from tests.builders import NodeBuilder, fleet, node, pod, put, reading
 
 NODES = 400

@@ -6,7 +6,7 @@ from dispatcher.model.node import Taint
 from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason, ReasonTable
 from dispatcher.model.tenant import Tenant
-from dispatcher.model.topology import level_of
+from dispatcher.model.topology import LEVELS, label_key, label_of, level_of, meant_level, within_cluster
 
 TAINT = Taint("gpu", "yes", "NoSchedule")
 
@@ -46,6 +46,32 @@ def test_levels_are_named_by_word_or_by_label() -> None:
     assert level_of("topology.kubernetes.io/zone") == "zone" == level_of("zone")
     assert level_of("kubernetes.io/hostname") == "host"
     assert level_of("example.com/room") == "example.com/room"
+
+
+@pytest.mark.parametrize(
+    ("label", "level"),
+    [
+        ("topology.kubernetes.io/zone", "zone"),
+        ("topology.kubernetes.io/region", "region"),
+        ("topology.kubernetes.io/rack", "rack"),
+        ("global-dispatcher.io/provider", "provider"),
+        ("kubernetes.io/hostname", "host"),
+        ("example.com/zone", "example.com/zone"),
+        ("disk", "disk"),
+    ],
+)
+def test_a_label_that_a_field_of_kubernetes_names_is_the_level_behind_it_or_itself(label: str, level: str) -> None:
+    assert label_key(label) == level
+
+
+@pytest.mark.parametrize("name", [*LEVELS, "zones", "hosts", "Rack"])
+def test_a_label_with_the_name_of_a_level_is_that_label_and_no_level(name: str) -> None:
+    key = label_key(name)
+    assert key not in LEVELS
+    assert level_of(key) == key
+    assert label_of(key) == (name, False)
+    assert label_of(within_cluster(key)) == (name, True)
+    assert not meant_level(key)
 
 
 def test_reason_codes_are_small_stable_and_turn_back_into_words() -> None:

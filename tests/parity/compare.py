@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.parity.case import Verdict
 
-_TOLERANCE = 1e-6  # our scores are floats with whole values
+TOLERANCE = 1e-6  # our scores are floats with whole values
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def _scores(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
     for plugin in sorted({*theirs.scores, *ours.scores}):
         left, right = theirs.scores.get(plugin, {}), ours.scores.get(plugin, {})
         for node in sorted({*left, *right}):
-            if abs(left.get(node, 0.0) - right.get(node, 0.0)) > _TOLERANCE:
+            if abs(left.get(node, 0.0) - right.get(node, 0.0)) > TOLERANCE:
                 yield Difference(theirs.pod, plugin, left.get(node), right.get(node), node)
 
 
@@ -53,7 +53,7 @@ def _totals(theirs: Verdict, ours: Verdict) -> Iterator[Difference]:
     if theirs.totals is None or ours.totals is None or theirs.feasible != ours.feasible:
         return
     for node, total in sorted(theirs.totals.items()):
-        if abs(total - ours.totals[node]) > _TOLERANCE:
+        if abs(total - ours.totals[node]) > TOLERANCE:
             yield Difference(theirs.pod, "total", total, ours.totals[node], node)
 
 

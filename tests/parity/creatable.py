@@ -58,6 +58,8 @@ def _spec(pod: Object) -> Object:
     with suppress(AttributeError, KeyError, TypeError):  # of a form that no server takes, as it will say
         for rule in (*(spec.get("topologySpreadConstraints") or ()), *pod_terms(made)):
             _unmerge(rule)
+    if spec.get("terminationGracePeriodSeconds") == 0:
+        del spec["terminationGracePeriodSeconds"]  # a victim that is gone at once is seen by nobody
     for written in ("priority", "preemptionPolicy"):
         if spec.get("priorityClassName"):
             spec.pop(written, None)

@@ -59,6 +59,7 @@ def preemption_case(seed: str, name: str) -> Case:
     for one in made.bound:
         if "status" not in one:
             one["status"] = {"phase": "Running", "startTime": f"2026-01-01T00:00:0{dice.number(0, 5)}Z"}
+    _one_holder_a_port(made.bound)
     spec = made.pending[0]["spec"]
     spec["priorityClassName"] = pick(dice, ("parity-high",) * 5 + ("parity-low", "parity-low", "parity-never"))
     for field in ("schedulingGates", "resources", *(() if chance(dice, 30) else ("affinity", "nodeSelector"))):
@@ -66,6 +67,18 @@ def preemption_case(seed: str, name: str) -> Case:
     spaces = [obj["metadata"]["name"] for obj in made.objects if obj["kind"] == "Namespace"]
     made.objects += [_budget(dice, f"{name}-{index}", pick(dice, spaces)) for index in range(dice.number(0, 3))]
     return made
+
+
+def _one_holder_a_port(bound: Sequence[Object]) -> None:
+    """No kubelet runs two pods with one host port; of two kube-scheduler forgets both when one of them goes."""
+    taken: set[tuple[str, int]] = set()
+    for one in bound:
+        spec = one["spec"]
+        for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+            ports = {(spec["nodeName"], port["containerPort"]) for port in container.get("ports") or ()}
+            if not taken.isdisjoint(ports):
+                del container["ports"]
+            taken |= ports
 
 
 def _budget(dice: Dice, name: str, namespace: str) -> Object:

@@ -1,7 +1,7 @@
 """Containers as manifests: quantities of all forms, ports, images."""
 
 from tests.parity.case import Object
-from tests.parity.dice import Dice, chance, pick
+from tests.parity.dice import Dice, chance, pick, some
 from tests.parity.generate_nodes import IMAGES
 
 _USUAL_CPU = ("100m", "250m", "500m", "1", "0")
@@ -57,6 +57,34 @@ def _resources(dice: Dice) -> Object:
         requests["hugepages-2Mi"] = limits["hugepages-2Mi"] = pick(dice, ("2Mi", "1Gi"))
     found = {"requests": requests, "limits": limits}
     return {field: amounts for field, amounts in found.items() if amounts}
+
+
+def resized(dice: Dice, spec: Object) -> Object:
+    """The status of a running pod whose containers have, or are allotted, other than what its spec asks for."""
+    told = {
+        field: [_resize(dice, one["name"]) for one in spec.get(of) or () if chance(dice, 70)]
+        for of, field in (("containers", "containerStatuses"), ("initContainers", "initContainerStatuses"))
+    }
+    status = {"phase": "Running", **{field: found for field, found in told.items() if found}}
+    if chance(dice, 40):
+        reason = pick(dice, ("Infeasible", "Infeasible", "Deferred"))
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    if spec.get("resources") and chance(dice, 50):
+        status |= {field: given for field, given in _resize(dice, "").items() if field.endswith("esources")}
+    return status
+
+
+def _resize(dice: Dice, name: str) -> Object:
+    has, allotted = (
+        {key: pick(dice, of) for key, of in some(dice, (("cpu", _USUAL_CPU), ("memory", _USUAL_MEMORY)), 3)}
+        for _ in range(2)
+    )
+    made = {"name": name, "image": IMAGES[0], "imageID": "", "ready": True, "restartCount": 0}
+    if not chance(dice, 10):
+        made["resources"] = {"requests": has}
+    if chance(dice, 50):
+        made["allocatedResources"] = allotted
+    return made
 
 
 def _port(dice: Dice) -> Object:

@@ -6,6 +6,8 @@ from tests.parity.case import Object
 from tests.parity.dice import Dice, chance, pick, some
 
 ZONE, REGION, HOSTNAME = "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname"
+# Labels that have, or nearly have, the names of our levels.
+SHORT_NAMES = ("rack", "zone", "host", "cluster", "region", "provider", "hosts")
 # Values of the label that Gt and Lt are asked about: integers, and what looks like one.
 GENERATIONS = ("1", "2", "3", "10", "007", "1.5", "x", "", "9223372036854775807", "9223372036854775808")
 DISKS = ("ssd", "hdd", "")
@@ -27,7 +29,7 @@ _SIZES = (1, 22 * 2**20, 23 * 2**20, 24 * 2**20, 150_000_000, 600_000_000, 1000 
 
 
 def node(dice: Dice, name: str, sizes: dict[str, int]) -> Object:
-    """One Ready node; `sizes` are those of the images, the same on every node."""
+    """One Ready node; `sizes` are those of the images on most nodes."""
     spec: Object = {}
     taints = [_taint(dice) for _ in range(dice.number(0, 2))] if chance(dice, 30) else []
     # The API server takes a key with an effect once.
@@ -42,6 +44,8 @@ def node(dice: Dice, name: str, sizes: dict[str, int]) -> Object:
         "capacity": allocatable,
         "allocatable": allocatable,
     }
+    if chance(dice, 10):
+        sizes = {image: pick(dice, _SIZES) for image in IMAGES}
     images = [{"names": [image], "sizeBytes": sizes[image]} for image in some(dice, IMAGES, 4)]
     if images:
         status["images"] = images
@@ -60,6 +64,8 @@ def _labels(dice: Dice, name: str) -> dict[str, str]:
         labels[REGION] = pick(dice, ("r1", "r2"))
     if chance(dice, 60):
         labels["disk"] = pick(dice, DISKS)
+    for key in some(dice, SHORT_NAMES, 9):
+        labels[key] = pick(dice, ("s1", "s2", "z1"))
     if chance(dice, 60):
         labels["gen"] = pick(dice, GENERATIONS)
     return labels

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from tests.parity.case import Object
 from tests.parity.dice import Dice, chance, pick, some
-from tests.parity.generate_containers import containers, init_containers
+from tests.parity.generate_containers import containers, init_containers, resized
 from tests.parity.generate_nodes import (
     DISKS,
     EFFECTS,
     GENERATIONS,
     HOSTNAME,
     REGION,
+    SHORT_NAMES,
     TAINT_KEYS,
     TAINT_VALUES,
     ZONE,
@@ -18,7 +19,8 @@ from tests.parity.generate_nodes import (
 
 APPS = ("web", "db", "batch")
 REVISIONS = ("1", "2")
-TOPOLOGIES = (ZONE, ZONE, ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, REGION, "disk", "disk", "example.com/none", "zone")
+_LABELS = (*(ZONE,) * 8, *(HOSTNAME,) * 4, *(REGION,) * 4, *("disk",) * 4, "example.com/none")
+TOPOLOGIES = (*_LABELS, *SHORT_NAMES)
 PRIORITIES = ("", "", "", "parity-low", "parity-high", "parity-negative")
 _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -41,7 +43,10 @@ def pod(dice: Dice, name: str, names: Names, bound: bool = False) -> Object:
     if chance(dice, 8):
         spec["overhead"] = {"cpu": pick(dice, ("50m", "1")), "memory": pick(dice, ("1Mi", "120Mi"))}
     if chance(dice, 8):
-        spec["resources"] = {"requests": {"cpu": pick(dice, ("1", "3")), "memory": pick(dice, ("1Gi", "100Mi"))}}
+        whole = (("cpu", pick(dice, ("1", "3"))), ("memory", pick(dice, ("1Gi", "100Mi", "4Gi"))))
+        spec["resources"] = {"requests": dict(some(dice, whole, 2) or whole)}
+    if chance(dice, 15):
+        spec["terminationGracePeriodSeconds"] = pick(dice, (0, 0, 5))
     if chance(dice, 5):
         spec["hostNetwork"] = True
     _rarely(dice, spec, "priorityClassName", 30, lambda dice: pick(dice, PRIORITIES))
@@ -53,6 +58,8 @@ def pod(dice: Dice, name: str, names: Names, bound: bool = False) -> Object:
     _rarely(dice, spec, "tolerations", 45, lambda dice: [_toleration(dice) for _ in range(dice.number(1, 3))])
     _rarely(dice, spec, "affinity", 45, lambda dice: _affinity(dice, names))
     _rarely(dice, spec, "topologySpreadConstraints", 35, _spread)
+    if chance(dice, 2):
+        spec["containers"][0].setdefault("resources", {}).setdefault("requests", {})["memory"] = "9E"
     if chance(dice, 3):
         spec["schedulingGates"] = [{"name": "example.com/hold"}, {"name": "example.com/wait"}][: dice.number(1, 2)]
     return made
@@ -70,6 +77,8 @@ def _bind(dice: Dice, made: Object, names: Names) -> None:
         made["status"] = {"phase": pick(dice, ("Succeeded", "Failed", "Running"))}
     elif chance(dice, 6):
         made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    elif chance(dice, 15):
+        made["status"] = resized(dice, made["spec"])
 
 
 def _node_selector(dice: Dice) -> dict[str, str]:

@@ -1,29 +1,22 @@
 """The rows of docs/parity.md as rules: where our answer is meant to differ from kube-scheduler's, and nowhere else."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from dispatcher.model.topology import LEVELS
-from tests.parity.case import Case, Object
-from tests.parity.compare import Difference
-from tests.parity.oracle.affinity import pod_terms
-from tests.parity.oracle.selectors import is_empty, selects
+from tests.parity.case import Case, Object, Verdict
+from tests.parity.compare import TOLERANCE, Difference
 from tests.parity.preemption import costs
 from tests.parity.profile import WEIGHTS
+from tests.parity.readings import Reading, blank_namespaces, containers_alone, hosts_by_label, judged, one_size_an_image
 
 Rule = Callable[[Difference, Object, Case], bool]
 GATES = "the names of scheduling gates"
-_HOSTNAME = "kubernetes.io/hostname"
-_BY_DOMAIN = ("feasible", "message", "victims", "PodTopologySpread", "InterPodAffinity")
+_AFFINITY = ("feasible", "message", "victims", "InterPodAffinity")
 
 
 def _preferred_term_unread(found: Difference, pod: Object, case: Case) -> bool:
     """kube-scheduler fails a pod whose preferred node affinity it cannot read; to us such a term matches no node."""
     return found.what == "error" and str(found.theirs).startswith('running PreScore plugin "NodeAffinity": ')
-
-
-def _whole_pod_requests_scored(found: Difference, pod: Object, case: Case) -> bool:
-    """kube-scheduler's NodeResourcesFit scores a pod without its pod-level requests; we score it with them."""
-    return found.what == "NodeResourcesFit" and bool((pod["spec"].get("resources") or {}).get("requests"))
 
 
 def _gates_named(found: Difference, pod: Object, case: Case) -> bool:
@@ -32,30 +25,32 @@ def _gates_named(found: Difference, pod: Object, case: Case) -> bool:
     return found.what == "message" and bool(gates) and found.ours == f"{found.theirs}: {gates}"
 
 
-def _blank_namespace(found: Difference, pod: Object, case: Case) -> bool:
-    """kube-scheduler takes all namespaces where a namespaceSelector of the pod to place matches one without labels."""
-    if found.what not in {"feasible", "message", "victims", "InterPodAffinity"}:
-        return False
-    selectors = [term.get("namespaceSelector") for term in pod_terms(pod)]
-    return any(not is_empty(one) and selects(one, {}) for one in selectors)
+def _read_so(*readings: Reading, whats: Sequence[str]) -> Rule:
+    """Whether our core gives kube-scheduler's answer as soon as it reads the case so."""
+    last: list[tuple[Case, Object, Verdict | None]] = []  # a pod may differ on each of a thousand nodes
+
+    def rule(found: Difference, pod: Object, case: Case) -> bool:
+        if found.what not in whats:
+            return False
+        if not last or last[0][0] is not case or last[0][1] is not pod:
+            last[:] = [(case, pod, judged(case, pod, readings))]
+        verdict = last[0][2]
+        return verdict is not None and _is_met(found, verdict, pod, case)
+
+    return rule
 
 
-def _node_is_a_host(found: Difference, pod: Object, case: Case) -> bool:
-    """Each of our nodes is a host of its own; kube-scheduler goes by the label, which may lack or be shared."""
-    odd = any((node["metadata"].get("labels") or {}).get(_HOSTNAME) != node["metadata"]["name"] for node in case.nodes)
-    return found.what in _BY_DOMAIN and odd and _HOSTNAME in _topology_keys(pod, case)
-
-
-def _level_by_short_name(found: Difference, pod: Object, case: Case) -> bool:
-    """A topology key such as `zone` is a level to us, a label of that name to kube-scheduler."""
-    return found.what in _BY_DOMAIN and not _topology_keys(pod, case).isdisjoint(LEVELS)
-
-
-def _topology_keys(pod: Object, case: Case) -> set[str]:
-    """Those of the pod, and of the terms of pods that are or may be on nodes already."""
-    rules = pod["spec"].get("topologySpreadConstraints") or ()
-    others = (*case.bound, *case.pending)
-    return {one["topologyKey"] for one in (*rules, *(term for other in (pod, *others) for term in pod_terms(other)))}
+def _is_met(found: Difference, verdict: Verdict, pod: Object, case: Case) -> bool:
+    """Whether a verdict has kube-scheduler's side of a difference."""
+    if found.what == "feasible":
+        return [*found.theirs] == sorted(verdict.feasible or ())
+    if found.what == "message":
+        return not verdict.node and verdict.message == found.theirs
+    if found.what == "victims":
+        ours = sorted(verdict.victims)
+        return ours == found.theirs or _equal_victims(replace(found, ours=ours), pod, case)
+    score: float = (verdict.scores or {}).get(found.what, {}).get(found.node, 0.0)
+    return abs(score - float(found.theirs or 0.0)) < TOLERANCE
 
 
 def _equal_victims(found: Difference, pod: Object, case: Case) -> bool:
@@ -75,12 +70,13 @@ def _devices(found: Difference, pod: Object, case: Case) -> bool:
 RULES: dict[str, Rule] = {
     GATES: _gates_named,
     "a preferred node affinity term that cannot be read": _preferred_term_unread,
-    "a namespaceSelector that a namespace without labels matches": _blank_namespace,
-    "a node is a host": _node_is_a_host,
-    "short names of levels": _level_by_short_name,
+    "a namespaceSelector that a namespace without labels matches": _read_so(blank_namespaces, whats=_AFFINITY),
+    "a node is a host": _read_so(hosts_by_label, whats=(*_AFFINITY, "PodTopologySpread")),
+    "a node is a host, and such a namespaceSelector": _read_so(hosts_by_label, blank_namespaces, whats=_AFFINITY),
+    "one image name with two sizes on two nodes": _read_so(one_size_an_image, whats=("ImageLocality",)),
     "ties of victims": _equal_victims,
     "devices that are claimed": _devices,
-    "pod-level requests in the score of NodeResourcesFit": _whole_pod_requests_scored,
+    "pod-level requests in the score of NodeResourcesFit": _read_so(containers_alone, whats=("NodeResourcesFit",)),
 }
 
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import Plan

@@ -32,6 +32,13 @@ def test_pending_pods_are_given_to_the_scheduler_under_test(spec: dict[str, Any]
     assert creatable(pod(**spec))["spec"]["schedulerName"] == name
 
 
+@pytest.mark.parametrize(("given", "kept"), [(0, None), (5, 5), (None, None)])
+def test_a_victim_is_given_time_to_be_seen_going(given: int | None, kept: int | None) -> None:
+    """With no time at all it is gone at once, and nobody knows that it was one; the API server's default is 30 s."""
+    spec = {} if given is None else {"terminationGracePeriodSeconds": given}
+    assert creatable(pod(nodeName="n", **spec))["spec"].get("terminationGracePeriodSeconds") == kept
+
+
 def test_label_keys_that_are_clauses_already_are_not_given_twice() -> None:
     clause = {"key": "rev", "operator": "In", "values": ["1"]}
     rule = {"labelSelector": {"matchExpressions": [clause]}, "matchLabelKeys": ["rev", "app"]}

@@ -78,7 +78,7 @@ def test_pods_with_volumes_fare_as_under_kube_scheduler(comparison: Comparison) 
 
 
 def test_pods_of_services_and_owners_are_spread_as_by_kube_schedulers_defaults(comparison: Comparison) -> None:
-    comparison.run([owned_case(SEED, f"o{index}") for index in range(40)], "pods of Services and owners")
+    comparison.run([owned_case(SEED, f"o{index}") for index in range(60)], "pods of Services and owners")
     assert comparison.report.counts["placed"] > 150
 
 

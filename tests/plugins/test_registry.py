@@ -1,12 +1,14 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dispatcher.model.names import CLUSTERS, ZONE
 from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
-from dispatcher.scheduling.framework import SKIP, Plugin, PluginUse, Profile
+from dispatcher.scheduling.framework import SKIP, Placed, Plugin, PluginUse, Profile
+from dispatcher.scheduling.framework.plugin_args import Args, table_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import fleet, pod, selector
 from tests.plugins.asking import make, state_of
@@ -29,7 +31,7 @@ def test_every_plugin_says_what_it_looks_at_in_a_hashable_way(name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_default_argument_passes_its_own_check_or_is_what_the_check_gives(name: str) -> None:
-    for key, arg in REGISTRY[name].args.items():
+    for key, arg in REGISTRY[name].arguments.items():
         assert arg.doc, key
     assert make(name).name == name
 
@@ -84,6 +86,9 @@ def test_build_takes_plugins_of_others() -> None:
     class Mine(Plugin):
         name = "Mine"
 
+        def class_key(self, placed: Placed) -> None:
+            return None
+
     plugins = build(Profile("p", (PluginUse("Mine"),)), PluginContext(), {"Mine": PluginSpec(Mine)})
     assert [type(plugin) for plugin in plugins] == [Mine]
 
@@ -97,3 +102,28 @@ def test_every_plugin_file_is_registered() -> None:
     folder = Path(__file__).parents[2] / "dispatcher" / "plugins"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "registry"}
     assert files == {spec.plugin.__module__.rpartition(".")[2] for spec in REGISTRY.values()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_default_may_be_written(name: str) -> None:
+    for key, arg in REGISTRY[name].arguments.items():
+        assert arg.check(_written(name, key, arg.default)) == arg.default, key
+
+
+def _written(name: str, key: str, default: Any) -> object:
+    """A default as a profile would have it, where that is not the same."""
+    others: dict[tuple[str, str], object] = {
+        ("NodeAffinity", "added_affinity"): [],
+        ("NodeResourcesFit", "resources"): {"cpu": 1, "memory": 1},
+        ("NodeResourcesFit", "shape"): [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}],
+        ("GPUFragmentation", "mix"): [{"cpu": 0, "gpu": 1000, "share": 1}],
+    }
+    return others.get((name, key), default)
+
+
+def test_an_argument_without_bounds_needs_a_reader() -> None:
+    class Loose(Args):
+        most: float = 1.0
+
+    with pytest.raises(TypeError, match="argument most needs bounds, or a reader"):
+        table_of(Loose)

@@ -11,6 +11,7 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.reload import take_profiles
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
@@ -22,7 +23,6 @@ from dispatcher.scheduling.framework import (
     Profile,
 )
 from dispatcher.scheduling.queue import SchedulingQueue
-from dispatcher.scheduling.reprofile import take_profiles
 from dispatcher.scheduling.views import explain
 from tests.scheduling.tiny_plugins import ByPriority, Fit, Ready
 

@@ -41,8 +41,8 @@ from dispatcher.scheduling.framework.lifecycle import (
     Order,
     PostBind,
     PreBind,
-    WaitingRoom,
 )
+from dispatcher.scheduling.framework.plugin import WaitingRoom
 from dispatcher.scheduling.views import explain
 from tests.scheduling.points_world import Keyed, World, of
 

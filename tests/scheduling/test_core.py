@@ -23,6 +23,7 @@ from dispatcher.scheduling.events import (
     Effect,
     OperatorWarning,
     SendIntents,
+    SendPeers,
     Tick,
 )
 from dispatcher.scheduling.views import explain, pods_view
@@ -97,10 +98,24 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
             raise ZeroDivisionError("cursed")
         return place_of(tracked, fenced)
 
-    monkeypatch.setattr("dispatcher.scheduling.core.place_of", faulty)
+    monkeypatch.setattr("dispatcher.scheduling.core.reconciler.place_of", faulty)
     effects = report(core, pod("cursed"), pod("good"))
     assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_agents_are_told_of_peers_at_once_when_a_cluster_falls_silent() -> None:
+    core = make_core(("east", "west"))
+    for name in ("east", "west"):
+        core.handle(ClusterChanged(Changes(name, f"{name}-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 0.0)
+
+    def told(now: float) -> set[str]:
+        return {effect.cluster for effect in core.handle(Tick(), now) if isinstance(effect, SendPeers)}
+
+    assert told(0.0) == {"east", "west"}
+    assert told(1.0) == set()
+    core.handle(ClusterSilent("west", "away"), 1.0)
+    assert told(1.5) == {"east"}
 
 
 def test_a_node_that_comes_wakes_a_pod_that_found_none() -> None:

@@ -8,7 +8,7 @@ from dispatcher.model.names import CLUSTERS, PROXY_LABEL, SCHEDULER_NAME, proxy_
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.core_timing import CoreTiming
+from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, SendIntents, SendPeers, Tick
 from tests.laws.cores import make_core
 

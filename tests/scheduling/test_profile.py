@@ -10,7 +10,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFIL
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
-SPECIAL = ("GPUFragmentation", "LiveHeadroom")  # for GPUs shared by thousandths, and for signals of one's own
+SPECIAL = ("GPUFragmentation", "LiveHeadroom")  # GPUs shared by thousandths; signals that agents are told to measure
 
 
 def test_the_default_profile_uses_every_plugin_once() -> None:
@@ -26,7 +26,7 @@ def test_a_profile_that_is_built_in_is_what_its_file_says(file: str, profile: Pr
     assert written.scheduler_name == profile.scheduler_name
     for there, here in zip(written.plugins, profile.plugins, strict=True):
         assert (there.name, there.weight) == (here.name, here.weight)
-        table = REGISTRY[here.name].args
+        table = REGISTRY[here.name].arguments
         assert check_args(table, there.args) == check_args(table, here.args)
 
 

@@ -72,6 +72,9 @@ def test_two_profiles_of_one_name_are_an_error() -> None:
 class OtherSort(Plugin):
     name = "OtherSort"
 
+    def class_key(self, placed: object) -> None:
+        return None
+
     def sort_key(self, placed: object, queued_at: float) -> tuple[float]:
         return (queued_at,)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from dispatcher.model.messages import (
@@ -30,11 +31,11 @@ from dispatcher.model.pod import Claim as Claimed
 from dispatcher.model.pod import Pod
 from dispatcher.model.refusal import ALL_OTHERS
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
 from dispatcher.scheduling.framework import SKIP
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.refusals import Refusals
 from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 
@@ -130,6 +131,14 @@ def test_pods_of_one_controller_share_what_was_refused_and_others_do_not() -> No
     assert memory.about(a_pod("three"), 1) == []
     newer = a_pod("four", owner, labels={"controller-revision-hash": "2"})
     assert memory.about(newer, 1) == []
+
+
+def test_who_names_the_controller_of_another_namespace_as_his_own_changes_nothing_there() -> None:
+    memory, owner = Memory(), "ReplicaSet/web-1/uid-of-web-1"
+    theirs, forged = a_pod("web", owner), msgspec.structs.replace(a_pod("forged", owner), namespace="evil")
+    memory.refuse(forged, "west", 0)
+    memory.kept.note_size(("home", forged.uid), forged, "north", {"cpu": 64_000}, 0)
+    assert (memory.about(forged, 1), memory.about(theirs, 1)) == (["north", "west"], [])
 
 
 def test_what_was_refused_long_ago_is_forgotten() -> None:

@@ -11,6 +11,7 @@ from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.default_preemption import DefaultPreemption
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.reload import take_profiles
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -26,10 +27,9 @@ from dispatcher.scheduling.framework import (
     QueueSort,
     Rows,
 )
-from dispatcher.scheduling.framework.lifecycle import WaitingRoom
+from dispatcher.scheduling.framework.plugin import WaitingRoom
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.reprofile import take_profiles
 from tests.builders import fleet, node, pod
 from tests.scheduling.points_world import Keyed, World, of
 

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.model.labels import LabelSelector
+from dispatcher.model.labels import LabelSelector, Requirement
 from dispatcher.model.messages import Changes, Cover, PodRef, Shadow, Shadows
 from dispatcher.model.names import BUDGET, proxy_node_name
 from dispatcher.model.objects import PodDisruptionBudget, shadow_selector
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.shadows import shadow_name, shadows
+from dispatcher.scheduling.delegation.shadows import MAX_COVERS, shadow_name, shadows
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import ClusterChanged, Effect, SendPeers, Tick
 from tests.laws.cores import make_core
@@ -26,16 +26,16 @@ def budget(name: str = "web", *, allowed: int = 1, desired: int = 2, **more: Any
     return PodDisruptionBudget(name=name, namespace="default", **fields)
 
 
-def source(number: int, **more: Any) -> Pod:
+def source(number: int, *, namespace: str = "default", **more: Any) -> Pod:
     fields = {"node": proxy_node_name("west"), "phase": "Running", "ready": True, "labels": {"app": "web"}, **more}
-    return Pod(f"s{number}", "default", f"web-{number}", scheduler_name="global-dispatcher", **fields)
+    return Pod(f"s{number}", namespace, f"web-{number}", scheduler_name="global-dispatcher", **fields)
 
 
-def delegate(number: int, under: str = NAME, **more: Any) -> Pod:
+def delegate(number: int, under: str = NAME, *, namespace: str = "default", **more: Any) -> Pod:
     whose = SourceRef("east", "east-uid", "default", f"web-{number}", f"s{number}", 1)
     labels = {"app": "web", **({BUDGET: under} if under else {})}
     fields = {"node": "n1", "phase": "Running", "ready": True, "labels": labels, "source": whose, **more}
-    return Pod(f"d{number}", "default", f"web-{number}-x", scheduler_name="global-dispatcher.io/delegate", **fields)
+    return Pod(f"d{number}", namespace, f"web-{number}-x", scheduler_name="global-dispatcher.io/delegate", **fields)
 
 
 class Fleet:
@@ -101,7 +101,7 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         (three(budget(allowed=0, desired=4)), 4, False),
         (three(budget(allowed=2, desired=2)).pair(9, HERE, lost=True), 1, True),
         (three(budget(allowed=2, desired=2)).pair(9, FOREIGN, lost=True), 1, True),
-        (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, under="")), 1, True),
+        (three(budget(allowed=1, desired=2)).pair(3, copy=delegate(3, under="")), 2, True),
         (three(budget(allowed=1, desired=2), budget("other", selector=LabelSelector({"app": "db"}))), 2, True),
         (three(budget(allowed=1, desired=2), budget("none", selector=None)), 2, True),
     ],
@@ -119,7 +119,7 @@ FOREIGN = msgspec.structs.replace(HERE, uid="f", scheduler_name="", ready=False)
         "one too few are there",
         "one that runs at home bears a part",
         "so does one of another scheduler",
-        "one does not bear the label yet",
+        "one does not bear the label yet: none may go until it does",
         "a budget of other pods",
         "a budget of no pods",
     ],
@@ -144,6 +144,41 @@ def test_of_several_budgets_the_strictest_counts_under_one_name() -> None:
     for number in (1, 2, 3):
         fleet.pair(number, copy=delegate(number, BOTH))
     assert fleet.told().shadows == (Shadow("east", "default", BOTH, keep=2, always=True, budgets="all,web"),)
+
+
+def test_ever_so_many_budgets_and_clauses_of_one_namespace_are_not_asked_for_every_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, real = list[LabelSelector](), LabelSelector.matches
+
+    def matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
+        asked.append(selector)
+        return real(selector, labels)
+
+    monkeypatch.setattr(LabelSelector, "matches", matches)
+    fleet = three(budget(), *(budget(f"x{number}", selector=LabelSelector({"app": "db"})) for number in range(1000)))
+    fleet.budgets["east"] += [budget(f"all{number}", selector=LabelSelector()) for number in range(1000)]
+    huge = tuple(Requirement(f"a{number}", "NotIn", ("b",) * 10) for number in range(1000))
+    fleet.budgets["east"] += [budget(f"a-huge{number}", selector=LabelSelector({}, huge)) for number in range(10)]
+    assert "web" not in fleet.only().budgets  # in a namespace that has so many that mean all, not every one counts
+    assert len(asked) < 3 * 2 * 300
+
+
+def test_a_budget_is_found_among_a_thousand_of_other_pods_and_before_huge_ones() -> None:
+    others = (budget(f"x{number}", selector=LabelSelector({"app": f"x{number}"})) for number in range(1000))
+    huge = LabelSelector({"app": "web"}, tuple(Requirement(f"a{number}", "NotIn", ("b",)) for number in range(1000)))
+    assert three(*others, budget("a-huge", selector=huge), budget()).only().budgets == "web"
+
+
+def test_delegates_that_cannot_be_labelled_do_not_hold_up_those_of_other_namespaces() -> None:
+    fleet = Fleet()
+    for number in range(MAX_COVERS + 10):
+        fleet.pair(number, copy=delegate(number, under=""))
+    fleet.pair(9999, source(9999, namespace="other"), delegate(9999, under="", namespace="other"))
+    fleet.budgets["east"] += [budget(), msgspec.structs.replace(budget(), namespace="other")]
+    covers = fleet.told().covers
+    assert len(covers) == MAX_COVERS
+    assert [one.pod.uid for one in covers if one.pod.namespace == "other"] == ["d9999"]
 
 
 def _ref(number: int) -> PodRef:
@@ -176,6 +211,23 @@ def test_a_delegate_has_one_budget(own: list[PodDisruptionBudget], under: str, c
     fleet.budgets = {"east": [budget()], "west": own}
     assert fleet.told().covers == (() if covered is None else (Cover(_ref(1), covered),))
     assert bool(fleet.told().shadows) == (covered != "" and not (own and covered is None and not own[0].shadow_of))
+
+
+@pytest.mark.parametrize(
+    ("pod", "copy", "due"),
+    [
+        pytest.param({}, {}, True, id="Ready in both"),
+        pytest.param(
+            {"ready": False}, {}, False, id="not shown Ready at home yet: an eviction would be allowed too many"
+        ),
+        pytest.param({}, {"ready": False}, False, id="not Ready where it runs"),
+    ],
+)
+def test_a_delegate_comes_under_its_shadow_once_its_own_cluster_counts_on_it(
+    pod: dict[str, Any], copy: dict[str, Any], due: bool
+) -> None:
+    fleet = three(budget()).pair(4, source(4, **pod), delegate(4, "", **copy))
+    assert fleet.told().covers == ((Cover(_ref(4), NAME),) if due else ())
 
 
 @pytest.mark.parametrize("how", [("silent", True), ("restored", True), ("synced", False)], ids=str)

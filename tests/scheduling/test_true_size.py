@@ -12,13 +12,13 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler, Unschedulable
 from dispatcher.scheduling.events import Answered
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import seat_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.refusals import Refusals
 from tests.builders import NodeBuilder, fleet, node, pod, put
 from tests.plugins.asking import make, reasons
 from tests.scheduling.test_refusals import Told, a_pod

@@ -48,7 +48,7 @@ async def test_a_changed_plugin_file_is_taken_over_though_its_name_stays(folder:
     before = load_config(folder / "c.yaml").registry["QuietZone"].plugin
     (folder / "q.py").write_text(QUIET.replace("example.com/avoid", "example.com/shun"))
     await stage.reloader.look()
-    assert stage.taken[0].registry["QuietZone"].args["avoid"].default == "example.com/shun"
+    assert stage.taken[0].registry["QuietZone"].arguments["avoid"].default == "example.com/shun"
     assert stage.taken[0].registry["QuietZone"].plugin is not before
 
 

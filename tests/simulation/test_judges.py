@@ -12,9 +12,9 @@ from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PROXY, SOURCE_UID, Facts
 from tests.simulation.judges.progress import GoesElsewhere
 from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady
-from tests.simulation.judges.room import QuotaKept
+from tests.simulation.judges.room import NobodyWaits, QuotaKept
 from tests.simulation.judges.spread import NoCascade, SpreadKept
-from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.world.apiserver import NAMESPACES, NODES, ApiServer
 from tests.simulation.world.fleet import Sizes
 from tests.simulation.world.objects import Object, place_of
 from tests.simulation.world.store import Write
@@ -203,8 +203,13 @@ def test_a_pod_bound_against_its_hard_spread_is_found(hard: bool, wests: int, fo
 
 @pytest.mark.parametrize(
     ("lost", "by", "found"),
-    [(("west", "east"), "taint-eviction", 1), (("west", "east"), "user", 0), (("west",), "taint-eviction", 0)],
-    ids=["two of three are lost", "its owner deletes it", "one is lost"],
+    [
+        (("west", "east"), "taint-eviction", 1),
+        (("west", "east"), "user", 0),
+        (("west",), "taint-eviction", 0),
+        (("west", "east", "north"), "taint-eviction", 0),
+    ],
+    ids=["two of three are lost", "its owner deletes it", "one is lost", "its own is lost, too"],
 )
 def test_a_pod_that_is_replaced_while_most_clusters_are_lost_is_found(
     lost: tuple[str, ...], by: str, found: int
@@ -217,4 +222,36 @@ def test_a_pod_that_is_replaced_while_most_clusters_are_lost_is_found(
     scene.fleet.lost.update(dict.fromkeys(lost, 20.0))
     going = {**bound, "metadata": {**bound["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     scene.write("north", by, "delete", bound, going)
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("hard", "sidecar", "limit", "found"),
+    [(False, 0, 600, 1), (True, 0, 600, 0), (False, 200, 800, 1), (False, 200, 600, 0)],
+    ids=["there is room", "its spread forbids it", "room for it and its sidecar", "its sidecar is above the quota"],
+)
+def test_a_pod_that_waits_beside_room_is_found_unless_spread_or_quota_speak_against_it(
+    hard: bool, sidecar: int, limit: int, found: int
+) -> None:
+    scene = Scene(NobodyWaits)
+    tenant = Tenant("team", ("team",), {"cpu": Share(absolute=limit)})
+    scene.fleet.sizes = Sizes(tenants=(tenant,))
+    west, east = ApiServer("west", lambda: 0.0, lambda: 0.0, ()), ApiServer("east", lambda: 0.0, lambda: 0.0, ())
+    west.add_namespace("team")
+    west.ask("kubelet", "POST", NODES, {"metadata": {"name": "west-0"}, "spec": {}})
+    ready = {"allocatable": {"cpu": "1000m"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    west.ask("kubelet", "PATCH", f"{NODES}/west-0/status", {"status": ready})
+    scene.fleet.clusters |= {"west": SimpleNamespace(api=west), "east": SimpleNamespace(api=east)}
+    scene.fleet.sidecars, scene.fleet.closed, scene.fleet.meddled = {("west", "team"): sidecar}, set(), set()
+    first, waits = (plain_pod(f"a-{number}", "team", 300, clusters="west") for number in range(2))
+    for pod in (first, waits):
+        pod["metadata"] |= {"uid": f"uid-{pod['metadata']['name']}", "labels": {"app": "a"}}
+        pod["status"] = {}
+        if hard:
+            pod["spec"]["topologySpreadConstraints"] = [spread_by_zone("a")]
+        scene.write("north", "user", "create", None, pod)
+    bound = scene.bind(first, "copy")
+    bound["metadata"]["labels"] = {"app": "a"}
+    scene.there = [("west", bound), ("north", waits)]
+    scene.judge.at_end()
     assert len(scene.judge.found) == found

@@ -19,7 +19,7 @@ from dispatcher.model import names
 from dispatcher.model.leases import LEASE, RATE, stopped_after_s
 from dispatcher.model.messages import Peers
 from dispatcher.scheduling import events
-from dispatcher.scheduling.core_timing import CoreTiming
+from dispatcher.scheduling.delegation.timing import CoreTiming
 from tests.agents.executor_world import pod_object, pod_path
 from tests.simulation.cluster import Cluster
 from tests.simulation.fleet import Fleet

@@ -126,6 +126,24 @@ def test_a_kubelet_tells_again_what_a_restore_took_back_of_a_pod_that_runs() -> 
     assert len(kubelets.running) == 1
 
 
+def test_a_kubelet_takes_a_pod_in_place_of_one_that_was_deleted_by_force() -> None:
+    api = server()
+    api.ask("kubelet", "POST", NODES, {"metadata": {"name": "n"}, "spec": {}})
+    api.ask("kubelet", "PATCH", f"{NODES}/n/status", {"status": {"allocatable": {"cpu": "100m"}}})
+    kubelets = Kubelets(api, random.Random(1), Judgeable(), lambda: 0.0)
+    bind = {"target": {"kind": "Node", "name": "n"}}
+    for _ in range(2):
+        api.ask("user", "DELETE", f"{POD}/web", {"gracePeriodSeconds": 0})
+        create(api, "web")
+        api.ask("scheduler", "POST", f"{POD}/web/binding", {"metadata": {"name": "web"}, **bind})
+        kubelets.look()
+        assert phases(api) == ["Running"]
+    create(api, "beside")
+    api.ask("scheduler", "POST", f"{POD}/beside/binding", {"metadata": {"name": "beside"}, **bind})
+    kubelets.look()
+    assert sorted(phases(api)) == ["Failed", "Running"]
+
+
 def test_a_list_of_one_tells_how_many_there_are_more() -> None:
     api = server()
     create(api, "a", "b", "c")

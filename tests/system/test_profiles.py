@@ -44,7 +44,7 @@ def write_policies(folder: Path) -> None:
     plugins = yaml.safe_load(quiet["profile.yaml"])["plugins"][:-1]
     write_profile(folder / "default.yaml", "global-dispatcher", [*plugins, {"name": "QuietZone"}, {"name": "PodGang"}])
     packing = yaml.safe_load((ROOT / "configs" / "profiles" / "packing.yaml").read_text())
-    write_profile(folder / "packing.yaml", "global-dispatcher-packing", packing["plugins"])
+    (folder / "packing.yaml").write_text(json.dumps({**packing, "scheduler_name": "global-dispatcher-packing"}))
     (folder / "kube.yaml").write_text(KUBE)
     write_far(folder, "kubernetes.io/hostname")
     package = folder / "site" / "far_zone-0.1.dist-info"

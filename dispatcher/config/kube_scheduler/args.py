@@ -6,6 +6,7 @@ A converter answers our arguments for one of theirs; ValueError says what is wro
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dispatcher.model.topology import label_key
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 Ours = dict[str, Any]
@@ -72,7 +73,8 @@ def _constraint(one: Mapping[str, Any]) -> Ours:
     hard = _HARD.get(fields.get("whenUnsatisfiable", "DoNotSchedule"))
     if hard is None or not {"maxSkew", "topologyKey"} <= set(fields):
         raise ValueError(f"each needs topologyKey, maxSkew and whenUnsatisfiable of {', '.join(_HARD)}")
-    return {"key": fields["topologyKey"], "max_skew": fields["maxSkew"], "hard": hard}
+    key = fields["topologyKey"]
+    return {"key": label_key(key) if isinstance(key, str) else key, "max_skew": fields["maxSkew"], "hard": hard}
 
 
 def _fields(raw: Any, known: set[str]) -> Mapping[str, Any]:

@@ -166,7 +166,7 @@ class _Reader:
         ours = {**DEFAULT_ARGS.get(name, {}), **read}
         for key, text in wrong:
             self._say((*path, key), text)
-        values, problems = check_args(spec.args, ours)
+        values, problems = check_args(spec.arguments, ours)
         for problem in problems:
             self._say((*path, problem.key), problem.text)
         if not wrong and not problems:

@@ -7,11 +7,13 @@ docs/algorithms/batch-merge.md has an example with numbers.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules, bucket_layout_of
-from dispatcher.scheduling.batch.merge_kernel import MERGE
+from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.batch.merge_record import MergeHistory
 from dispatcher.scheduling.batch.merge_tables import (
     AT,
@@ -25,13 +27,12 @@ from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import DomainPlugin, Floats, Ints, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import Reach
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext
+from dispatcher.scheduling.selector import BatchSelector
 
 _LEAST_DEPTH = 32  # rows looked at in each of many buckets
 _UNKNOWN = -1
@@ -45,10 +46,14 @@ def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Plac
     try:
         plugin_rules = _rules_of(eq_class, first)
         layout = bucket_layout_of(eq_class, plugin_rules, len(items)) if plugin_rules else None
-        merge = CountMerge(eq_class, first, len(items), plugin_rules, layout) if layout else None
+        if layout is None:
+            return None
+        best = _candidates_of(eq_class, layout, len(items))
+        rows = np.sort(best.candidates.row)
+        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first.pod, len(items) + 1)
+        return CountMerge(eq_class, first, len(items), plugin_rules, layout, best) if exact else None
     except PluginError:
         return None  # decided alone, the pod meets the error again and says so
-    return merge if merge and merge.exact else None
 
 
 def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> bool:
@@ -79,27 +84,25 @@ def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
     return plugin_rules
 
 
-class CountMerge:
-    """The decisions of a batch. Once `void` it must not be asked any more: the class has to be refreshed first.
-
-    `exact`: whether it may be asked at all.
-    """
-
-    runs = True
+class CountMerge(BatchSelector):
+    """The decisions of a batch, all taken when it is made."""
 
     def __init__(
-        self, eq_class: EquivalenceClass, placed: Placed, count: int, plugin_rules: PluginRules, layout: BucketLayout
+        self,
+        eq_class: EquivalenceClass,
+        placed: Placed,
+        count: int,
+        plugin_rules: PluginRules,
+        layout: BucketLayout,
+        best: "_Best",
     ) -> None:
         self._eq_class, self._fleet, self._placed = eq_class, eq_class.fleet, placed
         self._layout, self._count = layout, count
         self._asked = [one for one in eq_class.evaluators if one.role.reach is Reach.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
-        self._candidates, self._starts = _candidates_of(eq_class, layout, count)
+        self._candidates, self._starts = best
         found = self._candidates.row
         rows = np.sort(found)
-        self.exact = bool(len(rows)) and self._fleet.can_suppose(rows, placed.pod, count + 1)
-        if not self.exact:
-            return
         raw, where = eq_class.raw_of(rows), np.searchsorted(rows, found).tolist()
         self._raws: list[list[tuple[Floats, int]]] = [[(raw, at)] for at in where]  # by candidate and pods it had taken
         self._varied = any(len(column.values) > 1 for column in eq_class.normalizing)
@@ -195,18 +198,25 @@ class CountMerge:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    @property
-    def void(self) -> bool:
+    def spent(self) -> bool:
         """Whether it knows no more places."""
         return self._at >= self._decided
 
-    def run(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, all booked; then it is void."""
+    def answer_of(self, plugin: str) -> object:
+        """As the class."""
+        return self._eq_class.answer_of(plugin)
+
+    def selects_all(self) -> bool:
+        """Always: all is decided."""
+        return True
+
+    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+        """The places of as many of the first pods as find one here, all booked; then it is spent."""
         found = [self._record.decision(at, *item) for at, item in enumerate(items[: self._decided])]
         self._at = self._decided
         return found
 
-    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
+    def select(self, pod_id: PodId, placed: Placed) -> Decision:
         """The place for the next pod and why."""
         return self._record.decision(self._at, pod_id, placed)
 
@@ -214,12 +224,15 @@ class CountMerge:
         """The best row has taken the pod."""
         self._at += 1
 
-    def context(self) -> DecisionContext:
-        """What a decision taken now stands on."""
-        return self._record.context(self._at)
+
+class _Best(NamedTuple):
+    """The candidates of all buckets; those of bucket b from `starts[b]` to `starts[b + 1]`."""
+
+    candidates: Candidates
+    starts: list[int]
 
 
-def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> tuple[Candidates, list[int]]:
+def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
     buckets, size, ranks = layout.whole, layout.used, eq_class.fleet.rank
     most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
@@ -240,7 +253,8 @@ def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int)
     none = np.zeros(len(found), dtype=np.int64)
     points = eq_class.rows.total[found]
     lefts = np.concatenate(left) if left else blank.copy()
-    return Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy()), starts
+    heap = Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy())
+    return _Best(heap, starts)
 
 
 def _blank(count: int, evaluators: int, buckets: int) -> Trace:

@@ -11,63 +11,101 @@ Not here: batches whose plugins count pods by domain and tell the rules of it; `
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
 from dispatcher.scheduling.batch.lookahead_record import Common, LookaheadContext, LookaheadRecord
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
+from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import Reach
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, merged
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, merged
+from dispatcher.scheduling.selector import BatchSelector, NoPlace
 
 _MOST_GROUPS = 256
 _LEAST_DEPTH = 32  # rows looked at in each of many groups
 
 
-def can_look_ahead(eq_class: EquivalenceClass, items: Sequence[tuple[object, Placed]]) -> bool:
-    """Whether looking ahead is exact: answers by row and by group, and pods that all take the same."""
-    groups, first = eq_class.groups, items[0][1].pod
-    if groups is None or groups.group_scores.size > _MOST_GROUPS:
-        return False
+def lookahead_of(
+    eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]], *, deferred: bool = False
+) -> "Lookahead | None":
+    """For the next pods of a refreshed class; None where looking ahead is not exact.
+
+    `deferred`: what is booked is not in the fleet yet, but will be before anybody else looks.
+    """
+    groups, placed, count = eq_class.groups, items[0][1], len(items)
+    if groups is None or groups.group_scores.size > _MOST_GROUPS or not _are_alike(eq_class, items):
+        return None
+    best = _best_per_group(eq_class, groups.group_scores, count)
+    rows = np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
+    if not eq_class.fleet.can_suppose(rows, placed.pod, count + 1):
+        return None
+    return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
+
+
+def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> bool:
+    """Whether all pods take the same, and nothing that cannot be supposed."""
     if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
+    first = items[0][1].pod
     return all(
         placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
     )
 
 
-class Lookahead:
-    """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the fleet.
+class _Best(NamedTuple):
+    """`rows`, ascending: all of `groups`, which are per group its best rows in order, and whether they are complete."""
 
-    Once `void` it must not be asked any more: the class has to be refreshed first. `deferred`: what is booked is
-    not in the fleet yet, but will be before anybody else looks.
-    """
+    rows: RowList
+    groups: list[tuple[RowList, bool]]
+
+
+def _best_per_group(eq_class: EquivalenceClass, group_scores: GroupScores, count: int) -> list[tuple[RowList, bool]]:
+    """Per group: its best feasible rows in order, and whether these are all that `count` pods can come to."""
+    partition, size = group_scores.partition, group_scores.size
+    most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
+    scores, ranks = eq_class.rows.total[: eq_class.fleet.n], eq_class.fleet.rank
+    found = []
+    for group in range(size):
+        rows = best_rows(None if partition is None else partition.rows(group), scores, ranks, most)
+        found.append((rows, len(rows) < most or most > count))
+    return found
+
+
+class Lookahead(BatchSelector):
+    """Best rows for the next `count` pods of a refreshed class; meanwhile nothing else touches the fleet."""
 
     def __init__(
-        self, eq_class: EquivalenceClass, groups: GroupTable, placed: Placed, count: int, *, deferred: bool = False
+        self,
+        eq_class: EquivalenceClass,
+        groups: GroupTable,
+        placed: Placed,
+        count: int,
+        best: _Best,
+        *,
+        deferred: bool,
     ) -> None:
         self._eq_class, self._groups, self._placed, self._left = eq_class, groups, placed, count
-        self._deferred = deferred
+        self._deferred, self._spent = deferred, False
         self._group_scores, self._fleet = groups.group_scores, eq_class.fleet
         self._asked = [one for one in eq_class.evaluators if one.role.reach is Reach.ROW and not one.skipped]
-        self._scored = {id(one): at for at, one in enumerate(eq_class.scored)}
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
-        chosen = self._best_per_group(count)
-        rows = np.sort(np.concatenate([rows for rows, _ in chosen])) if chosen else np.zeros(0, dtype=np.intp)
+        rows = best.rows
         self.sheet = FactSheet(self._fleet, rows, placed.pod)
         raw = eq_class.raw_of(rows)
         self._queues = [
             CandidateQueue(self._candidates_of(found, raw, rows, eq_class.rows.total[found]), complete=complete)
-            for found, complete in chosen
+            for found, complete in best.groups
         ]
         self._heads = [queue.two()[0] for queue in self._queues]
         self._next: dict[int, Candidate | int] = {}  # row -> its candidate after one more pod, or why that will not fit
@@ -86,18 +124,6 @@ class Lookahead:
         self._raw: object = None  # what `_common` was made of
         self._normal: object = None
         self._finalise()
-        self.void = not self._fleet.can_suppose(rows, placed.pod, count + 1)
-
-    def _best_per_group(self, count: int) -> list[tuple[RowList, bool]]:
-        """Per group: its best feasible rows in order, and whether these are all that `count` pods can come to."""
-        partition, size = self._group_scores.partition, self._group_scores.size
-        most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
-        scores, ranks = self._eq_class.rows.total[: self._fleet.n], self._fleet.rank
-        chosen = []
-        for group in range(size):
-            rows = best_rows(None if partition is None else partition.rows(group), scores, ranks, most)
-            chosen.append((rows, len(rows) < most or most > count))
-        return chosen
 
     def _candidates_of(self, found: RowList, raw: Floats, rows: RowList, points: Floats) -> list[Candidate]:
         at, ranks = np.searchsorted(rows, found).tolist(), self._fleet.rank[found].tolist()
@@ -120,13 +146,24 @@ class Lookahead:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    @property
-    def runs(self) -> bool:
-        """Whether `run` may be asked: one group of rows, which nothing but the pods themselves changes."""
-        return self._deferred and not self.void and len(self._queues) == 1 and not self._watched
+    def spent(self) -> bool:
+        """See `BatchSelector`."""
+        return self._spent
 
-    def run(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, all booked in the lookahead; then it is void."""
+    def answer_of(self, plugin: str) -> object:
+        """As the class."""
+        return self._eq_class.answer_of(plugin)
+
+    def explainers(self) -> Explainers:
+        """As the class."""
+        return self._eq_class.explainers()
+
+    def selects_all(self) -> bool:
+        """Whether nothing but the pods themselves changes the rows: they are one group, and no counts are watched."""
+        return self._deferred and not self._spent and len(self._queues) == 1 and not self._watched
+
+    def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+        """The places of as many of the first pods as find one here, all booked in the lookahead; then it is spent."""
         found: list[Decision] = []
         if not self._open[0]:
             return found
@@ -150,14 +187,14 @@ class Lookahead:
                 break  # the next pod will meet the error itself
             if not queue.go_on(candidate):
                 break
-        self.void = True
+        self._spent = True
         return found
 
-    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        """The place for the next pod and why; None if nothing fits any more."""
+    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+        """The place for the next pod and why, or that nothing fits any more."""
         offers = self._best()
         if offers is None:
-            return None
+            return NoPlace(self.context())
         (first, group), (second, other) = self._offers = offers
         row = first[2]
         pods = self.sheet.taken.get(row, 0)
@@ -217,23 +254,23 @@ class Lookahead:
         """The best row has taken the pod (it is in the fleet now)."""
         self._left -= 1
         if self._left <= 0:
-            self.void = True
+            self._spent = True
             return
         self.sheet.booked(row)
         try:
             self._requeue(row, self._offers[0][1])
-            if self._group_scores.evaluators and not self.void:
+            if self._group_scores.evaluators and not self._spent:
                 self._ask_domains()
-            self.void |= any(one.is_stale(self._fleet, changed=False, touched=True) for one in self._watched)
+            self._spent |= any(one.is_stale(self._fleet, changed=False, touched=True) for one in self._watched)
         except PluginError:
-            self.void = True  # the next pod will meet the error itself
+            self._spent = True  # the next pod will meet the error itself
 
     def _requeue(self, row: int, group: int) -> None:
         queue = self._queues[group]
-        self.void = not queue.go_on(self._next_of(row, group))
+        self._spent = not queue.go_on(self._next_of(row, group))
         was, head = self._heads[group], queue.two()[0]
         self._heads[group] = head
-        if not self.void and (was is NO_CANDIDATE or head is NO_CANDIDATE):
+        if not self._spent and (was is NO_CANDIDATE or head is NO_CANDIDATE):
             self._finalise()
 
     def _next_of(self, row: int, group: int) -> Candidate | None:
@@ -264,13 +301,13 @@ class Lookahead:
         for evaluator in stale:
             if evaluator.pre_filter(self._placed, self._fleet) is not None:
                 evaluator.known = False
-                self.void = True
+                self._spent = True
                 return
         before = self._group_scores.codes
-        self.void = not self._group_scores.ask(self._fleet, stale) or self._group_scores.partition is not partition
+        self._spent = not self._group_scores.ask(self._fleet, stale) or self._group_scores.partition is not partition
         for evaluator in stale:
             evaluator.note(self._fleet)
-            evaluator.known = not self.void
+            evaluator.known = not self._spent
         self._eq_class.sort_cross_row_notes()
         self._finalise()
         self._batch = None

@@ -8,9 +8,6 @@ Every number is what the plugins' own parts and `normalize` say, bit for bit (`f
 rules). There is no NumPy form of the merge: without a compiler, plugins are asked again after each pod (`lookahead`).
 """
 
-import hashlib
-from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -32,11 +29,9 @@ from dispatcher.scheduling.batch.merge_tables import (
     Plugins,
     Rules,
     Trace,
-    blank,
 )
 from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.framework import MAX_SCORE
-from dispatcher.scheduling.framework.kernels import Kernel, entered, kept
 from dispatcher.scheduling.framework.tallies import Scale
 
 _RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
@@ -333,72 +328,3 @@ def better(candidates: Candidates, one: int, other: int) -> Any:
     if candidates.rank[one] != candidates.rank[other]:
         return candidates.rank[one] < candidates.rank[other]
     return candidates.row[one] < candidates.row[other]
-
-
-_STEPS = (
-    verdict,
-    refuse,
-    mark_open,
-    is_whole,
-    size_of,
-    score,
-    by_range,
-    by_cost,
-    normalize,
-    beats,
-    note,
-    pick,
-    lacks,
-    rise,
-    count,
-    better,
-    join,
-    book,
-)
-
-
-class _Merge(Kernel):
-    """The merge with its steps compiled into it."""
-
-    def __init__(self) -> None:
-        super().__init__(merge, "")
-
-    def _compiled(self, numba: Any) -> Any:
-        """The loop, compiled; its steps are part of it, and nobody calls them from outside."""
-
-        def own(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-            copy = FunctionType(function.__code__, known, function.__name__)
-            copy.__module__, copy.__qualname__ = function.__module__, name or function.__qualname__
-            return copy
-
-        known = dict(globals())  # in which the steps find each other compiled
-        for step in _STEPS:
-            compiled = numba.njit(error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
-            known[step.__name__] = compiled(own(step))
-        # The cache looks at this file alone: a name of its own for all else that is compiled in.
-        fast = kept(numba, own(merge, f"merge_{_digest()}"), no_cfunc_wrapper=True)
-        fast.compile(tuple(numba.typeof(one) for one in blank()))
-        return fast
-
-
-def _digest() -> str:
-    """Tells apart what is compiled in from elsewhere."""
-    shapes = [one._fields for one in (Buckets, Counts, Rules, Plugins, Candidates, Trace)]
-    constants = (
-        AT,
-        WANTED,
-        VARIED,
-        NEED,
-        DONE,
-        NO_PLACE,
-        CANDIDATE_UNKNOWN,
-        BUCKET_UNKNOWN,
-        OTHERS_OPEN,
-        TOO_FEW,
-        GRID,
-        MAX_SCORE,
-    )
-    return hashlib.blake2b(repr((shapes, constants, list(Scale))).encode(), digest_size=6).hexdigest()
-
-
-MERGE = entered(_Merge())

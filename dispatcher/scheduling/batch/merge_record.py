@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
 from dispatcher.scheduling.framework import Floats, Ints, Placed
 from dispatcher.scheduling.framework.points import guarded
@@ -39,7 +39,7 @@ class MergeHistory:
         self.fleet, self.row_explainers, self.sheet = eq_class.fleet, eq_class.row_explainers, sheet
         self.epochs: list[tuple[int, list[Floats]]] = []
         self._candidates, self._trace, self._raws = candidates, trace, raws
-        self._shared, self._after, self._codes_now = layout.shared, layout.whole.after, layout.whole.codes
+        self._shared, self._after = layout.shared, layout.whole.after
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         self._places_of = _where(eq_class, plugin_rules)
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
@@ -119,7 +119,7 @@ class MergeHistory:
         np.add.at(counts, (buckets, clusters), -1)
         np.add.at(counts, (self._after[buckets[going_on]], clusters[going_on]), 1)
         refused: Counter[tuple[int, int]] = Counter()
-        codes = self._trace.codes[at] if at < len(self._rows) else self._codes_now
+        codes = self._trace.codes[at]
         for bucket in np.flatnonzero(codes).tolist():
             for cluster in np.flatnonzero(counts[bucket]).tolist():
                 refused[int(codes[bucket]), cluster] += int(counts[bucket, cluster])

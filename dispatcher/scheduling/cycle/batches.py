@@ -4,45 +4,45 @@ Where nobody looks at the fleet or at single pods meanwhile, the fleet hears of 
 has anything to do with booking them, either, nothing is done pod by pod but the choice of a row and the record of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.batch.count_merge import CountMerge, count_merge_of
-from dispatcher.scheduling.batch.lookahead import Lookahead, can_look_ahead
+from dispatcher.scheduling.batch.count_merge import count_merge_of
+from dispatcher.scheduling.batch.lookahead import lookahead_of
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Depends, Placed, Skip
 from dispatcher.scheduling.framework.points import ClassKey, PluginError, guarded
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from dispatcher.scheduling.selector import BatchSelector, Selector
 
 Result = Decision | Unschedulable
 _Item = tuple[PodId, Placed]
 _WORTH_IT = 4  # pods; looking ahead costs about two decisions
 
 
-class _DecideOne(Protocol):
+class _Ask(Protocol):
     def __call__(
         self,
         key: ClassKey,
         pod_id: PodId,
         placed: Placed,
-        eq_class: EquivalenceClass,
-        rows: Lookahead | CountMerge,
-        later: list[int] | None = None,
+        selectors: Iterable[Selector],
+        deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod out of a lookahead, and book it, or note its row for `row_explainers`."""
+        """See `Scheduler._ask`."""
         ...
 
 
 class Batches:
-    """Looks ahead for one scheduler. `decide` decides a single pod, with all that plugins have to say about it."""
+    """The batches of one scheduler. `ask` decides a single pod, with all that plugins have to say about it."""
 
-    def __init__(self, books: Booking, classes: EquivalenceCache, decide: _DecideOne) -> None:
+    def __init__(self, books: Booking, classes: EquivalenceCache, ask: _Ask) -> None:
         self._books, self._plan, self._fleet = books, books.plan, books.fleet
-        self._classes, self._decide = classes, decide
+        self._classes, self._ask = classes, ask
         self._booking = (*self._plan.gates, *self._plan.reserves)
 
     def ahead(self, key: ClassKey, items: Sequence[_Item]) -> list[Result]:
@@ -61,31 +61,27 @@ class Batches:
         if hopeless or eq_class.refusal is not None:
             return []
         items, whole, key = self._alike(items), key, now
-        deferred, lookahead = self._lookahead(eq_class, items)
-        if lookahead is None:
+        deferred, selector = self._selector(eq_class, items)
+        if selector is None:
             return []
         if deferred:
-            found = self._at_once(items, lookahead) if lookahead.runs and self._plain(eq_class, items) else []
-            return found or self._deferred(key, items, eq_class, lookahead)
+            found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
+            return found or self._deferred(key, items, selector)
         results: list[Result] = []
         for pod_id, placed in items:
-            if lookahead.void or (results and not self._is_of(whole, key, placed)):
+            if selector.spent() or (results and not self._is_of(whole, key, placed)):
                 break
-            result = self._decide(key, pod_id, placed, eq_class, lookahead)
+            result = self._ask(key, pod_id, placed, (selector,))
             if result is None:
                 break
             results.append(result)
         return results
 
-    def _lookahead(
-        self, eq_class: EquivalenceClass, items: Sequence[_Item]
-    ) -> tuple[bool, Lookahead | CountMerge | None]:
+    def _selector(self, eq_class: EquivalenceClass, items: Sequence[_Item]) -> tuple[bool, BatchSelector | None]:
         """Whether the fleet may hear of the pods at the end, and what knows their places."""
         merge = count_merge_of(eq_class, items)
         deferred = self._may_defer(eq_class, items, counted=merge is not None)
-        if merge is not None or eq_class.groups is None or not can_look_ahead(eq_class, items):
-            return deferred, merge
-        return deferred, Lookahead(eq_class, eq_class.groups, items[0][1], len(items), deferred=deferred)
+        return deferred, merge or lookahead_of(eq_class, items, deferred=deferred)
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
@@ -140,28 +136,26 @@ class Batches:
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
-    def _at_once(self, items: Sequence[_Item], lookahead: Lookahead | CountMerge) -> list[Result]:
-        decisions = lookahead.run(items)
+    def _at_once(self, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
+        decisions = selector.select_all(items)
         if decisions:
             self._books.book_all(items[: len(decisions)], [one.row for one in decisions])
         return list(decisions)
 
-    def _deferred(
-        self, key: ClassKey, items: Sequence[_Item], eq_class: EquivalenceClass, lookahead: Lookahead | CountMerge
-    ) -> list[Result]:
-        """Decide out of a lookahead; the fleet hears of all pods at the end."""
+    def _deferred(self, key: ClassKey, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
+        """Decide pod by pod; the fleet hears of all pods at the end."""
         results: list[Result] = []
-        booked: list[int] = []
+        rows: list[int] = []
         for item in items:
-            if lookahead.void:
+            if selector.spent():
                 break
-            result = self._decide(key, *item, eq_class, lookahead, booked)
+            result = self._ask(key, *item, (selector,), rows)
             if result is None:
                 break
             results.append(result)
         newcomers = [items[at] for at, result in enumerate(results) if isinstance(result, Decision)]
         if newcomers:
-            self._fleet.assume_all(newcomers, booked)
+            self._fleet.assume_all(newcomers, rows)
         return results
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Refuse, Reserve, Skip
 from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, Restores, guarded
 from dispatcher.scheduling.records.decision import Decision

@@ -4,30 +4,28 @@ A decision is the feasible row of the highest total score, among equals the row 
 `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
-from dispatcher.scheduling.batch.count_merge import CountMerge
-from dispatcher.scheduling.batch.lookahead import Lookahead
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
 from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.cycle.post_filter import PostFilters
-from dispatcher.scheduling.cycle.second_pass import holds_alone, leans_on_pods
+from dispatcher.scheduling.cycle.second_pass import SecondPass, leans_on_pods
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
-from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
-from dispatcher.scheduling.framework.lifecycle import CycleState
+from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
 from dispatcher.scheduling.pruning.pruned_search import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
+from dispatcher.scheduling.selector import NoPlace, Selector
 
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
@@ -60,7 +58,7 @@ class Scheduler(Booking):
         self.faults = self._faults.counts
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes, parallel_scan)
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
-        self._batches = Batches(self, self._classes, self._guarded)
+        self._batches = Batches(self, self._classes, self._ask)
         self._told: Unschedulable | None = None
 
     def share(self, nominations: Nominations) -> None:
@@ -127,120 +125,84 @@ class Scheduler(Booking):
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
-            leans = len(self.nominations) > 0 and leans_on_pods(placed.pod)
-            result = None if leans or self.nominations.of(pod_id) else self._pruned(key, pod_id, placed)
-            if result is None:
-                eq_class = self._classes.get(key)
-                result = self._guarded(key, pod_id, placed, eq_class, eq_class)
+            result = self._ask(key, pod_id, placed, self._selectors(key, pod_id, placed))
         if result is None:
-            raise LookupError("a class that has been refreshed left a pod undecided")
+            raise LookupError("a class left a pod undecided")
         return result
 
-    def _pruned(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result | None:
-        """Decide a pod without keeping its class; None if the class has to decide, or to say why there is no place."""
-        if unfit(placed) is not None or self.nominations.of(pod_id) is not None:
-            return None
-        states: dict[str, object] = {}
-        try:
+    def _selectors(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Iterator[Selector]:
+        """Who may find a place for one pod, the cheapest first; the last one always can tell."""
+        nominated = len(self.nominations) > 0
+        if not (nominated and (leans_on_pods(placed.pod) or self.nominations.of(pod_id) is not None)):
             search = self._searches.search_for(key, placed)
-            if search is None or self._pre_filter(placed, states) is not None:
-                return None
-            self.fleet.cycle = CycleState(states, search.answer_of)
-            decision = search.decide(pod_id, placed)
-        except PluginError:
-            return None  # the class will meet the error again
-        try:
-            return None if decision is None else self._finish(decision, (), states, None)
-        except PluginError as error:
-            return self._fault(pod_id, placed, error)
+            if search is not None:
+                yield search
+        eq_class = self._classes.get(key)
+        yield SecondPass(eq_class, self.nominations) if nominated else eq_class
 
-    def _guarded(
+    def _ask(
         self,
         key: ClassKey,
         pod_id: PodId,
         placed: Placed,
-        eq_class: EquivalenceClass,
-        rows: EquivalenceClass | Lookahead | CountMerge,
-        later: list[int] | None = None,
+        selectors: Iterable[Selector],
+        deferred: list[int] | None = None,
     ) -> Result | None:
-        """Decide one pod out of `rows`; None: a lookahead knows no place, so PostFilter has to look at the fleet."""
+        """Decide one pod by the first selector that can tell, and book it, or note its row in `deferred`."""
         refused = unfit(placed)
         if refused is not None:
             return self._refused(pod_id, placed, refused)
+        states: dict[str, object] = {}
         try:
-            return self._attempt(pod_id, placed, eq_class, rows, later)
+            refused = self._pre_filter(placed, states)
+            if refused is not None:
+                return self._refused(pod_id, placed, refused)
+            for selector in selectors:
+                result = self._decided(key, pod_id, placed, selector, states, deferred)
+                if result is not None:
+                    return result
         except PluginError as error:
             # What the class holds may be half written: it is made anew for the next pod.
             self._classes.drop(key)
             return self._fault(pod_id, placed, error)
+        return None
 
-    def _attempt(
+    def _decided(
         self,
+        key: ClassKey,
         pod_id: PodId,
         placed: Placed,
-        eq_class: EquivalenceClass,
-        rows: EquivalenceClass | Lookahead | CountMerge,
-        later: list[int] | None,
+        selector: Selector,
+        states: dict[str, object],
+        deferred: list[int] | None,
     ) -> Result | None:
-        states: dict[str, object] = {}
-        refused = self._pre_filter(placed, states)
-        if refused is not None:
-            return self._refused(pod_id, placed, refused)
-        if rows is eq_class:
-            eq_class.refresh(placed)
-            if eq_class.refusal is not None:
-                return self._refused_class(pod_id, placed, eq_class, eq_class.refusal)
-        self.fleet.cycle = CycleState(states, eq_class.answer_of)
-        decision = self._promised(pod_id, placed, eq_class) or rows.decide(pod_id, placed)
-        if decision is not None and rows is eq_class:
-            decision = holds_alone(decision, pod_id, placed, eq_class, self.nominations)
-            if decision is None:
-                return self._helped(self._no_place_alone(pod_id, placed, eq_class), eq_class)
-        if decision is None:
-            if self.plan.post_filters and rows is not eq_class:
-                return None
-            return self._helped(self._no_place(pod_id, placed, rows.context()), eq_class)
-        result = self._finish(
-            decision, () if isinstance(rows, CountMerge) else eq_class.fleet_explainers, states, later
-        )
-        if result is decision:
-            rows.booked(decision.row)
-        return result
-
-    def _no_place_alone(self, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass) -> Unschedulable:
-        """Why there is no place without those that are promised theirs."""
-        with self.nominations.without_all():
-            eq_class.refresh(placed)
-            refused = self._no_place(pod_id, placed, eq_class.context())
-        eq_class.refresh(placed)
-        return refused
+        why = selector.prepare(placed)
+        if why is not None:
+            return self._refused_class(key, pod_id, placed, why)
+        self.fleet.cycle = CycleState(states, selector.answer_of)
+        found = selector.select(pod_id, placed)
+        if isinstance(found, Decision):
+            result = self._finish(found, selector.explainers(), states, deferred)
+            if result is found:
+                selector.booked(found.row)
+            return result
+        return None if found is None else self._no_place(key, pod_id, placed, found)
 
     def _finish(
-        self, decision: Decision, fleet_explainers: Explainers, states: dict[str, object], later: list[int] | None
+        self, decision: Decision, fleet_explainers: Explainers, states: dict[str, object], deferred: list[int] | None
     ) -> Result:
         """Note why, and book it."""
         self._explain(decision, fleet_explainers, states)
-        refusal = self.book(decision, later)
+        refusal = self.book(decision, deferred)
         if refusal is not None:
             return self._refused(decision.pod_id, decision.placed, refusal.why)
         self.nominations.drop(decision.pod_id)
         return decision
 
-    def _promised(self, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass) -> Decision | None:
-        """A nominated pod goes where it was nominated, if it fits there now."""
-        nominee = self.nominations.of(pod_id)
-        row = self.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
-        return None if row is None else eq_class.decide_on(row, pod_id, placed)
-
-    def _helped(self, refused: Unschedulable, eq_class: EquivalenceClass) -> Unschedulable:
-        """PostFilter, where the profile has one, and there is any node to do something about."""
-        asked = self.plan.post_filters and refused.context.evaluated
-        return self.post_filters.help(refused, eq_class) if asked else refused
-
-    def _refused_class(self, pod_id: PodId, placed: Placed, eq_class: EquivalenceClass, why: Why) -> Unschedulable:
+    def _refused_class(self, key: ClassKey, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         refused = self._refused(pod_id, placed, why)
-        return refused if is_ours(why) else self.post_filters.hopeless(refused, eq_class, why)
+        return refused if is_ours(why) else self.post_filters.hopeless(refused, key, why)
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
@@ -276,9 +238,15 @@ class Scheduler(Booking):
         self._faults.note(error)
         return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
-    def _no_place(self, pod_id: PodId, placed: Placed, context: DecisionContext) -> Unschedulable:
-        told = self._told
+    def _no_place(self, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace) -> Unschedulable | None:
+        """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
+        if found.codes is None and self.plan.post_filters:
+            return None
+        told, context = self._told, found.context
         if told is None or told.context is not context:
             told = self._told = no_place(pod_id, placed, self.fleet.clock, context, self.fleet.node_counts())
         # Pods of one class that meet the same fleet are told the same: the words are made once.
-        return replace(told, pod_id=pod_id, placed=placed, time=self.fleet.clock)
+        refused = replace(told, pod_id=pod_id, placed=placed, time=self.fleet.clock)
+        if found.codes is None or not self.plan.post_filters:
+            return refused
+        return self.post_filters.help(refused, key, found.codes)

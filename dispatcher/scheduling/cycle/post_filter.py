@@ -8,14 +8,13 @@ import numpy as np
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.cycle.second_pass import leans_on_pods
-from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities, Promised
 from dispatcher.scheduling.framework import Codes
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
-from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
+from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
 
 _BUDGETS = "PodDisruptionBudget"
@@ -39,47 +38,47 @@ class PostFilters:
         self._known: OrderedDict[Hashable, Known] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
-    def help(self, refused: Unschedulable, eq_class: EquivalenceClass) -> Unschedulable:
-        """The refusal with what the plugins did about it; `eq_class` is the pod's class, up to date."""
+    def help(self, refused: Unschedulable, key: ClassKey, codes: Codes) -> Unschedulable:
+        """The refusal with what the plugins did about it. `key`: the class; `codes` [n]: why each row is refused."""
         if not refused.context.evaluated:  # no node: nobody could make room
             return refused
-        return self._helped(refused, eq_class, eq_class.rows.first[: self._fleet.n])
+        return self._helped(refused, key, codes)
 
-    def hopeless(self, refused: Unschedulable, eq_class: EquivalenceClass, why: Why) -> Unschedulable:
+    def hopeless(self, refused: Unschedulable, key: ClassKey, why: Why) -> Unschedulable:
         """The same of a pod that PreFilter refuses wherever it might go: no leaving pod changes that."""
         fleet = self._fleet
         if not self._plan.post_filters or not fleet.live.any():
             return refused
         code = fleet.reasons.code(why.reason, lasting=True)
-        return self._helped(refused, eq_class, np.where(fleet.live, np.uint16(code), np.uint16(0)))
+        return self._helped(refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0)))
 
-    def _helped(self, refused: Unschedulable, eq_class: EquivalenceClass, first: Codes) -> Unschedulable:
+    def _helped(self, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
-        world = self._world(refused, eq_class, nominee)
+        world = self._world(refused, key, nominee)
         if self._told[0] == world:
             return self._unhelped(refused, self._told[1])
-        answers = self._ask(refused, eq_class, nominee, first)
+        answers = self._ask(refused, key, nominee, first)
         if answers and isinstance(answers[-1], Nomination):
             return self._nominated(refused, answers[-1])
         words = [one for one in answers if isinstance(one, NoHelp)]
-        self._told = (self._world(refused, eq_class, nominee), words)
+        self._told = (self._world(refused, key, nominee), words)
         return self._unhelped(refused, words)
 
-    def _world(self, refused: Unschedulable, eq_class: EquivalenceClass, nominee: Nominee | None) -> Hashable:
+    def _world(self, refused: Unschedulable, key: ClassKey, nominee: Nominee | None) -> Hashable:
         """All that an answer rests on: equal worlds need not be asked twice."""
         fleet, pod = self._fleet, refused.placed.pod
         moved = (fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS])
-        return (*moved, id(eq_class), pod.priority, pod.preempts, refused.placed.home, nominee)
+        return (*moved, key, pod.priority, pod.preempts, refused.placed.home, nominee)
 
     def _ask(
-        self, refused: Unschedulable, eq_class: EquivalenceClass, nominee: Nominee | None, first: Codes
+        self, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
     ) -> list[Nomination | NoHelp]:
         """What the plugins say, up to the first nomination. `first` [n]: the code by which each row was refused."""
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.seated else None
         promised = Promised(nominee, alone)
         trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, promised)
-        known = self._known_of((id(eq_class), placed.pod.priority, placed.home))
+        known = self._known_of((key, placed.pod.priority, placed.home))
         known.forget()
         for plugin in self._plan.post_filters:
             trial.known = {} if trial.one_by_one else known.rows(plugin.name)

@@ -4,10 +4,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import PluginError, guarded

@@ -4,19 +4,63 @@ Fewer pods never take room, ports or volumes away, so this is a matter of rules 
 nominee, and spread that a nominee evens out. Source: kube-scheduler's RunFilterPluginsWithNominatedPods, second pass.
 """
 
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.nodes import rank_of
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.records.decision_record import Explainers
+from dispatcher.scheduling.selector import NoPlace, Selector
 
 
 def leans_on_pods(pod: Pod) -> bool:
     """Whether more pods can make a node feasible for it."""
     near = pod.pod_affinity is not None and bool(pod.pod_affinity.required)
     return near or any(rule.hard for rule in pod.spread)
+
+
+class SecondPass(Selector):
+    """The class of a pod, while rooms are held for nominated pods: a nominee goes where it was nominated, and no place
+    is taken that rests on pods which may never come.
+    """
+
+    def __init__(self, eq_class: EquivalenceClass, nominations: Nominations) -> None:
+        self._class, self._nominations = eq_class, nominations
+
+    def prepare(self, placed: Placed) -> Why | None:
+        """As the class."""
+        return self._class.prepare(placed)
+
+    def answer_of(self, plugin: str) -> object:
+        """As the class."""
+        return self._class.answer_of(plugin)
+
+    def explainers(self) -> Explainers:
+        """As the class."""
+        return self._class.explainers()
+
+    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+        """The place that was promised, if the pod fits there now; else the best one that holds without nominees."""
+        found = self._nominated(pod_id, placed) or self._class.select(pod_id, placed)
+        if isinstance(found, NoPlace):
+            return found
+        alone = holds_alone(found, pod_id, placed, self._class, self._nominations)
+        return self._no_place(placed) if alone is None else alone
+
+    def _nominated(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        nominee = self._nominations.of(pod_id)
+        row = self._class.fleet.row_of(nominee.cluster, nominee.node) if nominee else None
+        return None if row is None else self._class.select_on(row, pod_id, placed)
+
+    def _no_place(self, placed: Placed) -> NoPlace:
+        """Why there is no place without nominees."""
+        with self._nominations.without_all():
+            self._class.refresh(placed)
+            context = self._class.context()
+        self._class.refresh(placed)
+        return NoPlace(context, self._class.rows.first[: self._class.fleet.n])
 
 
 def holds_alone(
@@ -29,11 +73,11 @@ def holds_alone(
     if not nominations.seated or not leans_on_pods(placed.pod):
         return decision
     rows = range(eq_class.fleet.n)
-    found = {row: one for row in rows if (one := eq_class.decide_on(row, pod_id, placed)) is not None}
+    found = {row: one for row in rows if (one := eq_class.select_on(row, pod_id, placed)) is not None}
     with nominations.without_all():
         eq_class.refresh(placed)
         there = [] if eq_class.refusal is not None else [*found]
-        alone = {row for row in there if eq_class.decide_on(row, pod_id, placed) is not None}
+        alone = {row for row in there if eq_class.select_on(row, pod_id, placed) is not None}
     eq_class.refresh(placed)
     if decision.row in alone:
         return decision

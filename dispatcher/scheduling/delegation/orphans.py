@@ -10,8 +10,9 @@ them are counted for themselves. Copies in clusters that an operator has fenced 
 from collections import Counter
 from collections.abc import Mapping
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.delegation.fences import Fences
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 
 SHARE = 0.2
 

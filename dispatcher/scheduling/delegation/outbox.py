@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import AnyIntent, Outcome
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.backoff import Backoff
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition, transition_for
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 
 

@@ -4,23 +4,30 @@ A shadow budget keeps `healthy delegates under it - what may be disturbed now`, 
 lowers both by one, so that however late its own cluster hears of it, it cannot be spent twice there. A delegate has one
 shadow at most, since the Eviction API refuses pods with two budgets: pods that several budgets select have one that
 keeps what the strictest asks for, and those that a budget of the target's own selects have none.
+
+A delegate comes under its shadow once its own cluster shows it Ready, too. Before, its budgets do not count on it; but
+the target would, as soon as it is Ready there, and would let another one go that its own cluster cannot spare yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
+from dispatcher.model.labels import LabelSelector
 from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows
 from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
 _PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time
+_MOST_CLAUSES = 256  # of selectors, that a pod is asked: what users may write without end must not cost so much
+_MOST_BUDGETS = 8  # of one pod that are counted; from two on the Eviction API evicts it nowhere
 _DIGEST = 16  # hex characters
 
 Budgets = Callable[[str], Iterable[PodDisruptionBudget]]  # of a cluster
@@ -42,6 +49,40 @@ class _Account:
     def lets_unready_go(self) -> bool:
         """Whether pods that are not Ready may be evicted, as the Eviction API has it."""
         return self.budget.always or self.healthy >= self.budget.desired > 0
+
+
+class _Budgets:
+    """The budgets of a namespace, each found by one label that it asks for; those with few clauses are asked first."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str], list[_Account]] = {}
+        self._others: list[_Account] = []  # that ask for no label by its value
+
+    def add(self, account: _Account, selector: LabelSelector) -> None:
+        """One more; added by their number of clauses."""
+        label = next(iter(selector.match_labels.items()), None)
+        (self._others if label is None else self._by_label.setdefault(label, [])).append(account)
+
+    def selecting(self, labels: Mapping[str, str]) -> tuple[_Account, ...]:
+        """Those that select a pod with these labels, of as many as may be asked."""
+        found, left = list[_Account](), _MOST_CLAUSES
+        for accounts in (self._others, *(self._by_label.get(label, ()) for label in labels.items())):
+            for one in accounts:
+                selector = one.budget.selector
+                left -= _clauses(selector) if selector is not None else 0
+                if left < 0 or len(found) == _MOST_BUDGETS:
+                    return tuple(found)
+                if selector is not None and selector.matches(labels):
+                    found.append(one)
+        return tuple(found)
+
+
+def _clauses(selector: LabelSelector) -> int:
+    """What a selector costs: its labels, and the clauses and values of its expressions; at least 1."""
+    return 1 + len(selector.match_labels) + sum([1 + len(one.values) for one in selector.match_expressions])
+
+
+_NO_BUDGETS = _Budgets()
 
 
 @dataclass(slots=True)
@@ -89,40 +130,47 @@ def shadows(
     ready = {name: view for name, view in clusters.items() if view.ready and not view.restored}
     native = {name: _by_namespace(budgets(name)) for name in ready}
     groups: dict[_Key, _Group] = {}
-    covers: dict[str, list[Cover]] = {name: [] for name in ready}
+    covers: dict[str, dict[str, list[Cover]]] = {name: {} for name in ready}  # by namespace
     for home, view in ready.items():
         for pod, accounts in _selected(view, native[home], tracked):
             for target, delegate in _delegates(tracked.get((home, pod.uid))):
                 if target in ready and not (delegate.terminating or delegate.terminal):
+                    counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.get((home, pod.uid)))
+                    if not counts:
+                        continue
                     wanted = _join(groups, _Key(target, home, pod.namespace, ""), view.uid, accounts, delegate, native)
-                    if delegate.labels.get(BUDGET, "") != wanted and len(covers[target]) < MAX_COVERS:
-                        covers[target].append(Cover(_ref(delegate), wanted))
+                    if delegate.labels.get(BUDGET, "") != wanted:
+                        covers[target].setdefault(delegate.namespace, []).append(Cover(_ref(delegate), wanted))
     told: dict[str, list[Shadow]] = {name: [] for name in ready}
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
         told[key.target].append(_shadow(key, group))
     return {
-        name: Shadows(tuple(sorted(ready.keys() - {name})), tuple(told[name]), tuple(covers[name])) for name in ready
+        name: Shadows(tuple(sorted(ready.keys() - {name})), tuple(told[name]), _in_turns(covers[name]))
+        for name in ready
     }
 
 
-def _by_namespace(budgets: Iterable[PodDisruptionBudget]) -> dict[str, list[_Account]]:
-    found: dict[str, list[_Account]] = {}
-    for budget in budgets:
-        if not budget.shadow_of and budget.selector is not None:
-            found.setdefault(budget.namespace, []).append(_Account(budget))
+def _in_turns(covers: Mapping[str, Iterable[Cover]]) -> tuple[Cover, ...]:
+    """As many as are told at once, of each namespace in turn: where they cannot be written, others do not wait."""
+    turns = chain.from_iterable(zip_longest(*covers.values()))
+    return tuple(islice((one for one in turns if one is not None), MAX_COVERS))
+
+
+def _by_namespace(budgets: Iterable[PodDisruptionBudget]) -> dict[str, _Budgets]:
+    found: dict[str, _Budgets] = {}
+    counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
+    for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
+        if budget.selector is not None:
+            found.setdefault(budget.namespace, _Budgets()).add(_Account(budget), budget.selector)
     return found
 
 
-def _selecting(accounts: Iterable[_Account], labels: Mapping[str, str]) -> tuple[_Account, ...]:
-    return tuple([one for one in accounts if one.budget.selector is not None and one.budget.selector.matches(labels)])
-
-
 def _selected(
-    view: ClusterView, native: Mapping[str, list[_Account]], tracked: Mapping[PodId, Tracked]
+    view: ClusterView, native: Mapping[str, _Budgets], tracked: Mapping[PodId, Tracked]
 ) -> Iterator[tuple[Pod, tuple[_Account, ...]]]:
     """Pods of a cluster with the budgets that select them; each is counted there."""
     for pod in view.pods.values() if native else ():
-        accounts = _selecting(native.get(pod.namespace, ()), pod.labels)
+        accounts = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
         if accounts:
             healthy = _healthy(pod, tracked.get((view.name, pod.uid)))
             for account in accounts:
@@ -151,10 +199,10 @@ def _join(
     home_uid: str,
     accounts: tuple[_Account, ...],
     delegate: Pod,
-    native: Mapping[str, Mapping[str, list[_Account]]],
+    native: Mapping[str, Mapping[str, _Budgets]],
 ) -> str:
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
-    if _selecting(native[place.target].get(delegate.namespace, ()), delegate.labels):
+    if native[place.target].get(delegate.namespace, _NO_BUDGETS).selecting(delegate.labels):
         return ""
     names = tuple(sorted([one.budget.name for one in accounts]))
     key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))
@@ -173,9 +221,8 @@ def shadow_name(home_uid: str, namespace: str, budgets: tuple[str, ...]) -> str:
 
 
 def _shadow(key: _Key, group: _Group) -> Shadow:
-    # Those that do not bear the label yet are not counted by the budget either.
-    under = [one for one in group.delegates if one.labels.get(BUDGET) == key.name]
-    healthy = sum(one.ready for one in under)
+    # Also those that do not bear the label yet: until they do, one fewer may go; else, from then on, one too many.
+    healthy = sum(one.ready for one in group.delegates)
     spare = min(account.spare for account in group.accounts)
     always = all(account.lets_unready_go for account in group.accounts)
     names = ",".join(sorted(account.budget.name for account in group.accounts))

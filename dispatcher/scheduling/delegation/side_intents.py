@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import UNKNOWN, AnyIntent, Outcome
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.backoff import Backoff
 from dispatcher.scheduling.delegation.outbox import Outbox
 
 Done = Callable[[str, str, float], None]  # (verdict, message, now)

@@ -4,14 +4,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.core_timing import CoreTiming
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
+from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 
-PodId = tuple[str, str]  # (cluster of submission, uid)
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
-from dispatcher.scheduling.equivalence.rows import ParallelScan
+from dispatcher.scheduling.equivalence.rows import ParallelScan, RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.points import ClassKey, Plan
@@ -35,14 +35,14 @@ class EquivalenceCache:
             self._classes.move_to_end(key)
             return found
         most = max(1, min(_MOST_CLASSES, self._limit // (_BYTES_PER_ROW * max(1, self._fleet.n))))
-        found = None
+        rows: RowTable | None = None
         while len(self._classes) >= most:
-            _, found = self._classes.popitem(last=False)
-        if found is None:  # fresh memory costs more than the answers that go into it
-            found = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, self._parallel_scan)
-        found.begin(key)
-        self._classes[key] = found
-        return found
+            rows = self._classes.popitem(last=False)[1].rows
+        if rows is None:  # fresh memory costs more than the answers that go into it
+            rows = RowTable(self._fleet, self._parallel_scan)
+        made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
+        self._classes[key] = made
+        return made
 
     def drop(self, key: ClassKey) -> None:
         """Forget a class: what it holds may be half written."""

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import RowScore
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
@@ -30,24 +31,24 @@ from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.row_record import RowRecord
-from dispatcher.scheduling.equivalence.rows import ParallelScan, RowTable
+from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
 from dispatcher.scheduling.framework.points import ClassKey, Plan
 from dispatcher.scheduling.framework.roles import Reach, Role
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+from dispatcher.scheduling.selector import NoPlace, Selector
 
 _NEVER = -1
 Common = dict[int, list[float]]  # score_at -> the score of each row asked for
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
-class EquivalenceClass:
+class EquivalenceClass(Selector):
     """The answers for the class named `key` over all rows of the fleet. Raises PluginError where a plugin fails."""
 
     def __init__(
@@ -56,17 +57,13 @@ class EquivalenceClass:
         roles: Sequence[Role],
         fleet: FleetState,
         shared: StaticAnswersCache,
-        parallel_scan: ParallelScan | None = None,
+        key: ClassKey,
+        rows: RowTable,
     ) -> None:
-        self.plan, self.fleet, self._shared = plan, fleet, shared
-        self._roles = [role for role in roles if role.reach is not Reach.SHARED]
-        self.rows = RowTable(fleet, parallel_scan)
-
-    def begin(self, key: ClassKey) -> None:
-        """Become the class of that key, perhaps with the memory of another one."""
+        self.plan, self.fleet, self._shared, self.rows = plan, fleet, shared, rows
         self.refusal: Why | None = None
-        self._static = self._shared.part(key)
-        self.evaluators = [PluginEvaluator(role) for role in self._roles]
+        self._static = shared.part(key)
+        self.evaluators = [PluginEvaluator(role) for role in roles if role.reach is not Reach.SHARED]
         self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
         self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
@@ -164,7 +161,7 @@ class EquivalenceClass:
                 if any(one.role.reach is not Reach.PARTS for one in self._cross_row):
                     self._fleet_scoped.ask()  # what they look at in doing so is part of what their answers rest on
         elif rows is None or moved is None:
-            self.groups.begin()
+            self.groups.rebuild()
         else:
             self.groups.update(rows, moved)
 
@@ -216,15 +213,27 @@ class EquivalenceClass:
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        """The place for a pod of the class and why; None if no node is feasible."""
-        table = self.groups or self._fleet_scoped
-        found = table.best() if table else None
-        return None if found is None else self._decision(pod_id, placed, *found)
+    @property
+    def _table(self) -> GroupTable | FleetScopedTable | None:
+        """What knows the best rows; None until the first refresh."""
+        return self.groups or self._fleet_scoped
 
-    def decide_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
-        """The same as if `row` were the only node."""
-        table = self.groups or self._fleet_scoped
+    def prepare(self, placed: Placed) -> Why | None:
+        """Bring every answer up to date; the reason if a plugin refuses the pods of the class as a whole."""
+        self.refresh(placed)
+        return self.refusal
+
+    def select(self, pod_id: PodId, placed: Placed) -> Decision | NoPlace:
+        """The place for a pod of the class and why, or that no node is feasible."""
+        table = self._table
+        found = table.best() if table else None
+        if found is None:
+            return NoPlace(self.context(), self.rows.first[: self.fleet.n])
+        return self._decision(pod_id, placed, *found)
+
+    def select_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The same as if `row` were the only node; None if it is not feasible."""
+        table = self._table
         row_score = table.at(row) if table else None
         return None if row_score is None else self._decision(pod_id, placed, row_score, None)
 
@@ -236,7 +245,7 @@ class EquivalenceClass:
         return SKIP
 
     def _decision(self, pod_id: PodId, placed: Placed, first: RowScore, second: RowScore | None) -> Decision:
-        table = self.groups or self._fleet_scoped
+        table = self._table
         if table is None:
             raise LookupError("the class has not been refreshed")
         fleet, rows = self.fleet, [first.row] if second is None else [first.row, second.row]
@@ -287,7 +296,7 @@ class EquivalenceClass:
     def context(self) -> DecisionContext:
         """What a decision taken now stands on."""
         if self._context is None:
-            table, rows = self.groups or self._fleet_scoped, self.rows
+            table, rows = self._table, self.rows
             refused = table.refused() if table else {}
             self._context = self.context_of(merged(rows.rejected, refused), rows.feasible - sum(refused.values()))
         return self._context
@@ -297,8 +306,9 @@ class EquivalenceClass:
         names = tuple(info.name for info in self.fleet.clusters)
         return DecisionContext(self.plan.profile, self.fleet.reasons, names, rejected, feasible, self.rows.evaluated)
 
-    def booked(self, row: int) -> None:
-        """The best row has taken the pod: the journals say so, too."""
+    def explainers(self) -> Explainers:
+        """See `Selector`."""
+        return self.fleet_explainers
 
 
 def _score_at(one: StaticColumn | PluginEvaluator) -> int:

@@ -33,7 +33,7 @@ class GroupTable:
 
     # --- catching up -------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def rebuild(self) -> None:
         """Look at all rows."""
         self._refused = None
         self._top = None

@@ -14,7 +14,7 @@ import numpy as np
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
@@ -24,12 +24,9 @@ from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
     Occupant,
-    PodId,
     Ports,
     SharedDicts,
     is_unseen,
-    nonzero_request,
-    requested,
     runs_alike,
     weighs_the_same,
 )
@@ -38,8 +35,9 @@ from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume, VolumesInUse
 from dispatcher.scheduling.framework import Ints, K, Placed, Rows
-from dispatcher.scheduling.framework.lifecycle import CycleState
+from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
+from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`, and of the signals of these names

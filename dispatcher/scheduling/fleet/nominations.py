@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed
 
 

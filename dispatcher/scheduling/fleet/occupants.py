@@ -6,16 +6,9 @@ from typing import Any
 import msgspec
 
 from dispatcher.model.names import DOMAIN_SCOPE
-from dispatcher.model.pod import RUNNING, Pod
-from dispatcher.model.resources import CPU, MEMORY, PODS
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
-
-PodId = tuple[str, str]  # cluster of submission, uid
-
-# kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is taken to use.
-DEFAULT_CPU = 100
-DEFAULT_MEMORY = 200 * 2**20
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):
@@ -33,21 +26,6 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
     row: int | None = None
     unseen_cpu: bool = False
     unseen_memory: bool = False
-
-
-def nonzero_request(pod: Pod) -> tuple[int, int]:
-    """(milli-CPU, bytes) the pod is expected to use: as its reader reckoned, else its requests or the defaults."""
-    if pod.expected is not None:
-        return pod.expected
-    return pod.requests.get(CPU) or DEFAULT_CPU, pod.requests.get(MEMORY) or DEFAULT_MEMORY
-
-
-def requested(pod: Pod) -> Iterator[tuple[str, int]]:
-    """(resource, amount) the pod takes on its node, the implicit one pod included."""
-    for resource, amount in pod.requests.items():
-        if resource != PODS:
-            yield resource, amount
-    yield PODS, 1
 
 
 def weighs_the_same(one: Pod, other: Pod) -> bool:

@@ -11,11 +11,11 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import Resources
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import nonzero_request, requested
 from dispatcher.scheduling.fleet.signals import SignalView
 from dispatcher.scheduling.fleet.volumes import UsedVolume
 from dispatcher.scheduling.framework import Floats, Ints, K, Placed, SmallInts
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 
 @dataclass(frozen=True, slots=True)

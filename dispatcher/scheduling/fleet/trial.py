@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.columns import grown
 from dispatcher.scheduling.fleet.counts import Observed
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
-from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.volumes import USERS
 from dispatcher.scheduling.framework import Codes, Depends, Filter, Ints, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.lifecycle import RowList, Victim

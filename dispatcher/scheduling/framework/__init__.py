@@ -3,10 +3,10 @@
 Authors of plugins import the decision's points from here, those around it from `framework.lifecycle`.
 """
 
+from dispatcher.scheduling.framework.cycle_state import SKIP, Skip
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.plugin import (
     MAX_SCORE,
-    SKIP,
     Bools,
     ClusterInfo,
     Codes,
@@ -27,9 +27,9 @@ from dispatcher.scheduling.framework.plugin import (
     Refuse,
     Reserve,
     Rows,
+    S,
     Score,
     Signals,
-    Skip,
     SmallInts,
     refuse,
 )
@@ -59,6 +59,7 @@ __all__ = [
     "Refuse",
     "Reserve",
     "Rows",
+    "S",
     "Score",
     "Signals",
     "Skip",

@@ -4,10 +4,11 @@ With them a pod of a class that was never met is decided exactly though few rows
 those that may be refused. A plugin without bounds is asked about every row, as ever.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dispatcher.scheduling.framework.plugin import Filter, Fleet, Floats, Rows, Score
+from dispatcher.scheduling.framework.plugin import Filter, Fleet, Floats, Rows, S, Score
 
 
 @dataclass(frozen=True)
@@ -25,21 +26,21 @@ class Ceiling:
     most_memory: Floats
 
 
-class BoundedScore(Score):
+class BoundedScore(Score[S]):
     """A score by row, without normalising, that knows how high it may get."""
 
+    @abstractmethod
     def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
         """For any pod that PreFilter does not skip, as long as the rows stay as they are and the clock is not past
         `until`; None: there is no bound.
         """
-        raise TypeError(f"plugin {self.name} has no bound")
 
 
-class RoomFilter(Filter):
+class RoomFilter(Filter[S]):
     """A filter by row that lets a pod pass wherever enough is free."""
 
-    def wants(self, state: object) -> Sequence[tuple[str, int]] | None:
+    @abstractmethod
+    def wants(self, state: S) -> Sequence[tuple[str, int]] | None:
         """(resource, amount): where all of these are free (allocatable - requested) it refuses nothing. None: it may
         refuse any row.
         """
-        raise TypeError(f"plugin {self.name} wants nothing")

@@ -15,6 +15,7 @@ from dispatcher.scheduling.framework.plugin import (
     Floats,
     Placed,
     Rows,
+    S,
     Score,
     SmallInts,
 )
@@ -33,7 +34,7 @@ class Part:
     answers: NDArray[Any]
 
 
-class DomainPlugin(Filter, Score):
+class DomainPlugin(Filter[S], Score[S]):
     """A policy by fault domains: the first failing part is a row's reason, and its raw score the sum of its parts.
 
     The cycle asks for parts, not for rows: one placement moves the answers of a few domains, not of all their rows.
@@ -41,15 +42,15 @@ class DomainPlugin(Filter, Score):
 
     depends: ClassVar[Depends] = Depends.DOMAIN
 
-    def filter_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: S, fleet: Fleet) -> Sequence[Part]:
         """Reason codes, in the order in which reasons are told."""
         return ()
 
-    def score_parts(self, state: object, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: S, fleet: Fleet) -> Sequence[Part]:
         """Raw scores, which add up."""
         return ()
 
-    def weigh(self, state: object, fleet: Fleet, rows: Rows) -> object:
+    def weigh(self, state: S, fleet: Fleet, rows: Rows) -> S:
         """What `score_parts` is handed, for a policy whose scores rest on which domains have feasible rows.
 
         `rows` are feasible, or in the same domains (by all parts) as one that is; no feasible row is in other ones. The
@@ -57,26 +58,26 @@ class DomainPlugin(Filter, Score):
         """
         return state
 
-    def count_rules(self, state: object, placed: Placed, fleet: Fleet) -> CountRules | None:
+    def count_rules(self, state: S, placed: Placed, fleet: Fleet) -> CountRules | None:
         """The parts as rules that hold on when pods of the class come (see `tallies`); None: ask again after each pod.
         A policy that tells them and has `explain` has `explain_batch`, too.
         """
         return None
 
-    def explain_batch(self, state: object, rows: NDArray[np.intp], fleet: Fleet) -> Story:
+    def explain_batch(self, state: S, rows: NDArray[np.intp], fleet: Fleet) -> Story:
         """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, and
         may not look at the fleet any more.
         """
-        raise TypeError(f"plugin {self.name} explains no batches")
+        raise NotImplementedError(f"plugin {self.name} has count rules and explain, but no explain_batch")
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: S, fleet: Fleet, rows: Rows) -> Codes:
         """[len(rows)] the first part that refuses."""
         codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
         for part in self.filter_parts(state, fleet):
             np.copyto(codes, part.answers[part.domain[rows]], where=codes == 0)
         return codes
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: S, fleet: Fleet, rows: Rows) -> Floats:
         """[len(rows)] the sum of the parts."""
         raw = np.zeros(len(fleet.live[rows]))
         for part in self.score_parts(state, fleet):

@@ -1,80 +1,44 @@
-"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind, PostBind; and CycleState.
+"""The extension points around a decision: PreEnqueue, PostFilter, PreScore, PreBind, Bind, PostBind.
 
 `framework` has the points of the decision itself. Names, order and meaning are kube-scheduler's; a plugin implements
 the points it needs by inheriting these classes. The order of all points, and what happens at each where no plugin is
 asked or one raises, is told in ARCHITECTURE.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.messages import AnyIntent
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.framework import SKIP, Codes, Fleet, Placed, Plugin, Refuse, Score
+from dispatcher.scheduling.framework.cycle_state import Skip
+from dispatcher.scheduling.framework.plugin import Codes, Fleet, Placed, Plugin, Refuse, S, Score
 
-_NOTHING: Mapping[str, object] = MappingProxyType({})
-
-
-def _skip(key: str) -> object:
-    return SKIP
-
-
-PodId = tuple[str, str]  # cluster of submission, uid
 RowList = NDArray[np.intp]
 
 
-class CycleState:
-    """One pod's cycle as its plugins may read it at any point: `fleet.cycle.read(self.name)`.
-
-    What a plugin answered in PreFilter (or, after it, in PreScore) stands under its name; SKIP if it was not asked or
-    had nothing to say. `write` keeps more until the pod is bound or given back.
-    """
-
-    __slots__ = ("_answers", "_source", "_written")
-
-    def __init__(self, answers: Mapping[str, object] = _NOTHING, source: Callable[[str], object] = _skip) -> None:
-        self._answers, self._source = answers, source
-        self._written: dict[str, object] = {}
-
-    def read(self, key: str) -> object:
-        """What stands under a plugin's name, or under a key that was written; SKIP if nothing does."""
-        if key in self._written:
-            return self._written[key]
-        return self._answers[key] if key in self._answers else self._source(key)
-
-    def write(self, key: str, value: object) -> None:
-        """Keep a value for the points to come."""
-        self._written[key] = value
-
-    def kept(self, names: Iterable[str]) -> "CycleState":
-        """The same for the points after the decision: what is under `names` now, whatever the fleet does meanwhile."""
-        kept = CycleState({name: self.read(name) for name in names})
-        kept._written = self._written
-        return kept
-
-
-class PreEnqueue(Plugin):
+class PreEnqueue(Plugin[S]):
     """May the pod enter the queue at all? A refused pod is gated: nobody looks at it until it may."""
 
+    @abstractmethod
     def pre_enqueue(self, placed: Placed) -> Refuse | None:
         """None: yes. A Refuse: not before the pod changes, or an event of `EVENTS` for that reason."""
-        raise TypeError(f"plugin {self.name} gates nothing")
 
 
-class PreScore(Score):
+class PreScore(Score[S]):
     """A Score plugin that prepares its scores from the set of feasible nodes.
 
     It is asked anew, and all rows are scored anew, whenever anything moved: for plugins that do need the whole set.
     """
 
-    def pre_score(self, state: object, placed: Placed, fleet: Fleet, rows: RowList) -> object:
+    @abstractmethod
+    def pre_score(self, state: S, placed: Placed, fleet: Fleet, rows: RowList) -> S | Skip:
         """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the feasible ones."""
-        raise TypeError(f"plugin {self.name} prepares no scores")
 
 
 # --- PostFilter ------------------------------------------------------------------------------------------------------
@@ -145,31 +109,12 @@ class Trial(Protocol):
         ...
 
 
-class PostFilter(Plugin):
+class PostFilter(Plugin[S]):
     """Asked when no node is feasible; the first plugin that nominates one ends the point."""
 
+    @abstractmethod
     def post_filter(self, placed: Placed, trial: Trial, fleet: Fleet) -> Nomination | NoHelp | None:
         """A nomination, why there is none, or None for nothing to say."""
-        raise TypeError(f"plugin {self.name} helps no pod")
-
-
-# --- Permit ----------------------------------------------------------------------------------------------------------
-
-
-class WaitingRoom(Protocol):
-    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
-
-    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
-        """All pods that wait for any plugin, longest first."""
-        ...
-
-    def allow(self, pod_id: PodId, plugin: str) -> None:
-        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown pods are ignored."""
-        ...
-
-    def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
-        """The pod's place is given back, whoever else lets it wait. Unknown pods are ignored."""
-        ...
 
 
 # --- binding ---------------------------------------------------------------------------------------------------------
@@ -187,14 +132,14 @@ class Order:
     about: str = field(default="", compare=False)
 
 
-class PreBind(Plugin):
+class PreBind(Plugin[S]):
     """What must be so before the pod is bound (volumes, say)."""
 
     deadline_s: float = 600.0  # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
 
+    @abstractmethod
     def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | Sequence[Order] | None:
         """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place back."""
-        raise TypeError(f"plugin {self.name} prepares no binds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +150,17 @@ class Handed:
     deadline_s: float = 300.0
 
 
-class Bind(Plugin):
+class Bind(Plugin[S]):
     """Binds in place of the agents; the first that does not pass it on with None has it."""
 
+    @abstractmethod
     def bind(self, placed: Placed, row: int, fleet: Fleet) -> Handed | Refuse | None:
         """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
-        raise TypeError(f"plugin {self.name} binds nothing")
 
 
-class PostBind(Plugin):
+class PostBind(Plugin[S]):
     """Told when a pod is bound; nothing it does can change that."""
 
+    @abstractmethod
     def post_bind(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """The pod is bound; `row` is -1 if its node is gone by now."""
-        raise TypeError(f"plugin {self.name} is told nothing")

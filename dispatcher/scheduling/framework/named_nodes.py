@@ -4,12 +4,12 @@ There a PreFilter plugin may answer with the names of the only nodes to look at 
 """
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Rows, refuse
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip, refuse
 
 Names = frozenset[str]
 
@@ -29,7 +29,7 @@ class NamesNodes(Protocol):
         ...
 
 
-class NamedNodes(Filter):
+class NamedNodes(Filter[tuple[Names, str]]):
     """Refuses all nodes but those that every plugin which names nodes has named."""
 
     name: ClassVar[str] = "NamedNodes"
@@ -43,7 +43,7 @@ class NamedNodes(Filter):
         keys = tuple(plugin.names_key(placed) for plugin in self._plugins)
         return None if all(key is None for key in keys) else keys
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[Names, str] | Refuse | Skip:
         """(the names in common, who named them); SKIP if nobody did; a refusal if they have none in common."""
         found = {plugin.name: plugin.node_names(placed, fleet) for plugin in self._plugins}
         named = {plugin: names for plugin, names in found.items() if names is not None}
@@ -54,9 +54,9 @@ class NamedNodes(Filter):
             return refuse(Reason.NAMED_APART, f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}")
         return common, who
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[Names, str], fleet: Fleet, rows: Rows) -> Codes:
         """NOT_NAMED everywhere but on nodes of those names, one of each a cluster at most."""
-        names, who = cast(tuple[Names, str], state)
+        names, who = state
         codes = np.full(fleet.n, fleet.reasons.code(Reason.NOT_NAMED, who), dtype=np.uint16)
         for info in fleet.clusters:
             for name in names:

@@ -8,26 +8,26 @@ An exception in a plugin rejects the one pod it was raised for, with the plugin'
 """
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from dispatcher.model.crossing import Opening
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
-from dispatcher.model.pod import Pod, Volume
+from dispatcher.model.pod import Pod, PodId, Volume
 from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import CPU, MEMORY, ResourceAxis
+from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
-
-if TYPE_CHECKING:
-    from dispatcher.scheduling.framework.lifecycle import CycleState, WaitingRoom
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -38,6 +38,8 @@ Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
+S = TypeVar("S", default=Any)  # what a plugin answers in PreFilter and is handed at the later points
+S_contra = TypeVar("S_contra", contravariant=True, default=Any)
 
 MAX_SCORE = 100.0
 
@@ -82,7 +84,7 @@ class Fleet(Protocol):
     """
 
     now: float
-    cycle: "CycleState"  # of the pod that is being decided or bound
+    cycle: CycleState  # of the pod that is being decided or bound
     axis: ResourceAxis
     reasons: ReasonTable
     n: int
@@ -244,18 +246,10 @@ def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:
 
 
 @dataclass(frozen=True)
-class Skip:
-    """PreFilter or PreScore answer: this plugin has nothing to say about this pod class."""
-
-
-@dataclass(frozen=True)
 class Refuse:
     """An expected refusal of the pod as a whole (no node is looked at)."""
 
     why: Why
-
-
-SKIP = Skip()
 
 
 def refuse(reason: Reason, argument: str = "") -> Refuse:
@@ -263,24 +257,40 @@ def refuse(reason: Reason, argument: str = "") -> Refuse:
     return Refuse(Why(reason, argument))
 
 
-class Plugin:
-    """Base of every policy. `name` is the key in profiles; `args` are its checked arguments from the profile."""
+class WaitingRoom(Protocol):
+    """The pods that hold a place and wait for a Permit plugin, as that plugin sees them (`Plugin.attach`)."""
+
+    def waiting(self) -> Sequence[tuple[PodId, Placed]]:
+        """All pods that wait for any plugin, longest first."""
+        ...
+
+    def allow(self, pod_id: PodId, plugin: str) -> None:
+        """`plugin` has no objection any more; a pod that nobody else lets wait goes on. Unknown pods are ignored."""
+        ...
+
+    def reject(self, pod_id: PodId, plugin: str, why: Why) -> None:
+        """The pod's place is given back, whoever else lets it wait. Unknown pods are ignored."""
+        ...
+
+
+class Plugin(ABC, Generic[S]):
+    """Base of every policy. `name` is the key in profiles; S is what it answers in PreFilter and is handed later."""
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
 
-    def attach(self, room: "WaitingRoom") -> None:
+    def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
     def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
 
+    @abstractmethod
     def class_key(self, placed: Placed) -> Hashable:
         """Everything of the pod that this plugin looks at: equal keys must mean equal answers."""
-        raise TypeError(f"plugin {self.name} does not say what it looks at")
 
     def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
         """What else of the pod matters because of what the fleet holds now (terms of placed pods that match it).
@@ -290,11 +300,11 @@ class Plugin:
         """
         return None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: Fleet) -> S | Refuse | Skip:
         """State for this pod class: SKIP, a Refuse, or any value that the other points are handed."""
-        return None
+        return cast(S, None)  # of a plugin without state: Plugin[None]
 
-    def refresh(self, state: object, placed: Placed, fleet: Fleet) -> object:
+    def refresh(self, state: S | Refuse | Skip, placed: Placed, fleet: Fleet) -> S | Refuse | Skip:
         """The same when no node and no object has changed since `state` was made, but pods or counts have.
 
         What rests on nodes alone (eligible domains, say) is taken over from `state`, so that this is cheap.
@@ -310,23 +320,23 @@ class QueueSort(Protocol):
         ...
 
 
-class Filter(Plugin):
+class Filter(Plugin[S]):
     """A hard rule."""
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    @abstractmethod
+    def filter(self, state: S, fleet: Fleet, rows: Rows) -> Codes:
         """[len(rows)] 0 where the pod may go, else a code of `fleet.reasons`."""
-        raise TypeError(f"plugin {self.name} filters nothing")
 
 
-class Score(Plugin):
+class Score(Plugin[S]):
     """A preference."""
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    @abstractmethod
+    def score(self, state: S, fleet: Fleet, rows: Rows) -> Floats:
         """[len(rows)] raw score, bigger is better; 0..100 unless the plugin normalises.
 
         Rows that no filter lets pass may be among `rows`: what is said of them is not used.
         """
-        raise TypeError(f"plugin {self.name} scores nothing")
 
     normalizes: ClassVar[bool] = False
 
@@ -338,16 +348,16 @@ class Score(Plugin):
         return raw
 
 
-class Reserve(Plugin):
+class Reserve(Plugin[S]):
     """Bookkeeping beside the node's room: called when a place is assumed, and its exact inverse."""
 
+    @abstractmethod
     def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
         """Book; a Refuse books nothing."""
-        raise TypeError(f"plugin {self.name} reserves nothing")
 
+    @abstractmethod
     def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
         """Give back what reserve booked."""
-        raise TypeError(f"plugin {self.name} reserves nothing")
 
     def too_large(self, placed: Placed, fleet: Fleet) -> Mapping[str, str]:
         """Clusters for whose true size of the pod (`Placed.sizes`) nothing can be booked now, and why: passed over."""
@@ -358,18 +368,18 @@ class Reserve(Plugin):
         return False
 
 
-class Permit(Plugin):
+class Permit(Plugin[S]):
     """The last word before a place leaves as an intent: None to go, a Refuse, or seconds to wait (gangs)."""
 
+    @abstractmethod
     def permit(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | float | None:
         """None: go. A Refuse: give the place back. A number: hold the place that many seconds at most."""
-        raise TypeError(f"plugin {self.name} permits nothing")
 
 
-class Explained(Protocol):
+class Explained(Protocol[S_contra]):
     """A plugin that adds its own numbers to a decision's record (skew per domain, tenant usage, headroom)."""
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: S_contra, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
         """Plain JSON values about the chosen row."""
         ...
 

@@ -1,5 +1,11 @@
-"""Arguments of plugins as plain tables: key -> (default, what it means, check). A check answers with the value as the
-plugin wants it, or raises ValueError that says what is wrong in words for the person who wrote the profile.
+"""Arguments of plugins, declared once: a Struct whose fields say default, bounds and meaning.
+
+    class QuietArgs(Args):
+        most: Annotated[float, Meta(ge=0, le=1, description="share above which a node is loud")] = 0.5
+
+Checks of profiles, the page of the reference, the JSON schema and that of the chart's values are made of it. A field
+that needs more than bounds names its reader (`read_by`), which answers with the value as the plugin wants it, or raises
+ValueError that says what is wrong in words for the person who wrote the profile.
 """
 
 import math
@@ -7,23 +13,90 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta, inspect
 
 Check = Callable[[object], Any]
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"([a-z0-9][-a-z0-9.]{{0,252}}/)?{_NAME}")
+_LABEL = rf"([a-z0-9][-a-z0-9.]{{0,252}}/)?{_NAME}"
+_LABEL_KEY = re.compile(_LABEL)
+
+
+class Args(msgspec.Struct):
+    """Base of all; alone it is a plugin without arguments. Structs declare, they are not made."""
+
+
+def read_by(check: Check, written: Any = None) -> dict[str, Any]:
+    """For `Meta(extra=...)`: `check` reads the field. `written`: its type in a profile, where that is another one."""
+    return {"check": check, "written": written}
 
 
 @dataclass(frozen=True)
 class Arg:
-    """One argument. `default` has passed `check`; `doc` says meaning and unit."""
+    """One argument. `default` is as the plugin wants it; `doc` says meaning and unit; `schema` what may be written."""
 
     default: Any
     doc: str
     check: Check
+    schema: Mapping[str, Any]
 
 
 ArgTable = Mapping[str, Arg]
+
+
+@cache
+def table_of(args: type[Args]) -> ArgTable:
+    """The arguments by name. TypeError for a field whose type needs a reader and names none."""
+    return {field.name: _arg(field) for field in msgspec.structs.fields(args)}
+
+
+def _arg(field: msgspec.structs.FieldInfo) -> Arg:
+    told, extra, kind = {}, {}, inspect.type_info(field.type)
+    if isinstance(kind, inspect.Metadata):
+        told, extra, kind = kind.extra_json_schema or {}, kind.extra or {}, kind.type
+    written = field.type if extra.get("written") is None else extra["written"]
+    schema = {**_inlined(msgspec.json.schema(written)), **told}
+    return Arg(field.default, told.get("description", ""), extra.get("check") or _check_of(field.name, kind), schema)
+
+
+def _check_of(name: str, kind: inspect.Type) -> Check:
+    match kind:
+        case inspect.BoolType():
+            return yes_or_no
+        case inspect.LiteralType(values=values):
+            return one_of(*(str(one) for one in values))
+        case inspect.IntType(ge=int(low), le=int(high)):
+            return whole_number(low, high)
+        case inspect.FloatType(ge=int() | float() as low, le=int() | float() as high):
+            return number(low, high)
+        case inspect.VarTupleType(item_type=inspect.StrType()):
+            return texts
+    raise TypeError(f"argument {name} needs bounds, or a reader: read_by")
+
+
+def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without references."""
+    known = schema.get("$defs", {})
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, list):
+            return [plain(one) for one in part]
+        if not isinstance(part, Mapping):
+            return part
+        if "$ref" in part:
+            return plain(known[part["$ref"].rpartition("/")[2]])
+        return {key: plain(one) for key, one in part.items() if key not in ("$defs", "title")}
+
+    return cast(dict[str, Any], plain(schema))
+
+
+def schema_of(args: type[Args]) -> dict[str, Any]:
+    """JSON schema of what a profile may say under `args`."""
+    properties = {name: dict(arg.schema) for name, arg in table_of(args).items()}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 @dataclass(frozen=True)
@@ -145,3 +218,12 @@ def names_of_resources(raw: object) -> tuple[str, ...]:
     if len(set(raw)) != len(raw):
         raise ValueError(f"names a resource twice: {shown(raw)}")
     return tuple(raw)
+
+
+LABEL_KEY = read_by(label_key, Annotated[str, Meta(pattern=f"^{_LABEL}$")])
+RESOURCE_WEIGHTS = read_by(
+    resource_weights, Annotated[dict[str, Annotated[int, Meta(ge=1, le=100)]], Meta(min_length=1)]
+)
+RESOURCE_NAMES = read_by(
+    names_of_resources, Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from dispatcher.scheduling.framework import (
     Depends,
@@ -75,7 +75,7 @@ class ExplainingPlugin(Protocol):
 
     name: ClassVar[str]
 
-    def explain(self, state: object, placed: Placed, fleet: Fleet, row: int) -> object:
+    def explain(self, state: Any, placed: Placed, fleet: Fleet, row: int) -> object:
         """Plain JSON values about the chosen row."""
         ...
 

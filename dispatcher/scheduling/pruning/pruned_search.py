@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, two_best
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite
@@ -28,16 +29,17 @@ from dispatcher.scheduling.equivalence.static_answers import (
 )
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.occupants import PodId, nonzero_request
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
-from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError
 from dispatcher.scheduling.framework.roles import Reach, Role
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.selector import Selector
 
 LARGE = 1 << 14  # rows
 _MOST_SKIPPED = 4096
@@ -126,7 +128,7 @@ class _Found:
         return at if self.rows is None else self.rows.item(at)
 
 
-class PrunedSearch:
+class PrunedSearch(Selector):
     """The search for one pod: `evaluators` are its row-scoped plugins."""
 
     def __init__(
@@ -141,8 +143,16 @@ class PrunedSearch:
         active = (*(column.evaluator for column in self._setup.static.active), *self._evaluators)
         return next((one.state for one in active if one.role.name == plugin), SKIP)
 
-    def decide(self, pod_id: PodId, placed: Placed) -> Decision | None:
-        """The place for the pod and why; None if too many rows may win, or there is none."""
+    def select(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """The place for the pod and why; None if too many rows may win, there is none, or a plugin fails: the class
+        decides, and says so.
+        """
+        try:
+            return self._select(pod_id, placed)
+        except PluginError:
+            return None
+
+    def _select(self, pod_id: PodId, placed: Placed) -> Decision | None:
         fleet, setup = self._fleet, self._setup
         short = self._short()
         if short is None or setup.common_score == INFEASIBLE:
@@ -307,8 +317,13 @@ class PrunedSearches:
         self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
 
     def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
-        """The search for a pod of the class of a key; None if its class has to decide. Raises PluginError."""
-        return None if key in self._classes or self._is_worth_caching(key) else self._made(key, placed)
+        """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
+        if key in self._classes or self._is_worth_caching(key):
+            return None
+        try:
+            return self._made(key, placed)
+        except PluginError:
+            return None
 
     def _is_worth_caching(self, key: ClassKey) -> bool:
         met = self._met.pop(key, 0) + 1

@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.fleet.row import OneRow, RowFacts
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.lifecycle import CycleState, Victim
+from dispatcher.scheduling.framework.cycle_state import CycleState
+from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord
 from dispatcher.scheduling.records.messages import no_place_message
 

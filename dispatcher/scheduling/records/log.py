@@ -4,7 +4,7 @@ import itertools
 from collections import OrderedDict
 from typing import Any
 
-from dispatcher.scheduling.fleet.occupants import PodId
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
 

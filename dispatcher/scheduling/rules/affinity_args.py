@@ -6,7 +6,10 @@ preferredDuringSchedulingIgnoredDuringExecution: [{weight, preference}, ...]}.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from dispatcher.model.labels import EXISTS, GT, LT, NOT_EXISTS, OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.pod import Affinity
@@ -15,6 +18,14 @@ from dispatcher.scheduling.framework.plugin_args import shown, whole_number
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _TERM_KEYS = ("matchExpressions", "matchFields")
+
+
+class WrittenClause(msgspec.Struct, forbid_unknown_fields=True):
+    """A clause in a profile."""
+
+    key: Annotated[str, Meta(min_length=1)]
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = "In"
+    values: list[str] = []
 
 
 def added_affinity(raw: object) -> Affinity:

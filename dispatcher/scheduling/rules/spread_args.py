@@ -1,15 +1,28 @@
 """Spread constraints for pods that have none of their own, as a profile writes them or as Kubernetes has them."""
 
 from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
 
 from dispatcher.model import names
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.pod import SpreadConstraint
 from dispatcher.scheduling.framework.plugin_args import shown
 
-SYSTEM, LIST = "System", "List"
+SYSTEM: Final = "System"
+LIST: Final = "List"
 # kube-scheduler's own defaults, in its order.
 SYSTEM_DEFAULTS = (SpreadConstraint(names.HOSTNAME, 3, hard=False), SpreadConstraint(names.ZONE, 5, hard=False))
+
+
+class WrittenConstraint(msgspec.Struct, forbid_unknown_fields=True):
+    """A constraint in a profile."""
+
+    key: Annotated[str, Meta(min_length=1)]
+    max_skew: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    hard: bool = False
 
 
 def constraints(raw: object) -> tuple[SpreadConstraint, ...]:

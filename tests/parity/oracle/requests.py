@@ -7,55 +7,97 @@ from tests.parity.case import Object
 from tests.parity.oracle.quantities import Amounts, fraction, units
 
 _DEFAULTS = {"cpu": "100m", "memory": str(200 * 2**20)}
+Texts = dict[str, Any]  # resource -> quantity
 
 
 def requests(pod: Object) -> dict[str, int]:
-    """Resource -> milli-cores or units; what is asked for explicitly."""
-    return {name: units(name, value) for name, value in _total(pod["spec"], {}).items()}
+    """Resource -> milli-cores or units; what is asked for explicitly, or what a resize in place makes of it."""
+    return {name: units(name, value) for name, value in _total(pod, {}).items()}
 
 
-def expected(pod: Object, *, whole: bool = True) -> dict[str, int]:
-    """CPU and memory of a pod to place with the defaults for each container that does not name them.
+def expected_of_containers(pod: Object) -> dict[str, int]:
+    """CPU and memory of a pod with the defaults for each container that does not name them.
 
-    Without `whole`, requests for the pod as a whole are overlooked.
+    Requests for the pod as a whole are overlooked.
     """
-    total = _total(pod["spec"] if whole else {**pod["spec"], "resources": None}, _DEFAULTS)
+    total = _total({**pod, "spec": {**pod["spec"], "resources": None}}, _DEFAULTS)
     return {name: units(name, total[name]) for name in _DEFAULTS}
 
 
-def expected_seated(pod: Object) -> dict[str, int]:
-    """The same of a pod on a node: one with requests as a whole gets defaults only for what nothing in it names."""
+def expected(pod: Object) -> dict[str, int]:
+    """The same of the pod as a whole: one with such requests gets defaults only for what nothing in it names."""
     if not (pod["spec"].get("resources") or {}).get("requests"):
-        return expected(pod)
-    named = _total(pod["spec"], {})
-    total = _total(pod["spec"], {name: text for name, text in _DEFAULTS.items() if name not in named})
+        return expected_of_containers(pod)
+    named = _total(pod, {})
+    total = _total(pod, {name: text for name, text in _DEFAULTS.items() if name not in named})
     return {name: units(name, total[name]) for name in _DEFAULTS}
 
 
-def _total(spec: Object, missing: dict[str, str]) -> Amounts:
+def _total(pod: Object, missing: Texts) -> Amounts:
+    spec, resize = pod["spec"], _Resize(pod)
     running: Amounts = {}
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec["containers"]:
-        _add(running, _asked(container, missing))
+        _add(running, resize.of_container(container, missing))
     for container in spec.get("initContainers") or ():
-        asked = _asked(container, missing)
         if container.get("restartPolicy") == "Always":
+            asked = resize.of_container(container, missing)
             _add(running, asked)
             _add(sidecars, asked)
             _raise(starting, sidecars)
         else:
-            _raise(starting, _add(asked, sidecars))
+            _raise(starting, _add(_amounts({**missing, **_requests(container)}), sidecars))
     _raise(running, starting)
-    whole = (spec.get("resources") or {}).get("requests") or {}
-    for name, text in whole.items():
-        running[name] = fraction(text)
-    return _add(running, {name: fraction(text) for name, text in (spec.get("overhead") or {}).items()})
+    running.update(resize.of_pod())
+    return _add(running, _amounts(spec.get("overhead") or {}))
 
 
-def _asked(container: Object, missing: dict[str, str]) -> Amounts:
-    given: dict[str, Any] = (container.get("resources") or {}).get("requests") or {}
-    return {name: fraction(str(text)) for name, text in {**missing, **given}.items()}
+class _Resize:
+    """What a pod's status makes of its requests: the most of what is asked for, had and allotted counts.
+
+    Where the node cannot do it, what is asked for does not.
+    """
+
+    def __init__(self, pod: Object) -> None:
+        self._whole: Object = pod["spec"].get("resources") or {}
+        self._status: Object = pod.get("status") or {}
+        told = [one for of in ("containerStatuses", "initContainerStatuses") for one in self._status.get(of) or ()]
+        self._told = {one["name"]: one for one in told}
+        pending = [one for one in self._status.get("conditions") or () if one["type"] == "PodResizePending"]
+        self._infeasible = bool(pending) and pending[0].get("reason") == "Infeasible"
+
+    def of_container(self, container: Object, missing: Texts) -> Amounts:
+        """Of a container that stays, with `missing` for what is not named anywhere."""
+        told = self._told.get(container["name"]) or {}
+        return {**_amounts(missing), **self._most(_requests(container), told)}
+
+    def of_pod(self) -> Amounts:
+        """Of the requests for the pod as a whole, which are about CPU, memory and huge pages alone."""
+        asked = {
+            name: text
+            for name, text in _requests({"resources": self._whole}).items()
+            if name in _DEFAULTS or name.startswith("hugepages-")
+        }
+        most = self._most(asked, self._status)
+        return {name: most.get(name, Fraction(0)) for name in asked}
+
+    def _most(self, asked: Texts, told: Object) -> Amounts:
+        if told.get("resources") is None:
+            return _amounts(asked)
+        most: Amounts = {} if self._infeasible else _amounts(asked)
+        _raise(most, _amounts(_requests(told)))
+        _raise(most, _amounts(told.get("allocatedResources") or {}))
+        return most
+
+
+def _requests(holder: Object) -> Texts:
+    given: Texts = (holder.get("resources") or {}).get("requests") or {}
+    return given
+
+
+def _amounts(texts: Texts) -> Amounts:
+    return {name: fraction(str(text)) for name, text in texts.items()}
 
 
 def _add(total: Amounts, more: Amounts) -> Amounts:

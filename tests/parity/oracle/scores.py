@@ -1,9 +1,11 @@
 """The scores that look at one node at a time, in whole numbers as kube-scheduler reckons them, 0..100."""
 
 import math
+from collections import Counter
 
 from tests.parity.case import Object
-from tests.parity.oracle.requests import expected, requests
+from tests.parity.oracle.images import first_sizes, sizes_on
+from tests.parity.oracle.requests import expected, expected_of_containers, requests
 from tests.parity.oracle.selectors import term_holds, untolerated
 from tests.parity.oracle.world import Place, World
 
@@ -43,7 +45,7 @@ def node_affinity(world: World, pod: Object, places: list[Place]) -> Raw | None:
 
 def node_resources_fit(world: World, pod: Object, places: list[Place]) -> Raw | None:
     """LeastAllocated: the mean free share of CPU and memory once the pod is there, with defaults for what is unsaid."""
-    wanted = expected(pod, whole=not world.quirks)
+    wanted = expected_of_containers(pod) if world.quirks else expected(pod)
     return {place.name: _least_allocated(place, wanted) for place in places}
 
 
@@ -78,20 +80,19 @@ def _balance(place: Place, used: dict[str, int]) -> int:
 
 
 def image_locality(world: World, pod: Object, places: list[Place]) -> Raw | None:
-    """Bytes of the pod's images that a node has, each counted by the share of all nodes that have it."""
+    """Bytes of the pod's images that a node has, each counted by the share of all nodes that have it.
+
+    kube-scheduler takes the size that it was told first for that on all nodes.
+    """
     containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
-    owners: dict[str, set[str]] = {}
-    sizes: dict[str, int] = {}
-    for place in world.places.values():
-        for image in place.node["status"].get("images") or ():
-            for name in image["names"]:
-                owners.setdefault(name, set()).add(place.name)
-                sizes.setdefault(name, image.get("sizeBytes", 0))
+    on = {name: sizes_on(place.node) for name, place in world.places.items()}
+    owners = Counter(image for sizes in on.values() for image in sizes)
+    first = first_sizes([place.node for place in world.places.values()])
     raw = {}
     for place in places:
-        names = [_normal(container["image"]) for container in containers]
-        here = [name for name in names if place.name in owners.get(name, ())]
-        total = sum(int(sizes[name] * (len(owners[name]) / len(world.places))) for name in here)
+        sizes = first if world.quirks else on[place.name]
+        here = [name for container in containers if (name := _normal(container["image"])) in on[place.name]]
+        total = sum(int(sizes[name] * (owners[name] / len(world.places))) for name in here)
         most = _MOST_IMAGE * len(containers)
         raw[place.name] = 100 * (min(max(total, _LEAST_IMAGE), most) - _LEAST_IMAGE) // (most - _LEAST_IMAGE)
     return raw

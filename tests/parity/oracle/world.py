@@ -4,16 +4,9 @@ from collections.abc import Iterator
 
 from tests.parity.case import Case, Object
 from tests.parity.oracle.quantities import fraction, units
-from tests.parity.oracle.requests import expected_seated, requests
+from tests.parity.oracle.requests import expected, requests
 from tests.parity.oracle.selectors import Labels
 
-# Levels by their short names -> the label that each stands for.
-_LEVELS = {
-    "zone": "topology.kubernetes.io/zone",
-    "region": "topology.kubernetes.io/region",
-    "rack": "topology.kubernetes.io/rack",
-    "provider": "global-dispatcher.io/provider",
-}
 ENDED = ("Succeeded", "Failed")
 
 
@@ -23,7 +16,7 @@ class Seat:
     def __init__(self, pod: Object) -> None:
         self.pod = pod
         self.requests = requests(pod)
-        self.expected = expected_seated(pod)
+        self.expected = expected(pod)
         self.labels: Labels = pod["metadata"].get("labels") or {}
         self.namespace: str = pod["metadata"]["namespace"]
         self.terminating = "deletionTimestamp" in pod["metadata"]
@@ -36,7 +29,7 @@ class Place:
         self.node = node
         self.name: str = node["metadata"]["name"]
         self.labels: Labels = node["metadata"].get("labels") or {}
-        self.domains = {**self.labels, **(_own(self.labels, self.name) if own_domains else {})}
+        self.domains = {**self.labels, **({"kubernetes.io/hostname": self.name} if own_domains else {})}
         allocatable = node["status"].get("allocatable") or {}
         self.allocatable = {name: units(name, fraction(str(text))) for name, text in allocatable.items()}
         self.seats: list[Seat] = []
@@ -48,12 +41,6 @@ class Place:
     def expected(self, name: str) -> int:
         """The same with the defaults."""
         return sum(seat.expected[name] for seat in self.seats)
-
-
-def _own(labels: Labels, name: str) -> Labels:
-    """What our topology keys say of a node beside its labels."""
-    levels = {level: labels[label] for level, label in _LEVELS.items() if label in labels}
-    return {"kubernetes.io/hostname": name, "host": name, "cluster": "one", **levels}
 
 
 class World:

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, CLUSTERS, PROXY, SCHEDULER, PodFact, by_product
+from tests.simulation.judges.spread import Spread, spread_of
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.kubelet import Container, cpu_of_node
 from tests.simulation.world.objects import Object, active, condition, cpu_of
@@ -100,7 +101,7 @@ class QuotaKept(Judge):
 
 
 class NobodyWaits(Judge):
-    """In the end no pod waits that a node would take: by room, cluster, namespace, cordon and quota."""
+    """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota."""
 
     promise = "I5"
 
@@ -114,7 +115,7 @@ class NobodyWaits(Judge):
             if self._miswritten(pod):
                 continue
             where = next(self._places(cluster, pod), "")
-            if where and not self._charged(cluster, pod):
+            if where:
                 told = (condition(pod, "PodScheduled") or {}).get("message", "nothing")
                 self.say(fact.title, f"waits although {where} has room; it is told: {told[:160]}")
 
@@ -127,15 +128,31 @@ class NobodyWaits(Judge):
     def _places(self, home: str, pod: Object) -> Iterator[str]:
         space = pod["metadata"]["namespace"]
         allowed = pod["metadata"].get("annotations", {}).get(CLUSTERS, "")
+        spread = spread_of(pod)
         for name, cluster in self.fleet.clusters.items():
             if allowed and not any(fnmatchcase(name, one.strip()) for one in allowed.split(",")):
                 continue
             kept = cluster.api.kept(f"{NAMESPACES}/{space}")
             if kept is None or kept.obj["metadata"].get("deletionTimestamp") or (name, space) in self.fleet.closed:
                 continue
+            if spread is not None and self._lopsided(name, spread):
+                continue
+            cpu = cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)
+            if self._charged(home, space, cpu):
+                continue
             for node in cluster.api.nodes():
-                if self._takes(name, node, cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)):
+                if self._takes(name, node, cpu):
                     yield f"{name}/{node['metadata']['name']}"
+
+    def _lopsided(self, there: str, spread: Spread) -> bool:
+        """Whether one more in this cluster, which is a zone, were too many beside the zone that has least."""
+        alike = dict.fromkeys(self.fleet.clusters, 0)
+        for cluster, pod in self.fleet.pods():
+            node = pod["spec"].get("nodeName", "")
+            placed = cluster in alike and node and not node.startswith(PROXY) and active(pod)
+            if placed and spread.means(pod["metadata"]):
+                alike[cluster] += 1
+        return alike[there] + 1 - min(alike.values()) > spread.skew
 
     def _takes(self, cluster: str, node: Object, cpu: int) -> bool:
         name, spec = node["metadata"]["name"], node["spec"]
@@ -146,15 +163,14 @@ class NobodyWaits(Judge):
         there = sum(cpu_of(pod) for pod in pods if pod["spec"].get("nodeName") == name and active(pod))
         return ready is not None and ready["status"] == "True" and there + cpu <= cpu_of_node(node)
 
-    def _charged(self, cluster: str, pod: Object) -> bool:
-        """Whether its tenant's quota speaks against it."""
-        space = pod["metadata"]["namespace"]
+    def _charged(self, cluster: str, space: str, cpu: int) -> bool:
+        """Whether its tenant's quota speaks against a pod of this size: what a webhook adds to it counts as well."""
         for tenant in self.fleet.sizes.tenants:
             share = tenant.nominal.get("cpu")
             if share is None or share.absolute is None or not tenant.owns(cluster, space):
                 continue
             used = sum(QuotaKept(self.fleet, self.facts)._used(tenant.owns, revived=True))
-            if used + cpu_of(pod) > share.absolute:
+            if used + cpu > share.absolute:
                 return True
         return False
 

@@ -11,10 +11,16 @@ from tests.simulation.world.store import Write
 ZONE = "topology.kubernetes.io/zone"
 
 
-class _Spread(NamedTuple):
+class Spread(NamedTuple):
+    """How the pods of an application are to be spread over zones at the most."""
+
     namespace: str
     app: str
     skew: int
+
+    def means(self, meta: Object) -> bool:
+        """Whether a pod with this metadata counts."""
+        return bool(meta["namespace"] == self.namespace and meta.get("labels", {}).get("app") == self.app)
 
 
 class SpreadKept(Judge):
@@ -27,13 +33,13 @@ class SpreadKept(Judge):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]
-        self._of: dict[str, _Spread] = {}  # by UID of the source
+        self._of: dict[str, Spread] = {}  # by UID of the source
 
     def wrote(self, write: Write) -> None:
         if write.place.resource != PODS or write.after is None:
             return
         fact = self.facts.pods[write.after["metadata"]["uid"]]
-        if write.verb == "create" and fact.is_source and (spread := _spread_of(write.after)):
+        if write.verb == "create" and fact.is_source and (spread := spread_of(write.after)):
             self._of[fact.uid] = spread
         if write.verb != "bind" or fact.source not in self._of or fact.node.startswith(PROXY):
             return
@@ -48,16 +54,20 @@ class SpreadKept(Judge):
         return [one for one in self.facts.copies[source] if one.node and not one.node.startswith(PROXY)]
 
 
-def _spread_of(pod: Object) -> _Spread | None:
+def spread_of(pod: Object) -> Spread | None:
+    """The hard spread over zones that a pod asks for."""
     meta = pod["metadata"]
     for one in pod["spec"].get("topologySpreadConstraints", ()):
         if one["topologyKey"] == ZONE and one["whenUnsatisfiable"] == "DoNotSchedule":
-            return _Spread(meta["namespace"], one["labelSelector"]["matchLabels"]["app"], one["maxSkew"])
+            return Spread(meta["namespace"], one["labelSelector"]["matchLabels"]["app"], one["maxSkew"])
     return None
 
 
 class NoCascade(Judge):
-    """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced."""
+    """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
+
+    The agent of a cluster that is lost itself can hold nothing back there.
+    """
 
     promise = "I16"
 
@@ -70,5 +80,6 @@ class NoCascade(Judge):
         fact, lost = self.facts.pods[now["uid"]], self.fleet.lost
         others = len(self.fleet.clusters) - 1
         target = fact.node.removeprefix(PROXY)
-        if fact.is_source and target in lost and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
+        held = fact.is_source and target in lost and fact.cluster not in lost
+        if held and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
             self.say(fact.title, f"is deleted by {write.actor} while {len(lost)} clusters are lost")

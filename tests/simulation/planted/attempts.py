@@ -20,7 +20,7 @@ def absence_needs_no_cluster(patches: Patches) -> None:
 
 
 def _unseen_is_absent(patches: Patches, when: Callable[[Any, str], bool]) -> None:
-    import dispatcher.scheduling.core as module
+    import dispatcher.scheduling.core.reconciler as module
     from dispatcher.scheduling.delegation.protocol import target_of
 
     core: Any = module
@@ -98,7 +98,7 @@ def unanswered_means_undone(patches: Patches) -> None:
 
 @plant("that a dispatcher has claimed proves that there is no delegate", hint=Hint(stories.claim_and_no_answer))
 def every_claim_is_untouched(patches: Patches) -> None:
-    import dispatcher.scheduling.core as module
+    import dispatcher.scheduling.core.reconciler as module
 
     core: Any = module
     real = core.observed_state
@@ -107,12 +107,12 @@ def every_claim_is_untouched(patches: Patches) -> None:
 
 @plant("a claim for a lost cluster is never taken back", hint=Hint(stories.lost_before_it_was_asked))
 def no_claim_is_untouched(patches: Patches) -> None:
-    import dispatcher.scheduling.core as module
+    import dispatcher.scheduling.core.reconciler as module
 
     core: Any = module
     real = core.observed_state
     patches.set(core, "observed_state", lambda *args, **more: replace(real(*args, **more), untouched=False))
-    from dispatcher.scheduling.outcomes import Outcomes
+    from dispatcher.scheduling.core.outcomes import Outcomes
 
     create = Outcomes._create
 
@@ -147,6 +147,6 @@ def no_tombstones(patches: Patches) -> None:
 
 @plant("a cluster that refuses a pod is asked again at once", hint=Hint(stories.refused_by_the_best))
 def refusals_forgotten(patches: Patches) -> None:
-    from dispatcher.scheduling.refusals import Refusals
+    from dispatcher.scheduling.core.refusals import Refusals
 
     patches.set(Refusals, "note", lambda self, *args: None)

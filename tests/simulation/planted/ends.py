@@ -94,12 +94,12 @@ def restored_sources_are_deleted(patches: Patches) -> None:
 
 @plant("one 404 is enough to collect delegates", hint=Hint(stories.one_source_restored_away))
 def one_404_is_enough(patches: Patches) -> None:
-    from dispatcher.scheduling.outcomes import Outcomes
+    from dispatcher.scheduling.core.outcomes import Outcomes
 
     real = Outcomes._learn_absence
 
-    def learn(self: Any, tracked: Any, in_flight: Any, now: float) -> None:
-        real(self, tracked, in_flight, now)
+    def learn(self: Any, tracked: Any, in_flight: Any, outcome: Any, now: float) -> None:
+        real(self, tracked, in_flight, outcome, now)
         if tracked.orphaned_at is not None:
             tracked.gone.add(tracked.home)
             tracked.orphaned_at = None

@@ -27,7 +27,7 @@ def no_second_look(patches: Patches) -> None:
 @plant("the dispatcher forgets what it has decided until it sees it", "watches", "links")
 def nothing_is_assumed(patches: Patches) -> None:
     from agents.executor import bind, delegate
-    from dispatcher.scheduling import core
+    from dispatcher.scheduling.core import reconciler
     from dispatcher.scheduling.delegation import tracking
 
     def place_of(tracked: Any, fenced: Any = frozenset()) -> Any:
@@ -36,7 +36,7 @@ def nothing_is_assumed(patches: Patches) -> None:
         return (source, tracked.home, source.node) if placed else None
 
     patches.set(tracking, "place_of", place_of)
-    patches.set(core, "place_of", place_of)
+    patches.set(reconciler, "place_of", place_of)
     for module in (bind, delegate):
         patches.set(module, "refusal", lambda pod, node, local, now: "")
 

@@ -45,6 +45,7 @@ class Kubelets:
     def __init__(self, api: ApiServer, dice: random.Random, watcher: Watcher, clock: Callable[[], float]) -> None:
         self.api, self.dice, self.watcher, self.clock = api, dice, watcher, clock
         self.running: dict[str, Container] = {}
+        self._known: set[str] = set()  # UIDs of pods on nodes, as the API server shows them
         self._ended: dict[str, str] = {}  # UID -> phase that it came to
         self.cut_off: set[str] = set()  # nodes that do not reach the API server
         self.dead: set[str] = set()  # nodes without power
@@ -55,19 +56,16 @@ class Kubelets:
         """What a kubelet does every second."""
         now = self.clock()
         self._stop(now)
-        known: set[str] = set()
-        for pod in self.api.pods():
-            node = pod["spec"].get("nodeName", "")
-            if not node:
-                continue
-            uid = pod["metadata"]["uid"]
-            known.add(uid)
+        pods = [pod for pod in self.api.pods() if pod["spec"].get("nodeName", "")]
+        self._known = {pod["metadata"]["uid"] for pod in pods}
+        for pod in pods:
+            node = pod["spec"]["nodeName"]
             if node in self.cut_off or node in self.dead or self.api.kept(f"/api/v1/nodes/{node}") is None:
                 continue
             if not node.startswith("global-dispatcher-"):
                 self._sync(pod, node, now)
         for uid, container in self.running.items():
-            if uid not in known and container.stops_at is None and container.node not in self.cut_off:
+            if uid not in self._known and container.stops_at is None and container.node not in self.cut_off:
                 container.stops_at, container.why = now + min(container.grace, self.slow_s), "vanished"
 
     def _stop(self, now: float) -> None:
@@ -105,7 +103,9 @@ class Kubelets:
         uid, cpu = pod["metadata"]["uid"], cpu_of(pod)
         kept = self.api.kept(f"/api/v1/nodes/{node}")
         room = cpu_of_node(kept.obj) if kept else 0
-        if sum(one.cpu for one in self.running.values() if one.node == node) + cpu > room:
+        # Whoever is deleted by force holds no room any more, though its containers may take their time to stop.
+        there = (one.cpu for one in self.running.values() if one.node == node and one.uid in self._known)
+        if sum(there) + cpu > room:
             why = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
             self._ended[uid] = "Failed"
             rejected = Container(uid, path, node, cpu, now, 0.0, why="rejected")

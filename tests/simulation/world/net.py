@@ -12,6 +12,7 @@ from tests.simulation.world.objects import place_of
 from tests.simulation.world.store import Backup, Write
 
 REFUSED, TIMEOUT, RESET = "connection refused", "timeout", "connection reset by peer"
+HANGS_S = 5.0  # after which a call that nobody has answered counts as one that hangs
 _BOOKMARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n'
 _GONE = (
     b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}}\n'
@@ -61,6 +62,7 @@ class Wire:
         self.hang: Callable[[Asked], float] = lambda _: 0.0
         self.tap: Tap = lambda *_: ""
         self.streams: list[Stream] = []
+        self._asked: dict[asyncio.Future[tuple[int, bytes]], float] = {}  # calls under way, since when
         self._still: Backup | None = None  # what a lagging frontend shows
         self._back_at = float("-inf")  # when a server that starts anew listens again
         server.store.told.append(self._told)
@@ -79,10 +81,17 @@ class Wire:
             action = self.tap("before", request, actor) if request.method != "GET" else ""
             if action != "lose":
                 self._later(self._way() + self.hang(request), self._arrive, request, actor, told)
+        self._asked[told] = self.loop.time()
         try:
             return await told
         finally:
             timeout.cancel()
+            del self._asked[told]
+
+    @property
+    def hangs(self) -> bool:
+        """Whether somebody waits for an answer that was lost: until its own time is over, however well all is now."""
+        return any(self.loop.time() - since > HANGS_S for since in self._asked.values())
 
     def _arrive(self, request: Asked, actor: str, told: "asyncio.Future[tuple[int, bytes]]") -> None:
         weather = self.weather

@@ -6,12 +6,12 @@ lets it.
 """
 
 from dispatcher.model.messages import DONE, REFUSED, Evict, PodRef
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.core_state import CoreState
-from dispatcher.scheduling.cycle.binding_cycle import BindingCycle
+from dispatcher.scheduling.core.binding_cycle import BindingCycle
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.fleet.occupants import Occupant, PodId
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Victim
 

@@ -11,5 +11,6 @@ class Backoff:
     most_s: float = 10.0
 
     def after(self, attempts: int) -> float:
-        """The pause after that many attempts."""
-        return float(min(self.first_s * 2 ** min(attempts - 1, 16), self.most_s))
+        """The pause after that many attempts, 1 or more."""
+        # The exponent is bounded first: two to the power of a large count must never be computed.
+        return float(min(self.first_s * 2.0 ** min(attempts - 1, 30), self.most_s))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from dispatcher.scheduling.delegation.backoff import Backoff
+from dispatcher.model.backoff import Backoff
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
-from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed

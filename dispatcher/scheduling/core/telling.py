@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling import events
-from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.peers import peers_of
 from dispatcher.scheduling.delegation.shadows import ShadowBudgets
 
@@ -15,6 +15,10 @@ class Telling:
     def __init__(self, state: CoreState) -> None:
         self._state = state
         self._shadows = ShadowBudgets()
+        self._at = float("-inf")
+
+    def tell_peers(self) -> None:
+        """All agents are told anew at the next Tick: a cluster became Ready, or is so no more."""
         self._at = float("-inf")
 
     def tick(self, now: float) -> None:

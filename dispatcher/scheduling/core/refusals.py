@@ -5,21 +5,21 @@ does. A cluster whose server makes the pod larger is not passed over: the true s
 told, and the pod is placed by it there. Of several sizes that were told the largest amounts count, so that a webhook
 that adds now more, now less is met by one size.
 
-Kept per template (the pods of one controller), since what one replica is refused for holds for the others; of a pod
-without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in that cluster. A
-refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing outlives the
-process: a restarted dispatcher asks each cluster once more.
+Kept per template (the pods of one controller in its namespace), since what one replica is refused for holds for the
+others; of a pod without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in
+that cluster. A refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing
+outlives the process: a restarted dispatcher asks each cluster once more.
 """
 
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
-from dispatcher.scheduling.fleet.occupants import PodId
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[IntentKind, str] = {IntentKind.BIND: OF_NODE, IntentKind.CLAIM: OF_POD, IntentKind.CREATE: OF_CLUSTER}
@@ -46,7 +46,8 @@ class Refusals:
     """
 
     def __init__(self, first_s: float = 30.0, longest_s: float = 900.0, passing_s: float = 2.0) -> None:
-        self._first_s, self._longest_s, self._passing_s = first_s, longest_s, passing_s
+        self._longest_s = longest_s
+        self._pause, self._passing_pause = Backoff(first_s, longest_s), Backoff(passing_s, longest_s)
         self._kept: dict[_Template, dict[_Key, _Entry]] = {}
         self._ends: list[tuple[float, _Template, _Key]] = []  # when to look at what is kept
 
@@ -67,8 +68,7 @@ class Refusals:
         if known is not None and now < known.refusal.until:
             return
         rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
-        first = self._passing_s if outcome.passing else self._first_s
-        pause = min(first * 2.0 ** min(rounds - 1, 30), self._longest_s)
+        pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
         refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds, outcome.passing))
 
@@ -144,4 +144,5 @@ class Refusals:
 
 
 def _template(pod_id: PodId, pod: Pod) -> _Template:
-    return (pod_id[0], pod.owner, pod.labels.get(_REVISION, "")) if pod.owner else pod_id
+    # Anybody may name any controller as the owner of his pods: it tells of pods of its own namespace alone.
+    return (pod_id[0], pod.namespace, pod.owner, pod.labels.get(_REVISION, "")) if pod.owner else pod_id

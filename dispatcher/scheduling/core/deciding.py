@@ -2,10 +2,10 @@
 
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling import events
-from dispatcher.scheduling.core_state import CoreState
-from dispatcher.scheduling.cycle.binding_cycle import BindingCycle
-from dispatcher.scheduling.cycle.evictions import Evictions
-from dispatcher.scheduling.cycle.retries import Retries
+from dispatcher.scheduling.core.binding_cycle import BindingCycle
+from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.retries import Retries
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.records.decision import Decision, Unschedulable

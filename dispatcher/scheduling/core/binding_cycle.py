@@ -10,13 +10,14 @@ from functools import partial
 from typing import cast
 
 from dispatcher.model.messages import BOUND, DONE
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.core_state import CoreState
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.fleet.occupants import PodId
 from dispatcher.scheduling.framework import Placed, Refuse
+from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.hints import WakeEvent
-from dispatcher.scheduling.framework.lifecycle import CycleState, Handed, Order
+from dispatcher.scheduling.framework.lifecycle import Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.records.decision import Decision

@@ -2,15 +2,16 @@
 
 What a verdict leads to is the table in `delegation.in_flight`; here it is carried out."""
 
+from collections.abc import Callable
+
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
-from dispatcher.scheduling.core_state import CoreState
-from dispatcher.scheduling.cycle.deciding import Deciding
+from dispatcher.scheduling.core.deciding import Deciding
+from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.orphans import Orphans
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import WakeEvent
 
@@ -18,8 +19,29 @@ from dispatcher.scheduling.queue import WakeEvent
 class Outcomes:
     """Moves intents on by what agents answer."""
 
-    def __init__(self, state: CoreState, deciding: Deciding, fences: Fences, orphans: Orphans) -> None:
-        self._state, self._deciding, self._fences, self._orphans = state, deciding, fences, orphans
+    def __init__(self, state: CoreState, deciding: Deciding) -> None:
+        self._state, self._deciding = state, deciding
+        self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
+            Transition.CREATE: self._create,
+            Transition.ABSENT: self._learn_absence,
+            Transition.PROXY: self._bind_proxy,
+            Transition.UNCLAIM: self._take_back,
+            Transition.GIVE_BACK: self._give_back,
+            Transition.DROP: self._look_later,
+            Transition.LATER: self._look_later,
+        }
+
+    def answered_all(self, event: events.Answered, now: float) -> None:
+        """Take the outcomes of a batch in; their pods are due."""
+        for outcome in event.outcomes:
+            pod_id = self.answered(outcome, now)
+            if pod_id is not None:
+                self._state.due.add(pod_id)
+
+    def unanswered(self, event: events.Unanswered, now: float) -> None:
+        """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
+        self._state.outbox.unanswered(event.intent_ids, now)
+        self._state.side_intents.unanswered(event.intent_ids, now)
 
     def answered(self, outcome: Outcome, now: float) -> PodId | None:
         """Take one outcome in; the pod at which to look again, None where nothing of a pod waited for it."""
@@ -33,7 +55,8 @@ class Outcomes:
         tracked.refusals = tracked.refusals + 1 if transition is Transition.LATER else 0
         self._learn(tracked, in_flight, outcome.verdict, now)
         self._learn_size(tracked, in_flight, outcome, now)
-        self._apply(transition, tracked, in_flight, outcome, now)
+        if transition in self._moves:
+            self._moves[transition](tracked, in_flight, outcome, now)
         return tracked.pod_id
 
     def unsent(self, event: events.Unsent, now: float) -> None:
@@ -45,30 +68,23 @@ class Outcomes:
                 continue
             self._unclaim(tracked, in_flight, now)
 
-    def _apply(
-        self, transition: Transition, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float
-    ) -> None:
-        if transition is Transition.CREATE:
-            self._create(tracked, in_flight, outcome, now)
-        elif transition is Transition.ABSENT:
-            self._learn_absence(tracked, in_flight, now)
-        elif transition is Transition.PROXY:
-            why = self._state.why(tracked)
-            place = (in_flight.cluster, in_flight.node, in_flight.epoch)
-            self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, *place, why, now))
-        elif transition is Transition.UNCLAIM:
-            self._deciding.retries.given_back(tracked, in_flight, outcome, now)
-            self._unclaim(tracked, in_flight, now)
-        elif transition is Transition.GIVE_BACK:
-            self._deciding.retries.given_back(tracked, in_flight, outcome, now)
-            self._state.outbox.drop(tracked)
-            self._state.profiles.forget(tracked.pod_id)
-            self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
-            self._hold_if_claimed(tracked, now)
-        elif transition in (Transition.DROP, Transition.LATER):
-            self._look_later(tracked, in_flight, outcome.verdict, now)
+    def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        why, place = self._state.why(tracked), (in_flight.cluster, in_flight.node, in_flight.epoch)
+        self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, *place, why, now))
 
-    def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
+    def _take_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        self._deciding.retries.given_back(tracked, in_flight, outcome, now)
+        self._unclaim(tracked, in_flight, now)
+
+    def _give_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        self._deciding.retries.given_back(tracked, in_flight, outcome, now)
+        self._state.outbox.drop(tracked)
+        self._state.profiles.forget(tracked.pod_id)
+        self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+        self._hold_if_claimed(tracked, now)
+
+    def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
         pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
@@ -86,7 +102,7 @@ class Outcomes:
         target = claimed.cluster
         untouched = claimed.fresh and not outcome.message
         tracked.untouched = claimed.epoch if untouched else 0
-        if target in self._fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
+        if target in self._state.fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
         tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
@@ -119,7 +135,7 @@ class Outcomes:
             tracked, intents.unclaim(tracked.home, in_flight.intent.pod, place, in_flight.epoch, now)
         )
 
-    def _learn_absence(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
+    def _learn_absence(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:
@@ -130,7 +146,7 @@ class Outcomes:
                 tracked.hold_until = now + self._state.timing.retry.most_s
         elif tracked.orphaned_at is None:
             tracked.orphaned_at = now
-            self._orphans.suspect(tracked.pod_id)
+            self._state.orphans.suspect(tracked.pod_id)
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
             tracked.gone.add(tracked.home)
 

@@ -3,20 +3,23 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import REFUSED, STALE, UNKNOWN, WAITING, ReportUnschedulable
+from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.core_timing import CoreTiming
+from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.delegation import intents
-from dispatcher.scheduling.delegation.backoff import Backoff
+from dispatcher.scheduling.delegation.fences import Fences
+from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
 from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideIntents
-from dispatcher.scheduling.delegation.tracking import PodId, Tracked
+from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
-from dispatcher.scheduling.refusals import Refusals
 
 # A report is repeated until it was written: its pod is not offered again, and nobody told, for minutes otherwise.
 _NOT_TOLD = frozenset((UNKNOWN, STALE, REFUSED))
@@ -28,7 +31,9 @@ def _said(verdict: str, message: str, now: float) -> None:
 
 
 class CoreState:
-    """One dispatcher's state; its parts hold this and nothing of each other."""
+    """All that one dispatcher knows. The parts of the core hold this, change it, and keep nothing of their own that
+    another one needs.
+    """
 
     def __init__(
         self,
@@ -49,10 +54,25 @@ class CoreState:
         self.tracked: dict[PodId, Tracked] = {}
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
+        self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
+        self.due: set[PodId] = set()  # something about them changed: looked at before the answer
+        self.waiting: set[PodId] = set()  # only time will tell: looked at each Tick
+        self.fences = Fences(timing.fenced_per_s)
+        self.orphans = Orphans(self.tracked, self.fences)
+        for name in clusters:
+            fleet.set_cluster(name, ready=False, synced=False)
 
     def why(self, tracked: Tracked) -> str:
         """One line of why a pod is where it is."""
         return self.log.summary(tracked.pod_id)
+
+    def touch(self, cluster: str) -> None:
+        """All pods that have to do with the cluster are due."""
+        self.due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(cluster))
+
+    def track(self, pod_id: PodId) -> Tracked:
+        """What is tracked of a pod of ours, from now on."""
+        return self.tracked.setdefault(pod_id, Tracked(pod_id))
 
     def trouble(self, text: str) -> None:
         """Something for the operator's log."""

@@ -1,0 +1,112 @@
+"""The door of the core: each event to its handler, and a Tick to all that time makes due.
+
+`handle(event, now)` is the only way in. Reports are folded into the fleet and into what is tracked of each of our pods;
+a Tick decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the core starts
+empty and comes to the same state from full reports. Until every cluster was heard of once nothing is decided, since
+the room and quota in use would be unknown.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dispatcher.scheduling import events
+from dispatcher.scheduling.core.deciding import Deciding
+from dispatcher.scheduling.core.outcomes import Outcomes
+from dispatcher.scheduling.core.reconciler import Reconciler
+from dispatcher.scheduling.core.reports import Reports
+from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.core.telling import Telling
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.delegation import shared_keys, unconfigured
+from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.queue import SchedulingQueue
+
+
+class SchedulerCore:
+    """Folds events into state and answers with effects; `clusters` are all clusters that are expected to report."""
+
+    def __init__(
+        self,
+        clusters: Sequence[str],
+        fleet: FleetState,
+        queue: SchedulingQueue,
+        scheduler: Scheduler | Profiles,
+        *,
+        boot_epoch: int,
+        timing: CoreTiming | None = None,
+    ) -> None:
+        profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
+        timing = timing or CoreTiming()
+        state = self._state = CoreState(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
+        self.clusters, self.tracked, self.timing, self.counters = state.clusters, state.tracked, timing, state.counters
+        self.fleet, self.queue, self.log, self.outbox = fleet, queue, state.log, state.outbox
+        self.refusals = state.refusals
+        self._deciding = Deciding(state)
+        self.binding = self._deciding.binding
+        self._outcomes, self._telling = Outcomes(state, self._deciding), Telling(state)
+        self._reconciler = Reconciler(state, self._deciding)
+        reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
+        self._strangers_at = float("-inf")
+        self._handlers: dict[type[events.Event], Callable[[Any, float], None]] = {
+            events.ClusterChanged: reports.changed,
+            events.ClusterSilent: reports.silent,
+            events.Answered: self._outcomes.answered_all,
+            events.Unanswered: self._outcomes.unanswered,
+            events.Unsent: self._outcomes.unsent,
+            events.PeersAcknowledged: self._peers_told,
+            events.Tick: self._tick,
+        }
+
+    def handle(self, event: events.Event, now: float) -> list[events.Effect]:
+        """Take one event in; answer what shall be done now, intents grouped by cluster and in order.
+
+        Raises GapError for a report that does not continue what is known: ask that agent for a full one.
+        """
+        self.fleet.now = now
+        self._handlers[type(event)](event, now)
+        self._reconciler.look(now)
+        effects, self._state.effects = self._state.effects, []
+        return [*effects, *self.outbox.take()]
+
+    @property
+    def profiles(self) -> Profiles:
+        """Those that decide."""
+        return self._state.profiles
+
+    def use(self, profiles: Profiles) -> None:
+        """From now on these decide; they have taken over from the others."""
+        self._state.profiles = profiles
+        self._deciding.follow_profiles()
+
+    @property
+    def open(self) -> bool:
+        """Whether decisions are taken: every cluster was heard of once."""
+        return all(view.heard for view in self.clusters.values())
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def _peers_told(self, event: events.PeersAcknowledged, now: float) -> None:
+        self.clusters[event.cluster].answered_at = now
+
+    def _tick(self, event: events.Tick, now: float) -> None:
+        """Time has passed: send again, tell, decide, look for what is odd."""
+        state = self._state
+        state.due |= state.waiting
+        state.due.update(tracked.pod_id for tracked in state.outbox.settling())
+        state.outbox.resend(state.clusters, now)
+        state.side_intents.resend(state.clusters, now)
+        self._reconciler.look(now)
+        self._telling.tick(now)
+        self._deciding.retries.time_passed(now)
+        state.queue.flush(now)
+        if self.open:
+            self._deciding.decide(event.budget, now)
+        state.effects += [events.OperatorWarning(text) for text in state.profiles.take_troubles()]
+        state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
+        if now - self._strangers_at >= state.timing.strangers_s:
+            self._strangers_at = now
+            told = [one.text for one in unconfigured.of(state.tracked.values(), state.clusters)]
+            told += [one.text for one in shared_keys.of(state.clusters)]
+            state.effects += [events.OperatorWarning(text) for text in told]

@@ -1,0 +1,174 @@
+"""What is due for one pod of ours, by all that is known of it: level-triggered, and the same however it came to this.
+
+The delegate protocol says the step as a function of the observed state (`delegation.protocol.next_step`); here that
+state is put together, the fleet is made to hold the pod where it is or may be, and the step is begun: the pod is
+queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
+"""
+
+from dispatcher.model.pod import Pod
+from dispatcher.model.reasons import Reason, Why
+from dispatcher.scheduling.core.deciding import Deciding
+from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
+from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, wants_place
+from dispatcher.scheduling.delegation.steps import Attempt, intent_for
+from dispatcher.scheduling.delegation.tracking import Tracked, observed_state, place_of
+from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.hints import WakeEvent
+
+_PAUSE_S = 1.0  # of a pod whose turn has not come
+_TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
+
+
+class Reconciler:
+    """Looks at pods that are due."""
+
+    def __init__(self, state: CoreState, deciding: Deciding) -> None:
+        self._state, self._retries = state, deciding.retries
+        self._binding, self._evictions = deciding.binding, deciding.evictions
+
+    def look(self, now: float) -> None:
+        """Look at every pod that is due, until none is: what one needs may make another due."""
+        state = self._state
+        while state.due:
+            due, state.due = sorted(state.due), set()
+            for pod_id in due:
+                tracked = self._state.tracked.get(pod_id)
+                if tracked is not None:
+                    self._look_safely(tracked, now)
+
+    def _look_safely(self, tracked: Tracked, now: float) -> None:
+        try:
+            self._look_at(tracked, now)
+        except (
+            Exception
+        ) as error:  # a fault of ours about one pod must not stop the others: it is looked at again later
+            self._state.counters["faults", type(error).__name__] += 1
+            self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
+            tracked.hold_until = now + self._state.timing.retry.most_s
+            self._state.waiting.add(tracked.pod_id)
+
+    def _look_at(self, tracked: Tracked, now: float) -> None:
+        self._drop_if_over(tracked, now)
+        if self._binding.holds(tracked.pod_id) and self._still_held(tracked, now):
+            return
+        self._occupy(tracked, now)
+        if tracked.in_flight is not None:
+            return
+        if now < tracked.hold_until:
+            self._state.waiting.add(tracked.pod_id)
+            return
+        seen = self._observed_state(tracked, now)
+        due = next_step(seen)
+        if not self._state.fences.admits(seen, due, now):
+            tracked.hold_until = now + _PAUSE_S
+            self._state.waiting.add(tracked.pod_id)
+            return
+        step, cluster = due
+        if step is Step.QUEUE:
+            self._enqueue(tracked, now)
+            return
+        self._state.queue.remove(tracked.pod_id)
+        tracked.queued = False
+        if step in _TOLD:
+            self._state.report(tracked, Why(_TOLD[step], cluster).text, now)
+        elif step is not Step.NOTHING:
+            state = self._state
+            attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why(tracked), now)
+            state.outbox.send(tracked, intent_for(step, attempt))
+        self._rest(tracked)
+
+    def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
+        orphan = tracked.orphaned_at is not None
+        may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
+        fenced = self._state.fences.of(tracked.home)
+        return observed_state(
+            tracked, self._state.clusters, now, self._state.timing, orphans_may_go=may_go, fenced=fenced
+        )
+
+    def _still_held(self, tracked: Tracked, now: float) -> bool:
+        """Whether a pod that has a place, but waits for leave to be bound, still does."""
+        source = tracked.source
+        if source is not None and source.node:
+            self._binding.release(tracked.pod_id)
+        elif source is None or not wants_place(source) or source.claim is not None:
+            self._binding.cancel(tracked.pod_id, now)
+        return self._binding.holds(tracked.pod_id)
+
+    def _rest(self, tracked: Tracked) -> None:
+        """Nothing to do by event: forget what is over, come back by time to what is only missing."""
+        if tracked.source is None or not wants_place(tracked.source):
+            self._state.profiles.nominations.drop(tracked.pod_id)
+        if tracked.forgotten:
+            self._state.tracked.pop(tracked.pod_id, None)
+        if tracked.waits_for_time and not tracked.forgotten:
+            self._state.waiting.add(tracked.pod_id)
+        else:
+            self._state.waiting.discard(tracked.pod_id)
+
+    def _drop_if_over(self, tracked: Tracked, now: float) -> None:
+        in_flight = tracked.in_flight
+        if in_flight is None:
+            return
+        shown = in_flight.settling and settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster))
+        late = in_flight.settling and now - in_flight.sent_at > self._state.timing.settle_s
+        ends = tracked.source is not None and tracked.source.terminating
+        unwanted = ends and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE
+        over = tracked.in_flight_is_pointless or shown or late or unwanted
+        if over or self._state.fences.outdates(tracked.home, in_flight, self._state.clusters):
+            self._state.outbox.drop(tracked)
+
+    def _occupy(self, tracked: Tracked, now: float) -> None:
+        """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
+        place = place_of(tracked, self._state.fences.of(tracked.home))
+        known = self._state.fleet.occupant(tracked.pod_id)
+        if place is None:
+            placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
+            if known is not None and not placing and not self._binding.holds(tracked.pod_id):
+                self._state.profiles.forget(tracked.pod_id)
+                self._evictions.gone(tracked.pod_id)
+                self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+            return
+        pod, cluster, node = place
+        placed = self._placed(tracked, pod, cluster, node, now)
+        there = placed.at(cluster).pod
+        if known is None or known.assumed or (known.cluster, known.node, known.placed.pod) != (cluster, node, there):
+            self._state.profiles.restore(tracked.pod_id, placed, cluster, node)
+
+    def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
+        """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
+        if cluster == tracked.home or pod is not tracked.source:
+            return Placed(pod, tracked.home)
+        known = self._state.fleet.occupant(tracked.pod_id)
+        if known is not None and (known.cluster, known.node) == (cluster, node):
+            return Placed(pod, tracked.home, known.placed.refused)
+        return Placed(pod, tracked.home, self._retries.known(tracked, pod, now))
+
+    # --- places ------------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, tracked: Tracked, now: float) -> None:
+        pod = tracked.source
+        if pod is None or tracked.queued:
+            return
+        never = Why(Reason.INVALID, "; ".join(pod.problems)) if pod.problems else self._state.profiles.unknown(pod)
+        if never is not None:
+            self._state.queue.remove(tracked.pod_id)
+            self._state.report(tracked, never.text, now)
+            return
+        tracked.queued = True
+        placed = self._retries.placed(tracked, pod, now)
+        if self._retries.again(tracked, placed, now):
+            return
+        self._recall_promise(tracked, pod)
+        self._state.queue.add(tracked.pod_id, placed, now)
+        item = self._state.queue.get(tracked.pod_id)
+        if item is not None and self._state.queue.state_of(tracked.pod_id) == "gated":
+            self._state.report(tracked, item.note, now, "SchedulingGated" if pod.gated else "Unschedulable")
+
+    def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:
+        """status.nominatedNodeName, written in an earlier life of ours or by somebody else, is kept."""
+        if pod.nominated_node and tracked.promised is None:
+            tracked.promised = pod.nominated_node
+            nominee = Nominee(tracked.pod_id, Placed(pod, tracked.home), tracked.home, pod.nominated_node)
+            self._state.profiles.nominations.put(nominee)

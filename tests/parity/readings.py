@@ -1,0 +1,94 @@
+"""A case as kube-scheduler reads it, written so that our core reads it the same way: one reading for a row of
+docs/parity.md. What a row explains is gone when our core is given the case so.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+from dispatcher.model.pod import SpreadConstraint
+from dispatcher.scheduling.rules import spread_args
+from tests.parity.case import Case, Object, Verdict
+from tests.parity.oracle.affinity import pod_terms
+from tests.parity.oracle.images import first_sizes, sizes_on
+from tests.parity.oracle.selectors import is_empty, selects
+from tests.parity.ours import OurSide
+
+# A case with the pod in question as its only pending one -> the same in other words; None if they would be the same.
+Reading = Callable[[Case], Case | None]
+_HOSTNAME = "kubernetes.io/hostname"
+_BY_VALUE, _BY_NODE = "hostname.parity.example/value", "hostname.parity.example/node"
+
+
+def judged(case: Case, pod: Object, readings: Sequence[Reading]) -> Verdict | None:
+    """What our core says of a pod of the case under these readings; None if one of them has nothing to do with it."""
+    now = copy.deepcopy(Case(case.name, case.objects, case.nodes, case.bound, [pod]))
+    for reading in readings:
+        found = reading(now)
+        if found is None:
+            return None
+        now = found
+    with _hosts_by_label() if hosts_by_label in readings else nullcontext():
+        return OurSide(now).judge(now.pending[0])
+
+
+# --- readings: each may change the case that it is given --------------------------------------------------------------
+
+
+def hosts_by_label(case: Case) -> Case | None:
+    """Domains of kubernetes.io/hostname are the values of that label; for soft spread, the nodes that have it."""
+    if all(_labels(node).get(_HOSTNAME) == node["metadata"]["name"] for node in case.nodes):
+        return None
+    for node in case.nodes:
+        labels = _labels(node)
+        if _HOSTNAME in labels:
+            labels |= {_BY_VALUE: labels[_HOSTNAME], _BY_NODE: node["metadata"]["name"]}
+    for pod in (*case.bound, *case.pending):
+        for rule in (*(pod["spec"].get("topologySpreadConstraints") or ()), *pod_terms(pod)):
+            if rule["topologyKey"] == _HOSTNAME:
+                rule["topologyKey"] = _BY_NODE if rule.get("whenUnsatisfiable") == "ScheduleAnyway" else _BY_VALUE
+    return case
+
+
+def blank_namespaces(case: Case) -> Case | None:
+    """A namespaceSelector of the pod to place that a namespace without labels matches means every namespace."""
+    terms = [term for term in pod_terms(case.pending[0]) if _is_blank(term.get("namespaceSelector"))]
+    for term in terms:
+        term["namespaceSelector"] = {}
+    return case if terms else None
+
+
+def one_size_an_image(case: Case) -> Case | None:
+    """An image has the size that the first node told on all nodes."""
+    first, changed = first_sizes(case.nodes), False
+    for node in case.nodes:
+        told = sizes_on(node)
+        changed |= any(first[name] != size for name, size in told.items())
+        if told:
+            node["status"]["images"] = [{"names": [name], "sizeBytes": first[name]} for name in told]
+    return case if changed else None
+
+
+def containers_alone(case: Case) -> Case | None:
+    """A pod asks for what its containers ask for; what it asks for as a whole says nothing."""
+    return case if (case.pending[0]["spec"].pop("resources", None) or {}).get("requests") else None
+
+
+def _labels(node: Object) -> dict[str, str]:
+    labels: dict[str, str] = node["metadata"].setdefault("labels", {})
+    return labels
+
+
+def _is_blank(selector: dict[str, Any] | None) -> bool:
+    return not is_empty(selector) and selects(selector, {})
+
+
+@contextmanager
+def _hosts_by_label() -> Iterator[None]:
+    """kube-scheduler's own constraints, which are in no manifest, by the label that the nodes were given."""
+    host, *others = spread_args.SYSTEM_DEFAULTS
+    by_label = (SpreadConstraint(_BY_NODE, host.max_skew, host.hard), *others)
+    with mock.patch.object(spread_args, "SYSTEM_DEFAULTS", by_label):
+        yield
