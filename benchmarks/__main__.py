@@ -85,7 +85,7 @@ def _run(options: Options) -> int:
     from benchmarks.catalogue import chosen, minutes, with_pods
     from benchmarks.fragmentation import PodsFileError, read_pods
     from dispatcher.scheduling.framework.kernels import compile_all
-    from dispatcher.service.warm import collect_less_often
+    from dispatcher.service.warm_up import collect_less_often
 
     machine = this_machine()
     share, benches = (10 if options.quick else 1), chosen(options.only)

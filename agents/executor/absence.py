@@ -8,7 +8,7 @@ from agents.executor import pods
 from agents.executor.answer import Answer, outcome
 from agents.executor.delegate import delegate_name
 from agents.executor.deletion import delete_exactly
-from agents.executor.found import Whose, unbound_version, whose
+from agents.executor.existing import Ownership, ownership, unbound_version
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
 from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, ConfirmNoSource, Outcome, PodRef
@@ -20,11 +20,11 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
     look = yield from pods.look_up(intent.source.namespace, name)
     if not look.answered:
         return outcome(intent, UNKNOWN, look.problem)
-    owner = whose(look.pod, intent.source, local) if look.pod is not None else Whose.OTHERS
-    if look.pod is None or owner is Whose.OTHERS:
+    owner = ownership(look.pod, intent.source, local) if look.pod is not None else Ownership.OTHERS
+    if look.pod is None or owner is Ownership.OTHERS:
         local.ledger.drop(intent.source.namespace, name)
         return outcome(intent, DONE)
-    if owner is Whose.UNSURE:
+    if owner is Ownership.UNSURE:
         keys = f'the keys of cluster "{intent.source.cluster}" are not known here yet'
         return outcome(intent, UNKNOWN, f"pod {intent.source.namespace}/{name} is there, and {keys}")
     if look.pod.terminating:

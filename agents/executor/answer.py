@@ -57,7 +57,7 @@ def said(response: Response) -> str:
     return f"{message or 'no message'} (HTTP {response.status})"
 
 
-def open_question(response: Response) -> bool:
+def is_ambiguous(response: Response) -> bool:
     """Whether a guarded patch that failed is worth another look: somebody else wrote, or nobody knows.
 
     A wrong UID in a patch is 409 or 422 ("field is immutable"), by version and kind of patch; the next look tells.

@@ -92,7 +92,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-class Breach(NamedTuple):
+class Violation(NamedTuple):
     """One field that is outside baseline, and the word of a policy that lets it in."""
 
     allow: str
@@ -103,9 +103,9 @@ class Breach(NamedTuple):
 _TREE = Tree((path, rule) for rule in RULES for path in rule.paths)
 
 
-def breaches(pod: Object) -> Iterator[Breach]:
+def violations(pod: Object) -> Iterator[Violation]:
     """What is outside baseline in a manifest ({metadata, spec}); TypeError if it is not shaped like one."""
     for hit in walk(pod, _TREE):
         rule = hit.leaf
         if not rule.fine(hit.value):
-            yield Breach(rule.allow, hit.field, rule.why.format(str(hit.value)[:80]))
+            yield Violation(rule.allow, hit.field, rule.why.format(str(hit.value)[:80]))

@@ -7,7 +7,7 @@ import msgspec
 from agents.executor import pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
 from agents.executor.http import Procedure, Request
-from agents.executor.pods import Look, Truth
+from agents.executor.pods import LivePod, Lookup
 from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, STALE, UNKNOWN, PodRef
 from dispatcher.model.names import EPOCH, PREFIX
 
@@ -31,7 +31,7 @@ def bind_unclaimed(
     moved on, the truth is read and judged before the next try. `keys` are this cluster's public ones.
     """
 
-    def claimed(pod: Truth) -> str:
+    def claimed(pod: LivePod) -> str:
         signed = pod.claimed(keys)
         return f'it is claimed for cluster "{signed.target}"' if signed else ""
 
@@ -43,7 +43,7 @@ def bind_to(
     node: str,
     annotations: Mapping[str, str],
     version: str = "",
-    objection: Callable[[Truth], str] = lambda _: "",
+    objection: Callable[[LivePod], str] = lambda _: "",
 ) -> Procedure[Answer]:
     """Bind, UID (and `version`, if given) as precondition. Repeating is safe: the server binds a pod once.
 
@@ -72,7 +72,7 @@ def bind_to(
     return Answer(UNKNOWN, message)
 
 
-def judge(look: Look, ref: PodRef, node: str) -> Answer | None:
+def judge(look: Lookup, ref: PodRef, node: str) -> Answer | None:
     """What the truth means for a bind of `ref` to `node`; None if the pod still waits and it may be tried again."""
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")

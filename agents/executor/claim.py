@@ -7,11 +7,11 @@ merge patch guarded by UID and resourceVersion: of two who write at the same tim
 import msgspec
 
 from agents.executor import manifest, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import closed_to_new
-from agents.executor.pods import Truth, guarded_patch, without_ours
+from agents.executor.pods import LivePod, guarded_patch, without_ours
 from dispatcher.model import names, signatures
 from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import (
@@ -59,7 +59,7 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         if response.ok:
             return _claimed(intent, mark, sanitised, before)
         problem = said(response)
-        if not open_question(response):
+        if not is_ambiguous(response):
             return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem, OF_POD)
     return outcome(intent, UNKNOWN, problem)
 
@@ -87,7 +87,7 @@ def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:
         if response.ok or response.status == NOT_FOUND:
             return outcome(intent, DONE)
         problem = said(response)
-        if not open_question(response):
+        if not is_ambiguous(response):
             return outcome(intent, REFUSED, problem)
     return outcome(intent, UNKNOWN, problem)
 
@@ -112,12 +112,12 @@ def restore_claim(intent: RestoreClaim, local: Local, now: Moment) -> Procedure[
         if response.ok:
             return outcome(intent, DONE)
         problem = said(response)
-        if not open_question(response):
+        if not is_ambiguous(response):
             return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem)
     return outcome(intent, UNKNOWN, problem)
 
 
-def unfit(pod: Truth | None, ref: PodRef) -> Answer | None:
+def unfit(pod: LivePod | None, ref: PodRef) -> Answer | None:
     """Why the truth forbids a claim; None if it does not."""
     name = f"pod {ref.namespace}/{ref.name}"
     if pod is None or pod.uid != ref.uid:
@@ -142,7 +142,7 @@ def _not_now(intent: Claim, local: Local) -> Answer | None:
     return Answer(REFUSED, why, OF_CLUSTER) if why else None
 
 
-def _forbidden(pod: Truth | None, intent: Claim) -> Answer | None:
+def _forbidden(pod: LivePod | None, intent: Claim) -> Answer | None:
     """What the owner of the pod wrote against it: the dispatcher goes by the same, and is not trusted with it."""
     if pod is None:
         return None
@@ -163,14 +163,14 @@ def _wanted(intent: Claim, sanitised: bytes, failover: str, local: Local) -> Sig
     return SignedClaim(source, *place, signatures.digest_of(sanitised), failover)
 
 
-def _failover(pod: Truth, present: SignedClaim | None) -> str:
+def _failover(pod: LivePod, present: SignedClaim | None) -> str:
     """What an earlier attempt for the same place has said holds: its delegate may be there."""
     if present is not None:
         return present.failover
     return LEASE if pod.annotations.get(names.FAILOVER) == LEASE else ""
 
 
-def _taken(pod: Truth | None, intent: Claim, local: Local) -> Answer | None:
+def _taken(pod: LivePod | None, intent: Claim, local: Local) -> Answer | None:
     signed = pod.claimed(local.keys.public) if pod else None
     if signed is None:
         return None
@@ -182,7 +182,7 @@ def _taken(pod: Truth | None, intent: Claim, local: Local) -> Answer | None:
     return None
 
 
-def _keeps(pod: Truth, intent: Unclaim, local: Local) -> Answer | None:
+def _keeps(pod: LivePod, intent: Unclaim, local: Local) -> Answer | None:
     if pod.node.startswith(names.PROXY_NODE_PREFIX):
         return Answer(STALE, f'bound to node "{pod.node}": a pod in another cluster keeps its claim until it ends')
     signed = pod.claimed(local.keys.public)
@@ -192,7 +192,7 @@ def _keeps(pod: Truth, intent: Unclaim, local: Local) -> Answer | None:
     return None if marked else Answer(DONE)
 
 
-def _not_restored(pod: Truth | None, intent: RestoreClaim, wanted: SignedClaim, local: Local) -> Answer | None:
+def _not_restored(pod: LivePod | None, intent: RestoreClaim, wanted: SignedClaim, local: Local) -> Answer | None:
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     if pod is None or pod.uid != intent.pod.uid:
         return Answer(STALE, f"{name} is gone")
@@ -210,7 +210,7 @@ def _not_restored(pod: Truth | None, intent: RestoreClaim, wanted: SignedClaim, 
     return Answer(STALE, f"{name} is claimed by the newer attempt {present.source.epoch}") if newer else None
 
 
-def _marked(ref: PodRef, pod: Truth, mark: str, signed: SignedClaim) -> Request:
+def _marked(ref: PodRef, pod: LivePod, mark: str, signed: SignedClaim) -> Request:
     annotations = {
         names.CLAIM: mark,
         names.CLAIM_CLUSTER: signed.target,
@@ -220,6 +220,6 @@ def _marked(ref: PodRef, pod: Truth, mark: str, signed: SignedClaim) -> Request:
     return guarded_patch(ref, pod, {"annotations": annotations, "finalizers": (*without_ours(pod), names.FINALIZER)})
 
 
-def _unmarked(pod: Truth, ref: PodRef) -> Request:
+def _unmarked(pod: LivePod, ref: PodRef) -> Request:
     annotations = dict.fromkeys((names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE))
     return guarded_patch(ref, pod, {"annotations": annotations, "finalizers": without_ours(pod)})

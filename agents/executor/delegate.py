@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor import events, found, made, manifest, pods
+from agents.executor import events, existing, manifest, mutations, pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, outcome, said
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
@@ -17,10 +17,10 @@ from agents.executor.deletion import delete_exactly
 from agents.executor.fields import Object
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
-from agents.executor.narrow import narrow
-from agents.executor.pods import Truth
+from agents.executor.pods import LivePod
 from agents.executor.policy import absent
 from agents.executor.recheck import refusal, reserved
+from agents.executor.restrict import restrict
 from dispatcher.model import names, signatures
 from dispatcher.model.leases import LEASE
 from dispatcher.model.messages import (
@@ -46,7 +46,7 @@ _MAX_NAME = 63  # so that it is a valid hostname too
 class _Made(NamedTuple):
     """A delegate as the server has made it: the fields that decide, and its JSON."""
 
-    truth: Truth
+    pod: LivePod
     body: bytes
 
 
@@ -72,7 +72,7 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
     no = _muddled(intent, local)
     if no:
         return outcome(intent, *no)
-    order = _unsigned(intent, local) or _lapsed(intent, local, now) or found.given_up_before(intent, local)
+    order = _unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
     wanted = order or _wanted(intent, local, now)
     if isinstance(wanted, Answer):
         unheard = wanted.verdict == UNKNOWN
@@ -92,7 +92,7 @@ def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outco
     look = yield from pods.look_up(intent.source.namespace, delegate_name(intent.source))
     if look.pod is None:
         return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
-    return outcome(intent, *found.judged(look.pod, delegate_name(intent.source), intent, local))
+    return outcome(intent, *existing.judged(look.pod, delegate_name(intent.source), intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -148,7 +148,7 @@ def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
 
 def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
     """Not now, where it would be stopped again at once."""
-    why = local.renewals.lapsed(now.mono) if found.failover_of(intent) == LEASE else ""
+    why = local.renewals.lapsed(now.mono) if existing.failover_of(intent) == LEASE else ""
     return Answer(UNKNOWN, why) if why else None
 
 
@@ -184,7 +184,7 @@ def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
     """The delegate as it is posted: the manifest sanitised again, for the sender is not trusted, and our marks."""
     source = intent.source
     sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
-    clean = narrow(sanitised, local.cluster, local.policy.grants(source))
+    clean = restrict(sanitised, local.cluster, local.policy.grants(source))
     metadata = clean["metadata"]
     marks = {
         names.SOURCE_CLUSTER: source.cluster,
@@ -210,17 +210,17 @@ def _create_and_bind(intent: CreateDelegate, pod: Pod, body: bytes, local: Local
     there = yield from _create(intent, pod, body, local)
     if isinstance(there, Answer):
         return _Result(there)
-    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.truth.uid)
-    not_ours = made.disowned(body, there.truth)
+    ref = PodRef(namespace=pod.namespace, name=pod.name, uid=there.pod.uid)
+    not_ours = mutations.disowned(body, there.pod)
     if not_ours:
-        return _Result((yield from found.given_up(there.truth, ref, not_ours, intent, local)))
+        return _Result((yield from existing.given_up(there.pod, ref, not_ours, intent, local)))
     actual = local.read_pod(there.body)
     if not actual.problems:
         # What is bound is what the server made, also where that is not what was posted.
         local.ledger.book(booking(actual, "", intent.node, now))
     no = _unplaceable(actual, intent, local, now)
-    larger = made.growth(pod, actual, body, there.body)
-    beyond = made.beyond(intent.at_most, actual)
+    larger = mutations.growth(pod, actual, body, there.body)
+    beyond = mutations.beyond(intent.at_most, actual)
     if larger and no is not None:
         no = Answer(REFUSED, f"{no.message}; {larger}", OF_CLUSTER)
     elif beyond:
@@ -264,7 +264,7 @@ def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Pro
 
 def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answer]:
     """Refused once there is no delegate: this order, sent before, may have made one that the view does not show yet."""
-    there = yield from found.cleared(delegate_name(intent.source), intent, local)
+    there = yield from existing.cleared(delegate_name(intent.source), intent, local)
     return no if there is None else there
 
 
@@ -289,7 +289,7 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         if response.status != CONFLICT and not response.unknown and not response.ok:
             no = Answer(REFUSED, message, OF_CLUSTER, passing=response.status >= _FAILURE)
             return (yield from _refused(intent, no, local))
-        there = (yield from found.cleared(pod.name, intent, local)) or found.given_up_before(intent, local)
+        there = (yield from existing.cleared(pod.name, intent, local)) or existing.given_up_before(intent, local)
         if there is not None:
             return there
     return Answer(UNKNOWN, message)

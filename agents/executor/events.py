@@ -94,7 +94,7 @@ def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) ->
     _put(local, ref, (WARNING, "OtherScheduler", "Scheduling"), note, now)
 
 
-def miswritten(local: Local, ref: PodRef, reason: str, text: str, now: Moment) -> None:
+def invalid_annotation(local: Local, ref: PodRef, reason: str, text: str, now: Moment) -> None:
     """Something on a pod means nothing, or not what its owner takes it for; `text` names it and the fix."""
     _put(local, ref, (WARNING, reason, "Scheduling"), text, now)
 

@@ -7,11 +7,11 @@ period. Only a pod that really is on that node, of lower priority, and within wh
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
-from agents.executor.pods import Truth
+from agents.executor.pods import LivePod
 from agents.executor.times import rfc3339
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
@@ -38,7 +38,7 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
     return outcome(intent, *answer)
 
 
-def _early(pod: Truth, intent: Evict, local: Local) -> Answer | None:
+def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
     name = f"pod {intent.pod.namespace}/{intent.pod.name}"
     if pod.node != intent.node:
         where = f'on node "{pod.node}"' if pod.node else "not bound"
@@ -65,7 +65,7 @@ def _mark(intent: Evict, now: Moment) -> Procedure[Answer | None]:
         problem = said(response)
         if response.status == NOT_FOUND:
             return _GONE
-        if not open_question(response):
+        if not is_ambiguous(response):
             return Answer(REFUSED, problem)
         if not response.unknown:
             look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)

@@ -1,11 +1,11 @@
 """The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
 from agents.executor import pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
-from agents.executor.pods import Truth, guarded_patch, without_ours
+from agents.executor.pods import LivePod, guarded_patch, without_ours
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, Outcome, PodRef
 from dispatcher.model.names import FINALIZER, PROXY_NODE_PREFIX
 
@@ -34,7 +34,7 @@ def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[
     return outcome(intent, *answer)
 
 
-def _release(ref: PodRef) -> Procedure[Truth | Answer]:
+def _release(ref: PodRef) -> Procedure[LivePod | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
     problem = ""
     for _ in range(TRIES):
@@ -51,12 +51,12 @@ def _release(ref: PodRef) -> Procedure[Truth | Answer]:
         problem = said(response)
         if response.status == NOT_FOUND:
             return Answer(DONE, "the pod is gone")
-        if not open_question(response):
+        if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
 
 
-def _ours(pod: Truth) -> bool:
+def _ours(pod: LivePod) -> bool:
     return pod.node.startswith(PROXY_NODE_PREFIX)
 
 

@@ -71,7 +71,7 @@ class OwnKeys:
         return signatures.sign_proof(self._keys[0], delegate_uid, claim)
 
 
-class Kept(NamedTuple):
+class StoredKeys(NamedTuple):
     """Keys of other clusters as text, and the names of the clusters for which there was no room."""
 
     text: str
@@ -150,7 +150,7 @@ class TrustedKeys:
         """An operator says so: the next keys heard of the cluster with this name are believed, and its UID."""
         self._kept = {uid: kept for uid, kept in self._kept.items() if kept[0] != cluster}
 
-    def text(self, limit: int = 2**31) -> Kept:
+    def text(self, limit: int = 2**31) -> StoredKeys:
         """What is to be kept beyond this process, in at most `limit` bytes: those known longest, of as many as fit."""
         kept, size = dict[str, tuple[str, ...]](), 2
         for uid, entry in self._kept.items():
@@ -158,7 +158,7 @@ class TrustedKeys:
             if size + length <= limit:
                 kept[uid], size = entry, size + length
         left = tuple(entry[0] for uid, entry in self._kept.items() if uid not in kept)
-        return Kept(msgspec.json.encode(kept, order="sorted").decode(), left)
+        return StoredKeys(msgspec.json.encode(kept, order="sorted").decode(), left)
 
 
 def _follows(told: Sequence[str], keys: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:

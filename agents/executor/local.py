@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agents.executor.fence import Fence
+from agents.executor.epoch_guard import EpochGuard
 from agents.executor.http import Request
 from agents.executor.keys import OwnKeys, TrustedKeys
 from agents.executor.ledger import Ledger
@@ -71,7 +71,7 @@ class Local:
     cluster_uid: str = ""
     policy: ExecutorPolicy = field(default_factory=ExecutorPolicy)
     ledger: Ledger = field(default_factory=Ledger)
-    fence: Fence = field(default_factory=Fence)
+    epoch_guard: EpochGuard = field(default_factory=EpochGuard)
     state: ExecutorState = field(default_factory=ExecutorState)
     events: deque[Request] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
     mirrored: Recent[str, Mirrored] = field(default_factory=Recent)

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, open_question, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
-from agents.executor.pods import Look
+from agents.executor.pods import Lookup
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, Outcome, PodRef
 from dispatcher.model.names import PROXY_NODE_PREFIX
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL
@@ -36,7 +36,7 @@ def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[
         local.refused.drop(intent.pod.uid)
     elif result.verdict == REFUSED and local.refused.get(intent.pod.uid) != result.message:
         local.refused.put(intent.pod.uid, result.message)
-        events.miswritten(local, intent.pod, "StatusNotMirrored", result.message, now)
+        events.invalid_annotation(local, intent.pod, "StatusNotMirrored", result.message, now)
     return result
 
 
@@ -80,13 +80,13 @@ def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:
         problem = said(response)
         if response.status == NOT_FOUND:
             return Answer(STALE, problem)
-        if not open_question(response):
+        if not is_ambiguous(response):
             return Answer(REFUSED, f"the status of pod {ref.namespace}/{ref.name} cannot be written: {problem}")
         version = ""
     return Answer(UNKNOWN, problem)
 
 
-def _closed(look: Look, ref: PodRef) -> Answer | None:
+def _closed(look: Lookup, ref: PodRef) -> Answer | None:
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")
     if look.pod is None:

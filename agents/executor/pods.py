@@ -35,7 +35,7 @@ class _Status(msgspec.Struct):
     phase: str = ""
 
 
-class Truth(msgspec.Struct):
+class LivePod(msgspec.Struct):
     """The fields of a pod that decide whether we may write to it."""
 
     metadata: _Metadata
@@ -101,11 +101,11 @@ class Truth(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Lookup:
     """What a GET told: `answered` and `pod` None means that there is no such pod; not answered, `problem` says why."""
 
     answered: bool
-    pod: Truth | None = None
+    pod: LivePod | None = None
     body: bytes = b""
     problem: str = ""
 
@@ -114,7 +114,7 @@ class Look:
         return self.answered and (self.pod is None or self.pod.uid != uid)
 
 
-_TRUTH = msgspec.json.Decoder(Truth)
+_LIVE_POD = msgspec.json.Decoder(LivePod)
 
 
 @lru_cache(maxsize=1024)
@@ -128,28 +128,28 @@ def path(namespace: str, name: str, subresource: str = "") -> str:
     return f"{collection(namespace)}/{quote(name, safe='')}" + (f"/{subresource}" if subresource else "")
 
 
-def read(body: bytes) -> Truth | None:
+def read(body: bytes) -> LivePod | None:
     """A pod from the server's JSON; None if it is not one."""
     try:
-        return _TRUTH.decode(body)
+        return _LIVE_POD.decode(body)
     except msgspec.MsgspecError:
         return None
 
 
-def look_up(namespace: str, name: str) -> Procedure[Look]:
+def look_up(namespace: str, name: str) -> Procedure[Lookup]:
     """Read a pod from the API server, more than once if it does not answer."""
     problem = ""
     for _ in range(LOOKS):
         response = yield Request("GET", path(namespace, name))
         if response.status == NOT_FOUND:
-            return Look(answered=True)
+            return Lookup(answered=True)
         if response.ok:
             pod = read(response.body)
-            return Look(True, pod, response.body) if pod else Look(False, problem="the server's pod cannot be read")
+            return Lookup(True, pod, response.body) if pod else Lookup(False, problem="the server's pod cannot be read")
         problem = said(response)
         if not response.unknown and response.status not in POSTPONED:
             break
-    return Look(answered=False, problem=problem)
+    return Lookup(answered=False, problem=problem)
 
 
 def delete_request(ref: PodRef, grace_seconds: int | None = None, version: str = "") -> Request:
@@ -161,12 +161,12 @@ def delete_request(ref: PodRef, grace_seconds: int | None = None, version: str =
     return Request("DELETE", path(ref.namespace, ref.name), msgspec.json.encode(options))
 
 
-def without_ours(pod: Truth) -> tuple[str, ...]:
+def without_ours(pod: LivePod) -> tuple[str, ...]:
     """The finalizers of others."""
     return tuple(name for name in pod.finalizers if name != names.FINALIZER)
 
 
-def guarded_patch(ref: PodRef, pod: Truth, metadata: dict[str, Any]) -> Request:
+def guarded_patch(ref: PodRef, pod: LivePod, metadata: dict[str, Any]) -> Request:
     """A merge patch of metadata that fails unless the pod is the very one, at the very version, that was read."""
     guard = {"uid": ref.uid, "resourceVersion": pod.metadata.resource_version}
     body = msgspec.json.encode({"metadata": {**guard, **metadata}})

@@ -1,4 +1,4 @@
-"""Which procedure carries out which intent, and the fence before it."""
+"""Which procedure carries out which intent, and the epoch guard before it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -60,22 +60,22 @@ _PLACING = (Bind, Claim, Unclaim, RestoreClaim, CreateDelegate)
 
 
 def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Moment) -> Procedure[Outcome]:
-    """One intent from fence to outcome. What an undone attempt still has on its way is stale from then on."""
+    """One intent from epoch guard to outcome. What an undone attempt still has on its way is stale from then on."""
     if isinstance(intent, _PLACING):
-        late = local.fence.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
+        late = local.epoch_guard.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
         if late and isinstance(intent, CreateDelegate):
             return (yield from overtaken(intent, late, local))  # stale gives the place away: not without a look
         if late and not isinstance(intent, Unclaim):
             return outcome(intent, STALE, late)
     if isinstance(intent, MirrorStatus):
-        late = local.fence.outdated(f"{intent.pod.uid}/status", dispatcher_epoch, intent.epoch)
+        late = local.epoch_guard.outdated(f"{intent.pod.uid}/status", dispatcher_epoch, intent.epoch)
         if late:  # a copy that was long under way: a newer status has been written
             return outcome(intent, STALE, late)
     source = _source_of(intent, local)
     result = yield from PROCEDURES[type(intent)](intent, local, now)
     if source and result.verdict in _UNDOES[type(intent)]:
         # Its own epoch: a later attempt than a delegate's may have found it, and its copies are late ones, too.
-        local.fence.close(source, dispatcher_epoch, intent.epoch, result.message)
+        local.epoch_guard.invalidate(source, dispatcher_epoch, intent.epoch, result.message)
     return result
 
 

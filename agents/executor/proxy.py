@@ -30,7 +30,7 @@ _NODES = "/api/v1/nodes"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{proxy_objects.LEASE_NAMESPACE}/leases"
 
 
-class Duty(NamedTuple):
+class ReconcileTask(NamedTuple):
     """A procedure that is due without being ordered; it returns '' or what went wrong, in words.
 
     `name` says what it is about: never two of a name at once. `lane`: where it waits for its turn, None if it must not.
@@ -60,7 +60,7 @@ class ProxyNodes:
         self._local = local
         self._beats: dict[str, _Beat] = {}
 
-    def due(self, now: Moment) -> Iterator[Duty]:
+    def due(self, now: Moment) -> Iterator[ReconcileTask]:
         """One for each proxy node with something to write, by its name."""
         peers, view = self._local.peers, self._local.view
         peers.recall(tuple(view.nodes()), now.mono)
@@ -70,9 +70,9 @@ class ProxyNodes:
                 peers.forget(name)
                 del self._beats[name]
                 if node is not None and is_proxy(node):
-                    yield Duty(name, None, _remove(node))
+                    yield ReconcileTask(name, None, _remove(node))
             elif self._is_due(peer, node, beat, now):
-                yield Duty(name, None, self._tend(name, peer, beat, now))
+                yield ReconcileTask(name, None, self._tend(name, peer, beat, now))
 
     def _is_due(self, peer: Peer, node: Node | None, beat: _Beat, now: Moment) -> bool:
         if node is None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, open_question, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, is_ambiguous, outcome, said
 from agents.executor.bind import unfit
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
@@ -61,7 +61,7 @@ def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]
         problem = said(response)
         if response.status == NOT_FOUND:
             return STALE, problem
-        if not open_question(response):
+        if not is_ambiguous(response):
             return REFUSED, problem
         if not response.unknown:
             look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)

@@ -16,7 +16,7 @@ from agents.executor import pods
 from agents.executor.answer import CONFLICT, NOT_FOUND, said
 from agents.executor.http import MERGE_PATCH, Procedure, Request
 from agents.executor.local import Local
-from agents.executor.proxy import Duty
+from agents.executor.proxy import ReconcileTask
 from dispatcher.model import names
 from dispatcher.model.messages import Cover, Shadow
 from dispatcher.model.objects import PodDisruptionBudget
@@ -34,7 +34,7 @@ class _Found(msgspec.Struct):
     spec: dict[str, Any]
 
 
-def duties(local: Local) -> Iterator[Duty]:
+def reconcile_tasks(local: Local) -> Iterator[ReconcileTask]:
     """What is due now: budgets that are missing or differ, those that nobody wants, delegates under the wrong one."""
     said_ = local.shadows
     wanted = {(one.namespace, one.name): one for one in said_.shadows if one.name.startswith(names.BUDGET_PREFIX)}
@@ -48,11 +48,11 @@ def duties(local: Local) -> Iterator[Duty]:
     for cover in said_.covers:
         pod = local.view.pod(cover.pod.uid)
         if pod is not None and _may_cover(pod, cover, wanted.get((pod.namespace, cover.shadow)), said_.of):
-            yield Duty(pod.uid, pod.namespace, _cover(cover))
+            yield ReconcileTask(pod.uid, pod.namespace, _cover(cover))
 
 
-def _duty(namespace: str, name: str, procedure: Procedure[str]) -> Duty:
-    return Duty(f"budget {namespace}/{name}", namespace, procedure)
+def _duty(namespace: str, name: str, procedure: Procedure[str]) -> ReconcileTask:
+    return ReconcileTask(f"budget {namespace}/{name}", namespace, procedure)
 
 
 def _agrees(known: PodDisruptionBudget | None, shadow: Shadow) -> bool:

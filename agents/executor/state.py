@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor.answer import NOT_FOUND, TRIES, open_question, said
+from agents.executor.answer import NOT_FOUND, TRIES, is_ambiguous, said
 from agents.executor.http import MERGE_PATCH, Procedure, Request, Response
 from dispatcher.model import names
 
@@ -170,7 +170,7 @@ class ExecutorState:
                 self.epoch, self.dispatcher, self.values, _ = change
                 return self._read(response)
             problem = f"lease {NAMESPACE}/{NAME} cannot be written: {said(response)}"
-            if response.status != NOT_FOUND and not open_question(response):
+            if response.status != NOT_FOUND and not is_ambiguous(response):
                 break
         return problem
 

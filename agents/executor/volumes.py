@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, open_question, outcome, said
+from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, is_ambiguous, outcome, said
 from agents.executor.http import MERGE_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
@@ -111,7 +111,7 @@ def _write(path: str, what: str, decide: Decide) -> Procedure[Answer]:
         if response.ok:
             return Answer(DONE)
         problem = said(response)
-        if response.status != NOT_FOUND and not open_question(response):
+        if response.status != NOT_FOUND and not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
 

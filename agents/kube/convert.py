@@ -15,7 +15,7 @@ from agents.kube.pool import Pool
 from agents.kube.resized import is_resized
 from agents.kube.selectors import labels_size
 from agents.kube.specs import SpecRead, read_spec
-from agents.observer.seen import Misplaced, Miswritten, PodSeen
+from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
 from dispatcher.model import names
 from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
 from dispatcher.model.resources import Resources
@@ -73,7 +73,7 @@ def _judge(pod: wire_pods.PodObject) -> PodSeen:
         return PodSeen(meta.uid, version, _ours(pod, delegate=False, judged=judged), None, _told(meta, judged.notes))
     misplaced = None
     if meta.annotations and meta.annotations.get(names.SCHEDULE) == "true":
-        misplaced = Misplaced(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
+        misplaced = WrongSchedulerName(meta.uid, meta.namespace, meta.name, spec.scheduler_name)
     status = _status(pod.status, [])
     if status.phase in TERMINAL:
         return PodSeen(meta.uid, version, None, misplaced)
@@ -82,8 +82,10 @@ def _judge(pod: wire_pods.PodObject) -> PodSeen:
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
 
 
-def _told(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[Miswritten, ...]:
-    return tuple(Miswritten(meta.uid, meta.namespace, meta.name, note.reason, note.text[:MAX_NOTE]) for note in notes)
+def _told(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[InvalidAnnotation, ...]:
+    return tuple(
+        InvalidAnnotation(meta.uid, meta.namespace, meta.name, note.reason, note.text[:MAX_NOTE]) for note in notes
+    )
 
 
 def _foreign(pod: wire_pods.PodObject, status: wire_status.PodStatus) -> Pod:

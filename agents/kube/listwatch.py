@@ -7,7 +7,7 @@
 - A stream that brings neither event nor bookmark for `silence_s` counts as dead and is opened anew.
 - Errors are waited out with growing, jittered pauses, lists that follow each other closely as well. Nothing that a
   server sends ends the loop.
-- A server that goes back in time is told to `on_back`, and what it shows is taken: see agents/runtime/truths.py.
+- A server that goes back in time is told to `on_back`, and accepted: see agents/runtime/watch_verifier.py.
 """
 
 import asyncio
@@ -26,7 +26,6 @@ from agents.kube.client import FAILURES, KubeClient, describe
 from agents.kube.convert import version_of
 from agents.kube.lines import Lines
 from agents.kube.relists import Relists
-from agents.observer.counted import Counted, Truth
 from agents.observer.seen import Seen
 from dispatcher.model.backoff import Backoff
 
@@ -123,7 +122,7 @@ class ListWatch:
         self._pace = pace
         self._version = ""  # where the next watch starts; '' means list first
         self.highest = 0
-        self.counted = Counted()
+        self.counted = WatchCount()
         self._went_back = 0
         self._forget_versions = False
         self._relists = Relists(pace.relist_s, pace.max_relist_s)
@@ -174,13 +173,13 @@ class ListWatch:
             self.highest = self._went_back = 0
             self._forget_versions = True
 
-    def compare(self, truth: Truth) -> bool:
+    def compare(self, server: ServerCount) -> bool:
         """Take the server's own word of its version and count. True if it is to be asked again soon."""
         if not self._version:
             return False
-        self.highest = max(self.highest, truth.version)
+        self.highest = max(self.highest, server.version)
         own = self._sink.count(self.kind)
-        self.counted.told(truth, version_of(self._version), own, time.monotonic())
+        self.counted.told(server, version_of(self._version), own, time.monotonic())
         return self.counted.differs(own)
 
     def _absent(self, problem: str) -> None:

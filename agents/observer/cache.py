@@ -7,9 +7,19 @@ room they hold. Not kept: the rest. What is kept is what crosses the wire, so th
 from collections.abc import Iterable
 
 from agents.observer.changes import ChangeLog
-from agents.observer.choices import unknown_clusters
 from agents.observer.occupancy import Occupancy
-from agents.observer.seen import NODES, PODS, Misplaced, Miswritten, NodeSeen, NodeTarget, ObjectSeen, PodSeen, Seen
+from agents.observer.seen import (
+    NODES,
+    PODS,
+    InvalidAnnotation,
+    NodeSeen,
+    NodeTarget,
+    ObjectSeen,
+    PodSeen,
+    Seen,
+    WrongSchedulerName,
+)
+from agents.observer.target_clusters import unknown_clusters
 from dispatcher.model.names import CLUSTERS
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
@@ -38,7 +48,7 @@ class ClusterCache:
         self._listed: dict[str, set[str]] = {}
         self._complete: set[str] = set()
         self._warned: dict[str, set[int]] = {}
-        self._warnings: list[Misplaced | Miswritten] = []
+        self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
         self._choosy: set[str] = set()  # unbound pods that name clusters, not looked at yet
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -118,7 +128,7 @@ class ClusterCache:
         elif self._objects[kind].pop(key, None) is not None:
             self.log.drop(kind, key, missing=missing)
 
-    def take_warnings(self, cluster: str = "") -> list[Misplaced | Miswritten]:
+    def take_warnings(self, cluster: str = "") -> list[WrongSchedulerName | InvalidAnnotation]:
         """What people are to be warned of since the last call, each pod and text once. `cluster`: the name of this one.
 
         The clusters that pods name are looked at as soon as there is a proxy node of another cluster to compare with.
@@ -133,7 +143,7 @@ class ClusterCache:
         taken, self._warnings = self._warnings, []
         return taken
 
-    def _warn(self, warning: Misplaced | Miswritten) -> None:
+    def _warn(self, warning: WrongSchedulerName | InvalidAnnotation) -> None:
         told = self._warned.get(warning.uid)
         if told is None:
             if len(self._warned) >= MAX_WARNED:
@@ -161,7 +171,7 @@ class ClusterCache:
     def _put_pod(self, seen: PodSeen) -> None:
         if seen.misplaced is not None:
             self._warn(seen.misplaced)
-        for warning in seen.miswritten:
+        for warning in seen.invalid_annotation:
             self._warn(warning)
         pod, known = seen.pod, self._pods.get(seen.uid)
         if pod is None:

@@ -1,7 +1,7 @@
 """Numbered changes: every change gets the next revision, and a follower asks for what changed after the one it has.
 
-Only the latest change of a key is kept, so the history is never longer than the cache plus the graves of what is gone.
-Graves are bounded: a follower that is older than the oldest forgotten grave gets everything anew.
+Only the latest change of a key is kept, so the history is never longer than the cache plus tombstones.
+Tombstones are bounded: a follower that is older than the oldest forgotten tombstone gets everything anew.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ class ChangeLog:
         self._gone: dict[Key, int] = {}
         self._missing: set[Key] = set()  # of the gone ones
         self._max_graves = max_graves
-        self._forgotten = 0  # the highest revision of a grave that is no longer kept
+        self._forgotten = 0  # the highest revision of a tombstone that is no longer kept
 
     def touch(self, kind: str, key: str, *, urgent: bool = False) -> None:
         """`key` is new or different."""

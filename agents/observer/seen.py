@@ -42,7 +42,7 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class WrongSchedulerName:
     """A pod that asks for us by annotation and for another scheduler by name: it gets one warning and is left alone."""
 
     uid: str
@@ -52,7 +52,7 @@ class Misplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Miswritten:
+class InvalidAnnotation:
     """Something on a pod that means nothing, or not what its owner takes it for: an event of `reason` tells `text`."""
 
     uid: str
@@ -68,8 +68,8 @@ class PodSeen(msgspec.Struct, frozen=True, gc=False):
     uid: str
     version: int
     pod: Pod | None = None
-    misplaced: Misplaced | None = None
-    miswritten: tuple[Miswritten, ...] = ()
+    misplaced: WrongSchedulerName | None = None
+    invalid_annotation: tuple[InvalidAnnotation, ...] = ()
 
     @property
     def key(self) -> str:

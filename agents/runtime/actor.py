@@ -58,7 +58,7 @@ class AgentActor:
         return encode(await (await self._started()).execute(orders))
 
     async def set_peers(self, peers: bytes) -> bytes:
-        """A Peers in, a PeersHeard out."""
+        """A Peers in, a PeersAck out."""
         others = decode(Peers, peers)
         return encode(await (await self._started()).set_peers(others))
 

@@ -17,22 +17,22 @@ from agents.kube.listwatch import ListWatch, Pace
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
 from agents.kube.session import Access
-from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
+from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
-from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads
-from agents.observer.seen import NODES, PODS, Misplaced
+from agents.observer.mark_verifier import MarkVerifier
+from agents.observer.seen import NODES, PODS, WrongSchedulerName
 from agents.observer.signals import with_base
-from agents.runtime.company import wait_for_company
+from agents.runtime.coalescing import coalesce_changes
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
-from agents.runtime.intake import Intake
 from agents.runtime.keyfile import load_keys
 from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings, ApiSettings
-from agents.runtime.truths import Truths
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersHeard, PodRef
+from agents.runtime.watch_handler import WatchHandler
+from agents.runtime.watch_verifier import WatchVerifier
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef
 
 LOG = structlog.get_logger("agent")
 MAX_WAIT_S = 60.0
@@ -54,26 +54,31 @@ class Agent:
         self._loads = Loads(
             self._log, tau_s=settings.kubelet.smoothing_s, signals=with_base(one.signal() for one in settings.signals)
         )
-        self._follow = Follow(self.cache, self._loads)
+        self._follow = ChangeFeed(self.cache, self._loads)
         api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
         keys = load_keys(settings.key_file, settings.cluster)
         self._keys = keys.told()
-        self._intake = intake = Intake(self.cache, settings.kubelet.bandwidth, Authenticity(keys.public))
+        self._watch_handler = watch_handler = WatchHandler(
+            self.cache, settings.kubelet.bandwidth, MarkVerifier(keys.public)
+        )
         pace = _pace(api)
         self._watches = (
-            ListWatch(self._client, NODES, "/api/v1/nodes", node_seen, intake, pace),
-            ListWatch(self._client, PODS, "/api/v1/pods", pod_seen, intake, pace),
-            *(ListWatch(self._client, kind.name, kind.path, kind.seen, intake, pace, optional=True) for kind in KINDS),
+            ListWatch(self._client, NODES, "/api/v1/nodes", node_seen, watch_handler, pace),
+            ListWatch(self._client, PODS, "/api/v1/pods", pod_seen, watch_handler, pace),
+            *(
+                ListWatch(self._client, kind.name, kind.path, kind.seen, watch_handler, pace, optional=True)
+                for kind in KINDS
+            ),
         )
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
-        self._truths = Truths(self._client, self._watches, api, self._reopen, self._went_back)
+        self._watch_verifier = WatchVerifier(self._client, self._watches, api, self._reopen, self._went_back)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)
         executor = executor_settings(settings)
         self._policy = executor.policy
         self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
-        self._executor.obedience.remote_pods = self._remote_pods
-        self._executor.obedience.confirm_restored = self.confirm_restored
+        self._executor.accepted_leader.remote_pods = self._remote_pods
+        self._executor.accepted_leader.confirm_restored = self.confirm_restored
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -87,7 +92,7 @@ class Agent:
             self._rewatch()
             self._tasks = [
                 self._spawn(self._health.run(), "health"),
-                self._spawn(self._truths.run(), "truths"),
+                self._spawn(self._watch_verifier.run(), "watch_verifier"),
                 self._spawn(self._readings.run(), "readings"),
                 self._spawn(self._executor.run(), "executor"),
                 self._spawn(self._keep_house(), "housekeeping"),
@@ -129,19 +134,19 @@ class Agent:
             self._executor.cluster_uid = self._health.cluster_uid
             for pod in self.cache.take_warnings(self.settings.cluster):
                 ref = PodRef(pod.namespace, pod.name, pod.uid)
-                if isinstance(pod, Misplaced):
+                if isinstance(pod, WrongSchedulerName):
                     self._executor.warn_foreign(ref, pod.scheduler_name)
                 else:
-                    self._executor.warn_miswritten(ref, pod.reason, pod.text)
-            forged = self._intake.take_forged()
-            for ref, text in () if self._executor.obedience.wrong_key else forged:
-                self._executor.warn_miswritten(ref, "UnverifiedMark", text)
+                    self._executor.warn_invalid_annotation(ref, pod.reason, pod.text)
+            forged = self._watch_handler.take_forged()
+            for ref, text in () if self._executor.accepted_leader.wrong_key else forged:
+                self._executor.warn_invalid_annotation(ref, "UnverifiedMark", text)
             await asyncio.sleep(HOUSEKEEPING_S)
 
     async def _keep_memory(self) -> None:
         """Know whom the executor has obeyed, and under which name its cluster is served."""
         while True:
-            await self._executor.obedience.recall()
+            await self._executor.accepted_leader.recall()
             await asyncio.sleep(RECALL_S)
 
     def _remote_pods(self) -> int | None:
@@ -155,7 +160,7 @@ class Agent:
     @property
     def health(self) -> Health:
         """Whether the API server answers and is the right one, and why not."""
-        problem = self._executor.obedience.not_ours
+        problem = self._executor.accepted_leader.not_ours
         return Health(problem=problem) if problem else self._health.now
 
     def confirm_restored(self) -> None:
@@ -168,11 +173,11 @@ class Agent:
 
     def remember_highest(self, seen: Mapping[str, int]) -> None:
         """What an earlier life saw; at any time. A server that is behind it went back in between."""
-        self._truths.remember(seen)
+        self._watch_verifier.remember(seen)
 
     def _who(self) -> Identity:
         """Nobody's, as far as a dispatcher may know, where the cluster is another agent's, by its name or its keys."""
-        uid = "" if self._executor.obedience.not_ours else self._health.cluster_uid
+        uid = "" if self._executor.accepted_leader.not_ours else self._health.cluster_uid
         policy = self._policy
         return Identity(self.settings.cluster, uid, self.incarnation, policy.evict_foreign, self._keys, policy.openings)
 
@@ -180,7 +185,7 @@ class Agent:
         """Who this is. `cluster_uid` is empty until the API server has answered."""
         with suppress(TimeoutError):
             async with asyncio.timeout(HELLO_S):
-                await self._executor.obedience.recall()
+                await self._executor.accepted_leader.recall()
         who, server, obeys = self._who(), self._health.server_version, self._executor.obeys
         return Hello(who.cluster, who.cluster_uid, who.incarnation, server_version=server, keys=self._keys, obeys=obeys)
 
@@ -192,7 +197,7 @@ class Agent:
                 while not self._follow.has_news(self._who(), incarnation, since):
                     self._news.clear()
                     await self._news.wait()
-                    await wait_for_company(
+                    await coalesce_changes(
                         lambda: self._log.revision,
                         lambda: asyncio.sleep(self.settings.coalesce_s),
                         lambda: self._log.urgent > since,
@@ -204,7 +209,7 @@ class Agent:
         self._executor.cluster_uid = self._health.cluster_uid
         return await self._executor.execute(batch)
 
-    async def set_peers(self, peers: Peers) -> PeersHeard:
+    async def set_peers(self, peers: Peers) -> PeersAck:
         """What the proxy nodes of this cluster shall show."""
         return await self._executor.set_peers(peers)
 

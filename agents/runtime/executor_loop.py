@@ -25,11 +25,11 @@ from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
 from agents.executor.view import ClusterView
 from agents.kube.convert import pod_in_full
-from agents.runtime.drive import ApiClient, Driver, Errand, Pauses, TooBusyError
-from agents.runtime.duties import Duties, Events
+from agents.runtime.accepted_leader import AcceptedLeader
+from agents.runtime.driver import ApiClient, Driver, Execution, Pauses, TooBusyError
 from agents.runtime.keyfile import ephemeral_keys
-from agents.runtime.obedience import Obedience
-from agents.runtime.turns import Turns
+from agents.runtime.reconciler import Events, Reconciler
+from agents.runtime.slot_queue import SlotQueue
 from dispatcher.model.messages import (
     STALE,
     UNKNOWN,
@@ -40,7 +40,7 @@ from dispatcher.model.messages import (
     Outcome,
     OutcomeBatch,
     Peers,
-    PeersHeard,
+    PeersAck,
     PodRef,
 )
 from dispatcher.model.pod import Pod
@@ -80,7 +80,7 @@ def read_pod(raw: bytes) -> Pod:
 class _Running:
     intent: AnyIntent
     task: asyncio.Task[Outcome]
-    errand: Errand
+    execution: Execution
 
 
 class ExecutorLoop:
@@ -105,13 +105,13 @@ class ExecutorLoop:
         self._local.peers = PeerTable(cluster, self._settings.peer_ttl_s)
         pauses = pauses or Pauses()
         self._sleep = pauses.sleep
-        self._turns = Turns(self._settings.concurrency, self._seconds, pauses.sleep)
-        self._driver = Driver(client, self._turns, self._seconds, pauses)
-        self._duties = Duties(self._local, self._driver, clock)
-        self._events = Events(self._local, client, self._turns, self._seconds)
+        self._slot_queue = SlotQueue(self._settings.concurrency, self._seconds, pauses.sleep)
+        self._driver = Driver(client, self._slot_queue, self._seconds, pauses)
+        self._reconciler = Reconciler(self._local, self._driver, clock)
+        self._events = Events(self._local, client, self._slot_queue, self._seconds)
         self._events.at_once, self._events.series = self._settings.event_concurrency, self._settings.event_series
         self._events.patience_s = self._settings.event_patience_s
-        self.obedience = Obedience(self._local, self._at_once, clock, self._settings.rename_from)
+        self.accepted_leader = AcceptedLeader(self._local, self._at_once, clock, self._settings.rename_from)
         self._running: dict[tuple[type, str, int], _Running] = {}
         self._last: dict[str, _Running] = {}
         self._told: tuple[Peers, bool] | None = None  # the newest that waits to be taken over
@@ -137,7 +137,7 @@ class ExecutorLoop:
 
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out a batch; one outcome per intent, in their order. Never raises for what an intent holds."""
-        late = await self.obedience.late(batch.dispatcher, batch.dispatcher_epoch)
+        late = await self.accepted_leader.late(batch.dispatcher, batch.dispatcher_epoch)
         if late or self._stopping.is_set():
             # What earlier sends of these orders did is not looked at here, so nothing may be concluded from the answer.
             why = late or "the executor is stopping"
@@ -154,7 +154,7 @@ class ExecutorLoop:
         gives up does not undo what other callers wait for. What goes on is joined when the dispatcher asks for it
         again.
         """
-        errands = {one.task: one.errand for one in started}
+        errands = {one.task: one.execution for one in started}
         left, ended_at = set(errands), self._seconds()
         while left:
             alarm = asyncio.ensure_future(self._sleep(self._settings.answer_s / _LOOKS))
@@ -171,20 +171,20 @@ class ExecutorLoop:
             if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
                 return
 
-    async def set_peers(self, peers: Peers) -> PeersHeard:
+    async def set_peers(self, peers: Peers) -> PeersAck:
         """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher. Its echo counts at
         once: an API server that does not tell whom to obey must not end what runs.
 
         Only the newest word waits while the API server is slow to say who is obeyed.
         """
         if not self._stopping.is_set():
-            newest = peers.dispatcher_epoch >= self._local.fence.dispatcher_epoch
+            newest = peers.dispatcher_epoch >= self._local.epoch_guard.dispatcher_epoch
             current = newest and self._local.renewals.hear(peers.echo, peers.lease_s)
             if self._told is None or peers.dispatcher_epoch >= self._told[0].dispatcher_epoch:
                 self._told = (peers, current)
             if self._telling is None or self._telling.done():
                 self._telling = asyncio.create_task(self._take_over_told())
-        return PeersHeard(self._local.cluster, self._local.renewals.word(*self._clock()))
+        return PeersAck(self._local.cluster, self._local.renewals.token(*self._clock()))
 
     async def _take_over_told(self) -> None:
         while self._told is not None:
@@ -193,26 +193,28 @@ class ExecutorLoop:
 
     async def _take_over(self, peers: Peers, current: bool) -> None:
         """`current`: said after our last answer but one. What an older call says of leases may be over."""
-        if await self.obedience.late(peers.dispatcher, peers.dispatcher_epoch):
+        if await self.accepted_leader.late(peers.dispatcher, peers.dispatcher_epoch):
             return
         told = [one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers]
         self._local.peers.update(tuple(told), self._clock().mono, peers.lease_s)
         self._local.shadows = peers.shadows
         for peer in peers.peers:
-            self._duties.note(f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys))
-        self._duties.note("other clusters", self._local.peers.too_many_lost)
-        self._duties.note("keys of other clusters", await self.obedience.keep_keys())
+            self._reconciler.note(
+                f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys)
+            )
+        self._reconciler.note("other clusters", self._local.peers.too_many_lost)
+        self._reconciler.note("keys of other clusters", await self.accepted_leader.keep_keys())
 
     async def _at_once(self, procedure: Procedure[str]) -> str:
         """Drive what waits for no turn."""
-        errand = Errand(self._seconds() + _PATIENCE_S, None)
+        execution = Execution(self._seconds() + _PATIENCE_S, None)
         try:
-            await self._driver.begin(errand)
-            return await self._driver.drive(procedure, errand)
+            await self._driver.begin(execution)
+            return await self._driver.drive(procedure, execution)
         except TooBusyError as error:
             return str(error)
         finally:
-            self._driver.end(errand)
+            self._driver.end(execution)
 
     def server_went_back(self) -> None:
         """What was written is not remembered any more: the server may have lost it."""
@@ -222,9 +224,9 @@ class ExecutorLoop:
         """Write the event for a pod that asks for us by annotation but names another scheduler."""
         events.foreign_scheduler(self._local, ref, scheduler, self._clock())
 
-    def warn_miswritten(self, ref: PodRef, reason: str, text: str) -> None:
+    def warn_invalid_annotation(self, ref: PodRef, reason: str, text: str) -> None:
         """Write the event for something on a pod that means nothing, or not what its owner takes it for."""
-        events.miswritten(self._local, ref, reason, text, self._clock())
+        events.invalid_annotation(self._local, ref, reason, text, self._clock())
 
     async def run(self) -> None:
         """Local duties until `stop`: proxy nodes, pods stranded on them, events."""
@@ -233,8 +235,8 @@ class ExecutorLoop:
     async def stop(self) -> None:
         """End `run` and every procedure under way; what they had begun is found again by the next executor."""
         self._stopping.set()
-        self._turns.stop()
-        tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._duties.tasks
+        self._slot_queue.stop()
+        tasks = [one.task for one in (*self._running.values(), *self._last.values())] + self._reconciler.tasks
         tasks += [self._telling] if self._telling is not None else []
         for task in tasks:
             task.cancel()
@@ -254,10 +256,10 @@ class ExecutorLoop:
             return running
         turn = self._turn(intent)
         before = self._last.get(turn)
-        objection = partial(self._local.fence.superseded, batch.dispatcher, batch.dispatcher_epoch)
-        errand = Errand(deadline, lane_of(intent), objection, behind=before.errand if before else None)
-        task = asyncio.create_task(self._one(intent, batch, errand, before.task if before else None))
-        started = self._running[key] = self._last[turn] = _Running(intent, task, errand)
+        objection = partial(self._local.epoch_guard.superseded, batch.dispatcher, batch.dispatcher_epoch)
+        execution = Execution(deadline, lane_of(intent), objection, behind=before.execution if before else None)
+        task = asyncio.create_task(self._one(intent, batch, execution, before.task if before else None))
+        started = self._running[key] = self._last[turn] = _Running(intent, task, execution)
         task.add_done_callback(lambda done: self._ended(done, key, turn))
         return started
 
@@ -273,28 +275,28 @@ class ExecutorLoop:
             del self._last[turn]
 
     async def _one(
-        self, intent: AnyIntent, batch: IntentBatch, errand: Errand, before: asyncio.Task[Outcome] | None
+        self, intent: AnyIntent, batch: IntentBatch, execution: Execution, before: asyncio.Task[Outcome] | None
     ) -> Outcome:
         if before is not None:
             await asyncio.wait([before])
-            errand.behind = None
+            execution.behind = None
         try:
-            await self._driver.begin(errand)
-            return await self._in_turn(intent, batch, errand)
+            await self._driver.begin(execution)
+            return await self._in_turn(intent, batch, execution)
         finally:
-            self._driver.end(errand)
+            self._driver.end(execution)
 
-    async def _in_turn(self, intent: AnyIntent, batch: IntentBatch, errand: Errand) -> Outcome:
+    async def _in_turn(self, intent: AnyIntent, batch: IntentBatch, execution: Execution) -> Outcome:
         now = self._clock()
-        if now.mono > errand.deadline:
+        if now.mono > execution.deadline:
             return _not_done(intent, f"not begun within its {batch.deadline_s:g} s")
-        if late := errand.objection():
+        if late := execution.objection():
             return outcome(intent, UNKNOWN, late)
         try:
             procedure = carry_out(intent, batch.dispatcher_epoch, self._local, now)
-            return await self._driver.drive(procedure, errand)
+            return await self._driver.drive(procedure, execution)
         except TooBusyError as error:
-            return outcome(intent, UNKNOWN, str(error)) if errand.wrote else _not_done(intent, str(error))
+            return outcome(intent, UNKNOWN, str(error)) if execution.wrote else _not_done(intent, str(error))
         except Exception as error:
             where = f"{intent.pod.namespace}/{intent.pod.name}"
             _log.exception("procedure failed", pod=where, intent=type(intent).__name__)
@@ -315,8 +317,8 @@ class ExecutorLoop:
     async def tend(self) -> None:
         """Begin what is due of the local duties now; `run` does so every tick."""
         self._local.ledger.settle(self._local.view, self._seconds())
-        if not self.obedience.wrong_key:  # whose pods are whose is known to another executor alone
-            self._duties.begin()
+        if not self.accepted_leader.wrong_key:  # whose pods are whose is known to another executor alone
+            self._reconciler.begin()
 
 
 def _seconds() -> float:

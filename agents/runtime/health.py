@@ -2,7 +2,7 @@
 
 The API server counts as lost after `grace_s` without a good answer to the probe, or with a watch interrupted for so
 long; an optional kind whose watch is interrupted is only told of. It is found again by itself: on recovery the watches
-are opened anew, since an old one may be half dead. That it went back in time (see truths.py) is told for a while, too.
+are opened anew, since an old one may be half dead. That it went back in time (see watch_verifier.py) is told, too.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from agents.executor.http import Request, Response
 from agents.kube.client import KubeClient
 from agents.kube.listwatch import ListWatch
 from agents.kube.wire import BROKEN, read_bare, read_status
-from agents.observer.follow import Health
-from agents.observer.restored import Restored, higher
+from agents.observer.change_feed import Health
+from agents.observer.server_restore import ServerRestore, higher
 from agents.runtime.settings import ApiSettings
 
 LOG = structlog.get_logger("agent.health")
@@ -53,7 +53,7 @@ class HealthMonitor:
         self._client = client
         self._watches = watches
         self._settings = settings
-        self._restored = Restored(settings.restored_hold_s)
+        self._restored = ServerRestore(settings.restored_hold_s)
         self._on_change = on_change
         self._rewatch = rewatch
         self._last_good = time.monotonic()

@@ -12,7 +12,7 @@ from dispatcher.api.fleet_views import FleetViews
 from dispatcher.api.page import render_page
 from dispatcher.config.version import version
 from dispatcher.model import names
-from dispatcher.service.leadership import Standing
+from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
 
 log = structlog.get_logger("http")
@@ -32,7 +32,7 @@ class Shown(Protocol):
         ...
 
     @property
-    def standing(self) -> Standing | None:
+    def leader_status(self) -> LeaderStatus | None:
         """Whether it leads; None where nobody else could."""
         ...
 
@@ -43,7 +43,7 @@ class OnlyOne:
 
     service: Service
     views: FleetViews
-    standing: None = None
+    leader_status: None = None
 
 
 SHOWN: web.AppKey[Shown] = web.AppKey("shown")
@@ -88,8 +88,8 @@ async def serve(shown: Shown, host: str, port: int) -> web.AppRunner:
 
 
 def _standby(request: web.Request) -> str:
-    standing = request.app[SHOWN].standing
-    return standing.words if standing is not None else ""
+    leader_status = request.app[SHOWN].leader_status
+    return leader_status.words if leader_status is not None else ""
 
 
 def _json(value: object, status: int = 200) -> web.Response:
@@ -162,8 +162,8 @@ async def _version(_request: web.Request) -> web.Response:
 
 
 async def _leader(request: web.Request) -> web.Response:
-    standing = request.app[SHOWN].standing
-    return _json(standing.row() if standing is not None else {"leads": True})
+    leader_status = request.app[SHOWN].leader_status
+    return _json(leader_status.row() if leader_status is not None else {"leads": True})
 
 
 async def _clusters(request: web.Request) -> web.Response:

@@ -162,7 +162,7 @@ class _ServiceCollector(Collector):
     def _boxes(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily("global_dispatcher_intents_waiting", "Intents not sent yet.", labels=["cluster"])
         flying = GaugeMetricFamily("global_dispatcher_calls_in_flight", "Calls without answer.", labels=["cluster"])
-        for name, box in sorted(self._service.outboxes.items()):
+        for name, box in sorted(self._service.senders.items()):
             waiting.add_metric([name], box.depth)
             flying.add_metric([name], box.in_flight)
         yield from (waiting, flying)

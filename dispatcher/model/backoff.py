@@ -1,4 +1,4 @@
-"""How long to wait before the same is tried again."""
+"""Exponential back-off between two attempts of the same intent."""
 
 from dataclasses import dataclass
 

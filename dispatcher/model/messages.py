@@ -361,7 +361,7 @@ NO_SHADOWS = Shadows()
 class Peers(Record, frozen=True):
     """All other clusters; a proxy node of a cluster that is not listed is removed once no pod is bound to it.
 
-    `echo` is the word of the last PeersHeard of this agent: it renews the lease of its delegates for `lease_s`.
+    `echo` is the word of the last PeersAck of this agent: it renews the lease of its delegates for `lease_s`.
     """
 
     dispatcher: str
@@ -373,7 +373,7 @@ class Peers(Record, frozen=True):
     shadows: Shadows = NO_SHADOWS
 
 
-class PeersHeard(Record, frozen=True):
+class PeersAck(Record, frozen=True):
     """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows no leases."""
 
     cluster: str
@@ -384,7 +384,7 @@ class PeersHeard(Record, frozen=True):
 T = TypeVar("T", bound=Record)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersHeard)
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersAck)
 }
 
 

@@ -105,21 +105,21 @@ class InterPodAffinity(DomainPlugin[_State]):
         heard = {TermKind.REPELLING: True, TermKind.PREFERRED: scored, TermKind.REQUIRED: scored and self._hard_weight}
         return [term for term in found if heard[term.kind]]
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A pod that came is worth a try if all required affinity means it; one that went if it bore a grudge, or any
         required term means it. Pods of one class may differ in labels, so whom others mean is not asked."""
-        came, gone = happening.after, happening.before
+        came, gone = event.after, event.before
         if not isinstance(came, Pod) and not isinstance(gone, Pod):
             return True
         rules = self._book.rules_of(placed.pod) or _NO_RULES
         near = () if rules.together is None else (rules.together,)
-        if isinstance(came, Pod) and any(_may_mean(pods, came, happening.cluster) for pods in near):
+        if isinstance(came, Pod) and any(_may_mean(pods, came, event.cluster) for pods in near):
             return True
         if not isinstance(gone, Pod):
             return False
         grudge = gone.pod_anti_affinity is not None and bool(gone.pod_anti_affinity.required)
         away = tuple(rule.pods for rule in rules.repelling)
-        return grudge or any(_may_mean(pods, gone, happening.cluster) for pods in (*near, *away))
+        return grudge or any(_may_mean(pods, gone, event.cluster) for pods in (*near, *away))
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

@@ -29,9 +29,9 @@ class NamespaceOpen(Filter[Codes]):
         (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED
     )
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """Of namespaces only the pod's own."""
-        found = happening.after or happening.before
+        found = event.after or event.before
         return not isinstance(found, Namespace) or found.name == placed.pod.namespace
 
     def class_key(self, placed: Placed) -> Hashable:

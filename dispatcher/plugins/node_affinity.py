@@ -61,9 +61,9 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         self._added = added_affinity
         self._masks = LabelMasks()
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod's selector and required affinity name it."""
-        node, pod = happening.after, placed.pod
+        node, pod = event.after, placed.pod
         if not isinstance(node, Node):
             return True
         required = pod.affinity.required if pod.affinity else None

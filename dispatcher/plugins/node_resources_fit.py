@@ -26,7 +26,7 @@ from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
 from dispatcher.scheduling.rules.requests import nonzero_request
@@ -133,9 +133,9 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         self._values = np.asarray([_broken_line(shape, utilisation) for utilisation in range(101)], dtype=np.float64)
         self._ignored, self._groups = frozenset(ignored_resources), frozenset(ignored_resource_groups)
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod would fit it were it empty."""
-        node = happening.after
+        node = event.after
         if not isinstance(node, Node):
             return True
         asked = placed.pod.requests.items()

@@ -25,9 +25,9 @@ class NodeUnschedulable(Filter[Bools]):
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED}
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if it is not cordoned."""
-        return not (isinstance(happening.after, Node) and happening.after.unschedulable)
+        return not (isinstance(event.after, Node) and event.after.unschedulable)
 
     def class_key(self, placed: Placed) -> Hashable:
         """Whether the pod tolerates a cordon, and if so, where."""

@@ -74,9 +74,9 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     }
     normalizes: ClassVar[bool] = True
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """A node that came or changed helps if the pod tolerates all its hard taints."""
-        node = happening.after
+        node = event.after
         return not isinstance(node, Node) or all(
             taint.effect == PREFER_NO_SCHEDULE or any(taint.tolerated_by(one) for one in placed.pod.tolerations)
             for taint in node.taints

@@ -81,7 +81,7 @@ def check_continues(view: ClusterView, changes: Changes) -> None:
         )
 
 
-def stranger(view: ClusterView, changes: Changes, clusters: Mapping[str, ClusterView]) -> str:
+def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, ClusterView]) -> str:
     """Why this is no report of the cluster that is meant, '' if it may be: a cluster is the UID of its kube-system.
 
     Of two names of one cluster the one that was heard first holds: what it told of is counted once.

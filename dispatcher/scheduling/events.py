@@ -47,8 +47,8 @@ class Unsent:
 
 
 @dataclass(frozen=True)
-class PeersTold:
-    """An agent has answered to peers: the word in its answer is echoed from now on, and renews its leases."""
+class PeersAcknowledged:
+    """An agent has answered to peers: the token in its answer is echoed from now on, and renews its leases."""
 
     cluster: str
 
@@ -60,7 +60,7 @@ class Tick:
     budget: int = 1000
 
 
-Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | PeersTold | Tick
+Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """A fault of a plugin or of ours, for the operator's log; the pod it happened for is parked, the others go on."""
+class OperatorWarning:
+    """Something for the operator's log: a plugin failed (its pod is parked, others go on), or a cluster needs care."""
 
     text: str
 
 
-Effect = SendIntents | SendPeers | Decided | Trouble
+Effect = SendIntents | SendPeers | Decided | OperatorWarning

@@ -17,7 +17,7 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed, QueueSort
-from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
@@ -35,7 +35,7 @@ class Gates(Protocol):
         """Which events may help a pod refused for this reason."""
         ...
 
-    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
         ...
 
@@ -51,7 +51,7 @@ class NoPlugins:
         """The table's row."""
         return HELPED_BY[reason]
 
-    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Always."""
         return True
 
@@ -256,13 +256,13 @@ class SchedulingQueue:
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
-    def wake(self, event: WakeEvent | Happening, now: float) -> None:
+    def wake(self, kind: WakeEvent | ClusterEvent, now: float) -> None:
         """Something happened: pods that it may help are decided again, after what is left of their back-off."""
-        happening = event if isinstance(event, Happening) else Happening(event)
-        for helped_by in [mask for mask in self._parked if mask & happening.kind]:
+        event = kind if isinstance(kind, ClusterEvent) else ClusterEvent(kind)
+        for helped_by in [mask for mask in self._parked if mask & event.kind]:
             for alike in list(self._parked[helped_by].values()):
                 first = next(iter(alike.values()))
-                if self._gates.worth(happening, first.placed, first.reasons):
+                if self._gates.worth(event, first.placed, first.reasons):
                     for item in list(alike.values()):
                         self._ready(item, now)
 

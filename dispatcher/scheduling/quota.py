@@ -12,7 +12,7 @@ from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.resources import PODS, Resources, format_quantity
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.framework import ClusterInfo
-from dispatcher.scheduling.unheard import Unheard
+from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 
 _MEMO_LIMIT = 65_536
 _NOTHING: Mapping[str, int] = {}
@@ -104,13 +104,13 @@ class QuotaLedger:
     """Usage per tenant, charged and given back pod by pod, exactly.
 
     The first tenant (in the order given) that owns a namespace is charged for it. A namespace that nobody owns is
-    free. Each pod is charged at most once, under its fleet-wide id. `unheard`: what clusters charge that were not heard
+    free. Each pod is charged at most once, under its fleet-wide id. `unsynced`: usage of clusters that have not synced
     since the start.
     """
 
-    def __init__(self, tenants: Sequence[Tenant] = (), unheard: Unheard | None = None) -> None:
+    def __init__(self, tenants: Sequence[Tenant] = (), unsynced: UnsyncedUsage | None = None) -> None:
         self.tenants = tuple(tenants)
-        self.unheard = unheard or Unheard()
+        self.unsynced = unsynced or UnsyncedUsage()
         self.nodes = {tenant.name: QuotaNode(tenant.name, tenant.nominal) for tenant in tenants}
         self._charges: dict[PodId, Charge] = {}
         self._owners: dict[tuple[str, str], str | None] = {}
@@ -126,19 +126,19 @@ class QuotaLedger:
 
     def exceeded(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]) -> Exceeded | None:
         """The limit that charging `asked` would break, None if it fits; `totals`: what Ready clusters can allocate."""
-        return self.nodes[tenant].exceeded(asked, totals, self.unheard.beside(tenant))
+        return self.nodes[tenant].exceeded(asked, totals, self.unsynced.unseen(tenant))
 
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
         """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the fleet's, as they are."""
-        self.unheard.look(clusters)
-        silent = self.unheard.unknown() if self.nodes[tenant].nominal else ""
+        self.unsynced.refresh(clusters)
+        silent = self.unsynced.unknown() if self.nodes[tenant].nominal else ""
         return f"tenant {tenant}: cluster {silent} has not been heard since the start" if silent else ""
 
     def charge(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
         """Charge a pod, fit or not; one that was charged before is charged anew in place of it."""
         self.release(pod_id)
         self.nodes[tenant].add(amounts)
-        self.unheard.note(tenant, pod_id[0], amounts, 1)
+        self.unsynced.note(tenant, pod_id[0], amounts, 1)
         self._charges[pod_id] = Charge(tenant, dict(amounts))
 
     def release(self, pod_id: PodId) -> Charge | None:
@@ -146,7 +146,7 @@ class QuotaLedger:
         charge = self._charges.pop(pod_id, None)
         if charge is not None:
             self.nodes[charge.tenant].add(charge.amounts, -1)
-            self.unheard.note(charge.tenant, pod_id[0], charge.amounts, -1)
+            self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
         return charge
 
     def charged(self, pod_id: PodId) -> Charge | None:

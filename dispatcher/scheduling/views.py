@@ -10,7 +10,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.delegation import shared_keys, strangers
+from dispatcher.scheduling.delegation import shared_keys, unconfigured
 from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import target_of
@@ -31,10 +31,10 @@ def clusters_view(core: SchedulerCore) -> list[Row]:
     shared = {name: shared_keys.problem_of(name, keys) for name in core.clusters}
     copies = Counter(name for tracked in core.tracked.values() for name in tracked.delegates)
     ours = [_cluster_row(core, view, shared[name], copies[name]) for name, view in sorted(core.clusters.items())]
-    return [*ours, *(_stranger_row(core, one) for one in strangers.of(core.tracked.values(), core.clusters))]
+    return [*ours, *(_unconfigured_row(core, one) for one in unconfigured.of(core.tracked.values(), core.clusters))]
 
 
-def _stranger_row(core: SchedulerCore, found: strangers.Stranger) -> Row:
+def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:
     numbers = {"nodes": 0, "ready_nodes": 0, "pods": found.went, "remote": 0, "submitted": found.came}
     told = {"name": found.cluster, "ready": False, "problem": found.text}
     return {**told, **_closed_in(core, found.cluster), **numbers, "report_age_s": None}
@@ -168,7 +168,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
     return {
         **_pod_row(core, tracked),
         "uid": tracked.pod_id[1],
-        "flight": None if tracked.flight is None else tracked.flight.stage.value,
+        "in_flight": None if tracked.in_flight is None else tracked.in_flight.kind.value,
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,
         "refusals": _refusals(core, tracked),

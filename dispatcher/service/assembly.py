@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.shards.crew import ShardLink, Shards
-from dispatcher.scheduling.unheard import Unheard
+from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
@@ -116,7 +116,7 @@ def _quota(config: DispatcherConfig, fleet: FleetState) -> tuple[QuotaLedger, Qu
     section = config.quota
     path = Path(section.ledger).expanduser() if section.ledger and config.tenants else None
     remembered = read_quota(path, config.tenants) if path else None
-    ledger = QuotaLedger(config.tenants, Unheard(remembered, wait=section.unheard == "wait"))
+    ledger = QuotaLedger(config.tenants, UnsyncedUsage(remembered, wait=section.unheard == "wait"))
     return ledger, QuotaFile(path, ledger, fleet.clusters, remembered) if path else None
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dispatcher.service.leader_lease import Lease, LeaseFile, Unread, stamp
+from dispatcher.service.leader_lease import Lease, LeaseStore, ReadFailure, stamp
 
 log = structlog.get_logger("leader")
 
@@ -42,7 +42,7 @@ def awake() -> float:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ElectorEnvironment:
     """What of the world an elector uses."""
 
     clock: Callable[[], float] = awake
@@ -55,10 +55,10 @@ class Elector:
     """One candidate. `leader` is who holds the Lease as far as is known, `problem` why that is not known."""
 
     def __init__(
-        self, file: LeaseFile, identity: str, timing: LeaderTiming, surroundings: Surroundings | None = None
+        self, file: LeaseStore, identity: str, timing: LeaderTiming, environment: ElectorEnvironment | None = None
     ) -> None:
         self.identity, self.problem = identity, ""
-        self._file, self._timing, self._world = file, timing, surroundings or Surroundings()
+        self._file, self._timing, self._world = file, timing, environment or ElectorEnvironment()
         self._seen: Lease | None = None
         self._seen_at = float("-inf")  # when it was last seen to have changed
         self._highest = 0  # transitions ever seen: they grow, also where the Lease was deleted or restored
@@ -119,7 +119,7 @@ class Elector:
     async def _try(self, transitions: int = 0) -> bool:
         """One attempt to acquire or renew; whether the Lease is ours then."""
         found = await self._file.read(self._patience())
-        if isinstance(found, Unread):
+        if isinstance(found, ReadFailure):
             self._note(found)
             return False
         known = found or self._seen  # a Lease that was deleted is still its holder's for a while
@@ -134,7 +134,7 @@ class Elector:
             self.identity, max(self._highest + (not ours), transitions), self._timing.lease_s, (acquired, wall)
         )
         written = await self._file.write(wanted, found, self._patience())
-        if isinstance(written, Unread):
+        if isinstance(written, ReadFailure):
             self._note(written)
             return False
         self._see(written)
@@ -157,7 +157,7 @@ class Elector:
             self._seen, self._seen_at = found, self._world.clock()
             self._highest = max(self._highest, found.transitions if found is not None else 0)
 
-    def _note(self, unread: Unread) -> None:
+    def _note(self, unread: ReadFailure) -> None:
         if unread.problem != self.problem:
             log.warning("the lease is out of reach", problem=unread.problem)
         self.problem = unread.problem

@@ -8,22 +8,22 @@ from agents.kube.session import Access
 from dispatcher.config import agent_settings
 from dispatcher.config.sections import IN_CLUSTER, ClusterSection, LeaderElectionSection
 from dispatcher.service.leader import Elector, LeaderTiming, new_identity
-from dispatcher.service.leader_lease import LeaseFile, Place
-from dispatcher.service.leadership import Alone
+from dispatcher.service.leader_lease import LeaseRef, LeaseStore
+from dispatcher.service.leadership import NoElection
 
 
 @contextlib.asynccontextmanager
 async def candidate(
     section: LeaderElectionSection, clusters: Sequence[ClusterSection]
-) -> AsyncIterator[Elector | Alone]:
+) -> AsyncIterator[Elector | NoElection]:
     """A candidate of its own for each process; its connection is closed at the end."""
     if not section.enabled:
-        yield Alone(new_identity())
+        yield NoElection(new_identity())
         return
     client = KubeClient(access_of(section, clusters))
     timing = LeaderTiming(section.lease_s, section.renew_deadline_s, section.retry_s)
     try:
-        yield Elector(LeaseFile(client, Place(section.namespace, section.name)), new_identity(), timing)
+        yield Elector(LeaseStore(client, LeaseRef(section.namespace, section.name)), new_identity(), timing)
     finally:
         await client.close()
 

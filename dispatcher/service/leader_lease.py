@@ -22,7 +22,7 @@ class Client(Protocol):
         ...
 
 
-class Place(NamedTuple):
+class LeaseRef(NamedTuple):
     """Where the Lease is."""
 
     namespace: str
@@ -53,27 +53,27 @@ class Lease:
     raw: Object = field(default_factory=dict, compare=False)
 
 
-class Unread(NamedTuple):
+class ReadFailure(NamedTuple):
     """The Lease could not be read or written; `problem` says why."""
 
     problem: str
 
 
-class LeaseFile:
+class LeaseStore:
     """One Lease at one API server."""
 
-    def __init__(self, client: Client, place: Place) -> None:
+    def __init__(self, client: Client, place: LeaseRef) -> None:
         self._client, self.place = client, place
 
-    async def read(self, timeout_s: float) -> Lease | Unread | None:
+    async def read(self, timeout_s: float) -> Lease | ReadFailure | None:
         """What it says; None where there is none."""
         answer = await self._send(Request("GET", self.place.path), timeout_s)
         if answer.status == NOT_FOUND:
             return None
-        return _lease_of(answer.body) if answer.ok else Unread(f"lease {self}: {said(answer)}")
+        return _lease_of(answer.body) if answer.ok else ReadFailure(f"lease {self}: {said(answer)}")
 
-    async def write(self, wanted: Lease, before: Lease | None, timeout_s: float) -> Lease | Unread:
-        """Create it, or replace what was read before; Unread also where somebody else has written meanwhile."""
+    async def write(self, wanted: Lease, before: Lease | None, timeout_s: float) -> Lease | ReadFailure:
+        """Create it, or replace what was read before; ReadFailure also where somebody else has written meanwhile."""
         raw = copy.deepcopy(before.raw) if before is not None else self._new()
         raw["spec"] = {
             **raw.get("spec", {}),
@@ -87,7 +87,7 @@ class LeaseFile:
         answer = await self._send(Request(verb, path, msgspec.json.encode(raw)), timeout_s)
         if answer.ok:
             return _lease_of(answer.body)
-        return Unread(f"lease {self}: {self._why(answer, new=before is None)}")
+        return ReadFailure(f"lease {self}: {self._why(answer, new=before is None)}")
 
     def _why(self, answer: Response, *, new: bool) -> str:
         if answer.status == CONFLICT:
@@ -120,7 +120,7 @@ def stamp(wall: float) -> str:
     return rfc3339_micro(wall)
 
 
-def _lease_of(body: bytes) -> Lease | Unread:
+def _lease_of(body: bytes) -> Lease | ReadFailure:
     try:
         raw: Object = msgspec.json.decode(body)
         spec = raw.get("spec") or {}
@@ -132,4 +132,4 @@ def _lease_of(body: bytes) -> Lease | Unread:
             raw,
         )
     except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
-        return Unread(f"the server's lease cannot be read: {error}")
+        return ReadFailure(f"the server's lease cannot be read: {error}")

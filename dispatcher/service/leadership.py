@@ -1,4 +1,4 @@
-"""Terms of office: a dispatcher decides while it holds the Lease, with an epoch above all that agents ever obeyed."""
+"""Leader terms: a dispatcher decides while it holds the Lease, with an epoch above all that agents ever accepted."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ LONGEST_PAUSE_S = 300.0
 
 
 @dataclass(frozen=True)
-class Standing:
+class LeaderStatus:
     """Whether this dispatcher leads, and who does if it does not. `problem`: why that is not known."""
 
     identity: str
@@ -43,7 +43,7 @@ class Standing:
         return asdict(self)
 
 
-class Alone:
+class NoElection:
     """A candidate without rivals, for a fleet that is told to do without a Lease."""
 
     def __init__(self, identity: str) -> None:
@@ -74,7 +74,7 @@ class Alone:
 class Leadership:
     """Leads when it may: `lead` gives the next term, `lost` says when that ends, `deposed` that an agent ended it."""
 
-    def __init__(self, candidate: Elector | Alone, links: Sequence[AgentLink]) -> None:
+    def __init__(self, candidate: Elector | NoElection, links: Sequence[AgentLink]) -> None:
         self._candidate, self._links = candidate, links
         self._obeyed: dict[str, int] = {}  # by cluster, as last heard
         self._floor = 0
@@ -82,12 +82,12 @@ class Leadership:
         self.term: Term | None = None
 
     @property
-    def standing(self) -> Standing:
+    def leader_status(self) -> LeaderStatus:
         """As of now."""
         one, term = self._candidate, self.term
         leads = term is not None and term.valid()
         epoch = term.epoch if term is not None else 0
-        return Standing(one.identity, leads, one.leader, epoch, one.problem)
+        return LeaderStatus(one.identity, leads, one.leader, epoch, one.problem)
 
     async def lead(self) -> Term:
         """Stand by, warm, until this dispatcher may decide."""

@@ -13,7 +13,7 @@ from dispatcher.model.messages import (
     IntentBatch,
     OutcomeBatch,
     Peers,
-    PeersHeard,
+    PeersAck,
     WireError,
     decode,
     encode,
@@ -68,7 +68,7 @@ class AgentLink(Protocol):
         """Carry out intents and answer for each."""
         ...
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show."""
         ...
 
@@ -109,7 +109,7 @@ class LocalAgent(Protocol):
         """Carry out."""
         ...
 
-    async def set_peers(self, peers: Peers) -> PeersHeard:
+    async def set_peers(self, peers: Peers) -> PeersAck:
         """Proxy nodes."""
         ...
 
@@ -136,10 +136,10 @@ class LocalLink:
         answer = await self._call(self._agent.execute(sent), timeout_s, "execute")
         return read(OutcomeBatch, encode(answer), self.cluster)
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show."""
         answer = await self._call(self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers")
-        return read(PeersHeard, encode(answer), self.cluster)
+        return read(PeersAck, encode(answer), self.cluster)
 
     async def _call(self, call: Awaitable[T], timeout_s: float, what: str) -> T:
         try:

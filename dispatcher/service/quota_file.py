@@ -18,7 +18,7 @@ import structlog
 from dispatcher.model.tenant import Tenant
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.unheard import Remembered
+from dispatcher.scheduling.unsynced_usage import PersistedUsage
 
 log = structlog.get_logger("quota")
 
@@ -49,7 +49,7 @@ def owners_of(tenants: Sequence[Tenant]) -> str:
     return blake2b(_ENCODE(said), digest_size=8).hexdigest()
 
 
-def read_quota(path: Path, tenants: Sequence[Tenant]) -> Remembered | None:
+def read_quota(path: Path, tenants: Sequence[Tenant]) -> PersistedUsage | None:
     """What the file says, None if there is none that can be used; the log says why."""
     try:
         found = _DECODE(path.read_bytes())
@@ -72,23 +72,23 @@ class QuotaFile:
     """Keeps `path` up to date with a ledger. `clusters`: the fleet's, as they are now; `remembered`: what it says."""
 
     def __init__(
-        self, path: Path, ledger: QuotaLedger, clusters: Sequence[ClusterInfo], remembered: Remembered | None
+        self, path: Path, ledger: QuotaLedger, clusters: Sequence[ClusterInfo], remembered: PersistedUsage | None
     ) -> None:
         self._path, self._ledger, self._clusters = path, ledger, clusters
         self._owners = owners_of(ledger.tenants)
-        self._written: Remembered = remembered or {}
+        self._written: PersistedUsage = remembered or {}
         self._at = float("-inf")
         self._broken = False
 
     def keep(self, now: float) -> None:
         """To be called before orders leave. A full or broken disk costs the file, never a decision."""
-        unheard = self._ledger.unheard
-        raised, unheard.raised = unheard.raised, set()
+        unsynced = self._ledger.unsynced
+        raised, unsynced.raised = unsynced.raised, set()
         behind = [row for row in raised if self._behind(*row)]
         if (self._broken or not behind) and now - self._at < _EVERY_S:
             return
-        unheard.look(self._clusters)
-        usage = unheard.known()
+        unsynced.refresh(self._clusters)
+        usage = unsynced.known()
         for tenant, home in behind:
             if home in usage:
                 usage[home][tenant] = _more(usage[home][tenant])
@@ -98,7 +98,7 @@ class QuotaFile:
 
     def _behind(self, tenant: str, home: str) -> bool:
         written = self._written.get(home, {}).get(tenant, _NOTHING)
-        charged = self._ledger.unheard.charged(tenant, home)
+        charged = self._ledger.unsynced.charged(tenant, home)
         return any(amount > written.get(resource, 0) for resource, amount in charged.items())
 
     def _write(self, usage: _Usage) -> None:

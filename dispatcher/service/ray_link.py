@@ -10,7 +10,7 @@ from typing import Any
 from ray import cancel
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError
 
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersHeard, encode
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, encode
 from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, read, within
 
 _OPEN_TIMEOUT_S = 10.0
@@ -37,10 +37,10 @@ class RayLink:
         """Carry out intents."""
         return read(OutcomeBatch, await self._call("execute", timeout_s, encode(batch)), self.cluster)
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show. Agents of the version before leases answer nothing."""
         answer = await self._call("set_peers", timeout_s, encode(peers))
-        return read(PeersHeard, answer, self.cluster) if answer else PeersHeard(self.cluster)
+        return read(PeersAck, answer, self.cluster) if answer else PeersAck(self.cluster)
 
     async def _call(self, method: str, timeout_s: float, *args: object) -> bytes:
         handle = await self._actor()

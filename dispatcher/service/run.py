@@ -26,8 +26,8 @@ from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
 from dispatcher.service.shards.policy import policy_of
-from dispatcher.service.stage import Stage
-from dispatcher.service.warm import collect_less_often, compile_when_large
+from dispatcher.service.term_runner import TermRunner
+from dispatcher.service.warm_up import collect_less_often, compile_when_large
 
 log = structlog.get_logger("run")
 
@@ -78,9 +78,9 @@ async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], r
     count = config.scheduling.shards
     async with candidate(config.leader_election, config.clusters) as one:
         leadership = Leadership(one, links)
-        stage = Stage(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
-        reloader = Reloader(config, registry, stage.take_policies)
-        return await serve_until_signal(stage, config.http, ray.ended, reloader)
+        terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
+        reloader = Reloader(config, registry, terms.take_policies)
+        return await serve_until_signal(terms, config.http, ray.ended, reloader)
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:
@@ -89,19 +89,21 @@ def agent_with_log(cluster: ClusterSection) -> AgentSettings:
     return settings.model_copy(update={"log_file": settings.log_file or str(log_path(cluster.name))})
 
 
-async def serve_until_signal(stage: Stage, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader) -> int:
+async def serve_until_signal(
+    terms: TermRunner, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader
+) -> int:
     """All terms and the HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
     stop = asyncio.Event()
     collect_less_often()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    runner = await listen(stage, http.host, http.port)
-    service = asyncio.create_task(stage.run())
+    runner = await listen(terms, http.host, http.port)
+    service = asyncio.create_task(terms.run())
     stopped = asyncio.create_task(stop.wait())
     rayless = asyncio.create_task(_wait_for_end(ray_ended))
     reloads = asyncio.create_task(reloader.run())
     kernels = asyncio.create_task(
-        compile_when_large(lambda: sum(len(one.nodes) for one in stage.service.core.clusters.values()))
+        compile_when_large(lambda: sum(len(one.nodes) for one in terms.service.core.clusters.values()))
     )
     try:
         await asyncio.wait({service, stopped, rayless}, return_when=asyncio.FIRST_COMPLETED)

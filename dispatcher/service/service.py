@@ -15,12 +15,12 @@ import structlog
 
 from dispatcher.api.metrics import Metrics
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Decided, Effect, Event, SendIntents, SendPeers, Tick, Trouble
+from dispatcher.scheduling.events import Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
 from dispatcher.scheduling.shards.crew import Shards
 from dispatcher.service.clock import Clock
+from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
-from dispatcher.service.outbox import Outbox
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import Deposed, Term
@@ -94,7 +94,9 @@ class Service:
         self._tick_at = float("-inf")
         self._tick_failed = False
         self._told: dict[str, float] = {}
-        self.outboxes = {link.cluster: Outbox(link, self.emit, self.timing, self.term, self.depose) for link in links}
+        self.senders = {
+            link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose) for link in links
+        }
         self.pollers = {
             link.cluster: Poller(link, self.deliver, self.timing, clock, self.term, self.depose) for link in links
         }
@@ -103,7 +105,7 @@ class Service:
             SendIntents: self._send_intents,
             SendPeers: self._send_peers,
             Decided: self._decided,
-            Trouble: self._troubled,
+            OperatorWarning: self._log_warning,
         }
 
     @property
@@ -136,7 +138,7 @@ class Service:
             for task in (*tasks, stop):
                 task.cancel()
             await asyncio.gather(*tasks, stop, return_exceptions=True)
-            await asyncio.gather(*(outbox.close() for outbox in self.outboxes.values()))
+            await asyncio.gather(*(sender.close() for sender in self.senders.values()))
 
     def stop(self) -> None:
         """End `run` soon."""
@@ -146,13 +148,13 @@ class Service:
         """A newer dispatcher is obeyed: not a word more, and end `run` soon."""
         if self.deposed is None:
             self.deposed = by
-            self.silence()
+            self.stop_sending()
             self.stop()
 
-    def silence(self) -> None:
+    def stop_sending(self) -> None:
         """Send nothing any more."""
-        for outbox in self.outboxes.values():
-            outbox.silence()
+        for sender in self.senders.values():
+            sender.stop_sending()
 
     async def _decide(self) -> None:
         while True:
@@ -231,12 +233,12 @@ class Service:
 
     def _send_intents(self, effect: SendIntents) -> None:
         self.metrics.intents(effect.cluster, effect.intents)
-        self.outboxes[effect.cluster].put(effect.intents)
+        self.senders[effect.cluster].put(effect.intents)
 
     def _send_peers(self, effect: SendPeers) -> None:
-        self.outboxes[effect.cluster].put_peers(effect.peers, effect.shadows)
+        self.senders[effect.cluster].put_peers(effect.peers, effect.shadows)
 
-    def _troubled(self, effect: Trouble) -> None:
+    def _log_warning(self, effect: OperatorWarning) -> None:
         now = self.clock()
         if now - self._told.get(effect.text, float("-inf")) > _TELL_AGAIN_S:
             self._told[effect.text] = now

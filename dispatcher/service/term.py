@@ -1,4 +1,4 @@
-"""One dispatcher's time in office: who it is, its epoch, and until when it may speak."""
+"""A leader term: the identity of its dispatcher, its epoch, and whether it still holds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ def families() -> list[Metric]:
     metrics = Metrics()
     queue = SimpleNamespace(counts=dict)
     service = SimpleNamespace(
-        core=SimpleNamespace(queue=queue, counters={}, clusters={}), outboxes={}, clock=lambda: 0.0
+        core=SimpleNamespace(queue=queue, counters={}, clusters={}), senders={}, clock=lambda: 0.0
     )
     metrics.watch(cast(Any, service))
     metrics.watch_leader(lambda: True)

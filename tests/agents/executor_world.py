@@ -21,9 +21,9 @@ from agents.executor.procedures import carry_out
 from agents.kube.convert import pod_seen
 from agents.kube.nodes import node_seen
 from agents.kube.objects import KINDS
-from agents.observer.authentic import Authenticity
 from agents.observer.cache import ClusterCache
 from agents.observer.changes import ChangeLog
+from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, ObjectSeen, PodSeen
 from agents.runtime.executor_loop import read_pod
 from dispatcher.model import names
@@ -256,7 +256,7 @@ class World:
 
     def sync(self) -> None:
         """The watch catches up."""
-        show(self.api, self.cache, Authenticity(self.local.keys.public))
+        show(self.api, self.cache, MarkVerifier(self.local.keys.public))
 
     def submit(self, obj: Object | None = None) -> PodRef:
         """A user creates a pod, and the view shows it."""
@@ -280,9 +280,9 @@ _budget_seen = next(kind for kind in KINDS if kind.name == BUDGETS).seen
 _node_seen, _pod_seen = lru_cache(2**14)(node_seen), lru_cache(2**14)(pod_seen)
 
 
-def show(api: ApiModel, cache: ClusterCache, authenticity: Authenticity | None = None) -> None:
+def show(api: ApiModel, cache: ClusterCache, authenticity: MarkVerifier | None = None) -> None:
     """List namespaces, nodes and pods anew, as the agent does: what its cluster has not signed is not believed."""
-    judge = authenticity or Authenticity(keys_of(api.cluster).public)
+    judge = authenticity or MarkVerifier(keys_of(api.cluster).public)
     if NAMESPACES in cache.kinds:
         cache.begin(NAMESPACES)
         cache.page(NAMESPACES, [ObjectSeen(_namespace(api, name), 0) for name in sorted(api.namespaces)])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.executor.manifest import ManifestError, sanitise
-from agents.executor.narrow import narrow
 from agents.executor.policy import ALLOWANCES, Accept, ExecutorPolicy, Grants
+from agents.executor.restrict import restrict
 from agents.runtime.agent import executor_settings
 from agents.runtime.settings import AcceptSettings, AgentSettings, ExecutorOptions
 from dispatcher.model import names
@@ -265,7 +265,7 @@ def test_the_dispatcher_filters_by_the_very_tolerations_that_the_target_keeps(
     source = SourceRef(home, "uid", "n", "p", "u", 1)
     spec = {"tolerations": [{"key": key, "operator": "Exists"} for key in keys]}
     manifest = {"metadata": {"annotations": {}}, "spec": spec}
-    there = narrow(manifest, "b", policy.grants(source))["spec"].get("tolerations", [])
+    there = restrict(manifest, "b", policy.grants(source))["spec"].get("tolerations", [])
     own = [Toleration(key, "Exists") for key in keys]
     filtered = kept_abroad(own, opened_to(home, "n", policy.openings))
     assert [one.key for one in filtered] == [one["key"] for one in there]
@@ -413,10 +413,10 @@ def test_what_the_target_let_in_once_it_lets_in_unchanged(spec: Object, notes: O
     pod["metadata"]["annotations"] = notes
     grants = Grants(annotations=("prometheus.io/*",), tolerations=("node-role*",), secrets=("*",))
     try:
-        once = narrow(msgspec.json.decode(sanitise(msgspec.json.encode(pod))), "b", grants)
+        once = restrict(msgspec.json.decode(sanitise(msgspec.json.encode(pod))), "b", grants)
     except ManifestError:
         return
-    assert narrow(once, "b", grants) == once
+    assert restrict(once, "b", grants) == once
     assert sanitise(msgspec.json.encode(once)) == msgspec.json.encode(once)
 
 

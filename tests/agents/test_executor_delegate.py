@@ -308,9 +308,9 @@ def test_an_order_that_comes_too_late_denies_no_delegate_that_is_bound(closed: b
     world = target()
     world.do(delegate(epoch=1))
     if closed:
-        world.local.fence.close(SOURCE.uid, 1, 1)
+        world.local.epoch_guard.invalidate(SOURCE.uid, 1, 1)
     else:
-        world.local.fence.outdated(SOURCE.uid, 1, 7)
+        world.local.epoch_guard.outdated(SOURCE.uid, 1, 7)
     assert world.do(delegate(epoch=1)).verdict == BOUND
     assert world.api.count("bind") == 1
 
@@ -318,7 +318,7 @@ def test_an_order_that_comes_too_late_denies_no_delegate_that_is_bound(closed: b
 @pytest.mark.parametrize(("answer", "verdict"), [(0, UNKNOWN), (500, UNKNOWN), (403, UNKNOWN), (404, STALE)])
 def test_an_order_that_comes_too_late_is_stale_only_where_the_server_has_no_delegate(answer: int, verdict: str) -> None:
     world = target()
-    world.local.fence.outdated(SOURCE.uid, 1, 7)
+    world.local.epoch_guard.outdated(SOURCE.uid, 1, 7)
     said = run(carry_out(delegate(epoch=1), 1, world.local, NOW), lambda _: Response(answer))
     assert said.verdict == verdict
     assert "superseded by attempt 7" in said.message
@@ -327,7 +327,7 @@ def test_an_order_that_comes_too_late_is_stale_only_where_the_server_has_no_dele
 def test_an_order_that_comes_too_late_leaves_a_delegate_without_a_node_to_the_newer_attempt() -> None:
     world = target()
     run(carry_out(delegate(epoch=1), 1, world.local, NOW), lost_bind(world))
-    world.local.fence.outdated(SOURCE.uid, 1, 7)
+    world.local.epoch_guard.outdated(SOURCE.uid, 1, 7)
     assert world.do(delegate(epoch=1)).verdict == UNKNOWN
     assert len(world.api.pods()) == 1
 

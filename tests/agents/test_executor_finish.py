@@ -6,7 +6,7 @@ import pytest
 
 from agents.executor.http import Response
 from agents.executor.procedures import carry_out
-from agents.executor.remote import duties
+from agents.executor.proxy_pods import reconcile_tasks
 from dispatcher.model import names
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
 from tests.agents.executor_world import NOW, World, lost_reply, pod_object, run
@@ -104,7 +104,7 @@ def test_a_stranded_pod_on_a_proxy_node_is_let_go(metadata: dict[str, Any], goes
     pod = pod_object(nodeName=PROXY)
     pod["metadata"] |= metadata
     world.submit(pod)
-    for _, _, procedure in duties(world.local, NOW):
+    for _, _, procedure in reconcile_tasks(world.local, NOW):
         assert run(procedure, world.api.answer) == ""
     assert (world.api.pod("web") is None) is goes
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.executor import lapse
+from agents.executor import lease_expiry
 from agents.executor.renewals import Renewals
 from dispatcher.model import names
 from dispatcher.model.leases import LEASE, RESTART_S
@@ -22,7 +22,7 @@ Life = Callable[[Renewals], object]
 def told(lease: Renewals, at: float) -> str:
     """The dispatcher speaks for the first time; the word that it has from then on."""
     lease.lapsed(at)
-    return lease.word(at, at)
+    return lease.token(at, at)
 
 
 def renewed(said_at: float) -> Renewals:
@@ -61,7 +61,7 @@ def test_what_is_no_word_of_this_life_renews_nothing(echo: str) -> None:
 
 def test_a_call_that_a_later_one_overtook_renews_nothing() -> None:
     lease = renewed(1000.0)
-    older, newer = lease.word(1005.0, 0.0), lease.word(1010.0, 0.0)
+    older, newer = lease.token(1005.0, 0.0), lease.token(1010.0, 0.0)
     assert lease.hear(newer, LEASE_S)
     assert not lease.hear(older, 10.0)
     assert not lease.lapsed(1010.0 + LEASE_S - 0.1)
@@ -70,7 +70,7 @@ def test_a_call_that_a_later_one_overtook_renews_nothing() -> None:
 
 def test_a_lease_that_has_lapsed_is_renewed_by_a_new_word_alone() -> None:
     lease = renewed(1000.0)
-    old, new = lease.word(1005.0, 0.0), lease.word(2000.0, 0.0)
+    old, new = lease.token(1005.0, 0.0), lease.token(2000.0, 0.0)
     assert lease.hear(old, LEASE_S)
     assert lease.lapsed(2000.0)
     assert lease.hear(new, LEASE_S)
@@ -102,7 +102,7 @@ class Target:
     def tend(self, seconds: float) -> None:
         """Look at what is due after so many seconds."""
         now = NOW._replace(mono=NOW.mono + seconds)
-        for duty in lapse.duties(self.world.local, now):
+        for duty in lease_expiry.reconcile_tasks(self.world.local, now):
             assert run(duty.procedure, self.world.api.answer) == ""
 
     @property

@@ -10,9 +10,9 @@ import pytest
 
 from agents.executor.http import Request, Response
 from agents.executor.local import Moment
-from agents.runtime.duties import Duties
+from agents.runtime.accepted_leader import BELIEVED_S
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
-from agents.runtime.obedience import BELIEVED_S
+from agents.runtime.reconciler import Reconciler
 from dispatcher.model import names
 from dispatcher.model.leases import RESTART_S
 from dispatcher.model.messages import (
@@ -255,7 +255,7 @@ async def test_a_caller_that_gives_up_does_not_stop_the_bind() -> None:
 async def test_what_an_owner_wrote_wrongly_is_a_warning_event_on_the_pod() -> None:
     async with stage() as it:
         text = "metadata.annotations[global-dispatcher.io/scheduel]: is not known"
-        it.loop.warn_miswritten(PodRef("default", "web", "u"), "AnnotationNotUnderstood", text)
+        it.loop.warn_invalid_annotation(PodRef("default", "web", "u"), "AnnotationNotUnderstood", text)
         running = asyncio.create_task(it.loop.run())
         objects = it.world.api.objects
         await it.api.until(lambda: any("/events/" in path for path in objects))
@@ -335,8 +335,8 @@ async def test_while_the_server_is_slow_to_say_who_is_obeyed_only_the_newest_pee
         assert sorted(it.loop._local.peers.known) == [names.proxy_node_name(name) for name in ("b", "e")]
 
 
-def duties(it: Stage) -> Duties:
-    return it.loop._duties
+def duties(it: Stage) -> Reconciler:
+    return it.loop._reconciler
 
 
 async def tended(it: Stage) -> None:

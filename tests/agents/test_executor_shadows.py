@@ -60,7 +60,7 @@ class Target:
 
     def tend(self, *wanted: Shadow, covers: tuple[Cover, ...] = (), of: tuple[str, ...] = ("a",)) -> list[str]:
         self.world.local.shadows, self.requests = Shadows(of, wanted, covers), []
-        problems = [run(duty.procedure, self._answer) for duty in shadows.duties(self.world.local)]
+        problems = [run(duty.procedure, self._answer) for duty in shadows.reconcile_tasks(self.world.local)]
         self.world.sync()
         return [problem for problem in problems if problem]
 
@@ -143,7 +143,7 @@ def test_what_nobody_wants_is_removed(of: tuple[str, ...], metadata: Any, select
 def test_a_server_that_refuses_is_told_of() -> None:
     target = Target()
     target.world.local.shadows = Shadows(("a",), (shadow(),))
-    (duty,) = shadows.duties(target.world.local)
+    (duty,) = shadows.reconcile_tasks(target.world.local)
     problem = run(duty.procedure, lambda _: Response(403, b'{"message": "no rights"}'))
     assert problem == f'budgets of cluster "a" are not kept by default/{NAME}: no rights (HTTP 403)'
 

@@ -14,9 +14,9 @@ from agents.executor.http import MERGE_PATCH, Request, Response
 from agents.executor.keys import MAX_CLUSTERS, OwnKeys
 from agents.executor.local import Moment
 from agents.executor.state import CLUSTER, OWN_KEYS, ExecutorState
-from agents.runtime import obedience
+from agents.runtime import accepted_leader
+from agents.runtime.accepted_leader import BELIEVED_S
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
-from agents.runtime.obedience import BELIEVED_S
 from dispatcher.model.messages import BOUND, UNKNOWN, Bind, IntentBatch, OutcomeBatch, Peer, Peers, PodRef
 from dispatcher.model.names import CONFIRM_RESTORED, FORGET_KEYS
 from tests.agents.executor_world import ApiModel, World, keys_of, lost_reply, node_object, pod_object, run, scripted
@@ -255,18 +255,18 @@ async def test_keys_of_a_thousand_clusters_are_stored() -> None:
     one = Executor(world())
     await tell(one, *(peer(number) for number in range(MAX_CLUSTERS)))
     assert len(msgspec.json.decode(stored(one.world.api)[2]["keys"])) == MAX_CLUSTERS
-    assert await one.loop.obedience.keep_keys() == ""
+    assert await one.loop.accepted_leader.keep_keys() == ""
 
 
 async def test_keys_that_have_no_room_are_told_with_the_way_out_and_the_others_are_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(obedience, "MAX_KEYS", 1024)
+    monkeypatch.setattr(accepted_leader, "MAX_KEYS", 1024)
     one = Executor(world())
     await tell(one, *(peer(number) for number in range(12)))
     kept = msgspec.json.decode(stored(one.world.api)[2]["keys"])
     assert 0 < len(kept) < 12
-    said = await one.loop.obedience.keep_keys()
+    said = await one.loop.accepted_leader.keep_keys()
     assert f"no room to store the keys of cluster-{len(kept):04}" in said
     assert "cluster forget-keys NAME" in said
 
@@ -293,7 +293,7 @@ async def test_a_cluster_under_a_second_name_is_served_under_the_first_alone() -
     answer = await twin.bind(ref, 5, "one")
     assert answer.outcomes[0].verdict == UNKNOWN
     assert 'served as "north", and shall be "north2"' in answer.outcomes[0].message
-    assert twin.loop.obedience.misnamed
+    assert twin.loop.accepted_leader.misnamed
     assert (await north.bind(ref, 5, "one")).outcomes[0].verdict == BOUND
 
 
@@ -303,7 +303,7 @@ async def test_a_cluster_is_renamed_on_demand_once_no_remote_pod_is_there(remote
     ref = old.world.submit()
     await old.loop.execute(IntentBatch("one", 5, ()))
     renamed = Executor(old.world, "north-1", rename_from="north")
-    renamed.loop.obedience.remote_pods = lambda: remote
+    renamed.loop.accepted_leader.remote_pods = lambda: remote
     answer = await renamed.bind(ref, 5, "one")
     assert answer.outcomes[0].verdict == verdict
     assert ("it has 2 remote pods" in answer.outcomes[0].message) == (remote == 2)
@@ -379,7 +379,7 @@ async def test_keys_of_one_cluster_are_forgotten_and_no_others() -> None:
 async def test_an_operators_word_that_a_restored_cluster_is_meant_is_passed_on_once() -> None:
     it = Executor(world())
     confirmed = []
-    it.loop.obedience.confirm_restored = lambda: confirmed.append(it.now)
+    it.loop.accepted_leader.confirm_restored = lambda: confirmed.append(it.now)
     await hear(it, "old")
     await insist(it, CONFIRM_RESTORED)
     for _ in range(3):
@@ -432,7 +432,7 @@ def pairs(*names: str) -> OwnKeys:
 async def served(it: Executor, epoch: int = 5) -> str:
     """'' if a dispatcher is obeyed some seconds later, else why not."""
     it.now += BELIEVED_S + 1
-    return await it.loop.obedience.late("one", epoch)
+    return await it.loop.accepted_leader.late("one", epoch)
 
 
 async def starts(world: World, *names: str) -> str:
@@ -472,7 +472,7 @@ async def test_an_executor_with_another_key_binds_nothing_writes_nothing_and_say
     assert (answer.verdict, one.world.api.count("bind")) == (UNKNOWN, 0)
     for told in ('cluster "a"', pairs("old").public[0], "key_file", "cluster forget-keys a"):
         assert told in answer.message
-    assert stranger.loop.obedience.not_ours == answer.message
+    assert stranger.loop.accepted_leader.not_ours == answer.message
     assert one.world.api.objects[state.PATH] == before
     assert (await one.bind(ref, 5, "one")).outcomes[0].verdict == BOUND
 
@@ -495,17 +495,17 @@ async def test_an_executor_without_the_key_is_served_once_an_operator_had_the_ol
     it = world()
     assert await starts(it, "old") == ""
     stranger = Executor(it, keys=pairs("new"))
-    await stranger.loop.obedience.recall()  # no dispatcher has spoken yet
-    assert stranger.loop.obedience.not_ours
+    await stranger.loop.accepted_leader.recall()  # no dispatcher has spoken yet
+    assert stranger.loop.accepted_leader.not_ours
     say(it.api, f"{FORGET_KEYS}b")
-    await stranger.loop.obedience.recall()
-    assert stranger.loop.obedience.not_ours
+    await stranger.loop.accepted_leader.recall()
+    assert stranger.loop.accepted_leader.not_ours
     say(it.api, f"{FORGET_KEYS}a")
-    await stranger.loop.obedience.recall()
-    assert stranger.loop.obedience.not_ours  # the word may come out of a backup: it asks first
+    await stranger.loop.accepted_leader.recall()
+    assert stranger.loop.accepted_leader.not_ours  # the word may come out of a backup: it asks first
     answer(it.api, f"{FORGET_KEYS}a")
-    await stranger.loop.obedience.recall()
-    assert (stranger.loop.obedience.not_ours, await served(stranger)) == ("", "")
+    await stranger.loop.accepted_leader.recall()
+    assert (stranger.loop.accepted_leader.not_ours, await served(stranger)) == ("", "")
     assert words_of(it.api) == {f"{FORGET_KEYS}b"}
     assert pairs("new").public[0] in await starts(it, "old")
 

@@ -34,7 +34,7 @@ def problems_of(thing: Object) -> tuple[str, ...]:
 
 
 def notes_of(thing: Object) -> list[str]:
-    return [one.text for one in seen_of(thing).miswritten]
+    return [one.text for one in seen_of(thing).invalid_annotation]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_domain_that_is_like_ours_is_told_apart_from_ours() -> None:
 def test_another_unknown_key_is_told_and_the_pod_is_placed(key: str, says: str) -> None:
     thing = annotated({P + key: "x"})
     assert (problems_of(thing), notes_of(thing)) == ((), [f"metadata.annotations[{P}{key}]: {says}"])
-    assert [one.reason for one in seen_of(thing).miswritten] == [MISUNDERSTOOD]
+    assert [one.reason for one in seen_of(thing).invalid_annotation] == [MISUNDERSTOOD]
 
 
 def test_the_key_of_a_claim_is_not_taken_for_the_choice_of_a_cluster() -> None:
@@ -235,8 +235,8 @@ def test_a_group_of_another_project_is_told_and_its_pods_are_placed_singly(
     metadata: dict[str, Any], where: str | None
 ) -> None:
     seen = seen_of(pod_object(metadata=metadata))
-    assert [one.reason for one in seen.miswritten] == ([NO_GROUP] if where else [])
-    assert all(one.text.startswith(f"metadata.{where}: pod group 'g' is not known") for one in seen.miswritten)
+    assert [one.reason for one in seen.invalid_annotation] == ([NO_GROUP] if where else [])
+    assert all(one.text.startswith(f"metadata.{where}: pod group 'g' is not known") for one in seen.invalid_annotation)
     assert problems_of(pod_object(metadata=metadata)) == ()
 
 
@@ -265,7 +265,7 @@ def test_more_keys_than_anybody_needs_are_a_problem_and_cost_no_time() -> None:
 def test_any_annotations_are_judged_within_bounds(annotations: dict[str, str]) -> None:
     for scheduler in (names.SCHEDULER_NAME, "other"):
         seen = seen_of(annotated(annotations, schedulerName=scheduler))
-        assert all(len(one.text) <= MAX_NOTE for one in seen.miswritten)
+        assert all(len(one.text) <= MAX_NOTE for one in seen.invalid_annotation)
         assert all(len(line) <= 300 for line in (seen.pod.problems if seen.pod is not None else ()))
 
 

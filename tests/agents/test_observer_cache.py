@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agents.observer.cache import MAX_WARNINGS, ClusterCache
 from agents.observer.changes import ChangeLog
-from agents.observer.seen import NODES, PODS, Misplaced, Miswritten, NodeSeen, PodSeen
+from agents.observer.seen import NODES, PODS, InvalidAnnotation, NodeSeen, PodSeen, WrongSchedulerName
 from dispatcher.model import names
 from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, SUCCEEDED, HostPort, Pod
@@ -125,25 +125,25 @@ def test_a_pod_that_nobody_needs_any_more_is_dropped() -> None:
     assert cache.free("n1")["pods"] == 10
 
 
-def miswritten(text: str, uid: str = "u") -> Miswritten:
-    return Miswritten(uid, "default", "p", "AnnotationNotUnderstood", text)
+def invalid_annotation(text: str, uid: str = "u") -> InvalidAnnotation:
+    return InvalidAnnotation(uid, "default", "p", "AnnotationNotUnderstood", text)
 
 
 def test_each_text_about_a_pod_is_told_once_while_the_pod_is_there() -> None:
     cache = cache_of()
     for version, texts in ((1, ("one", "two")), (2, ("one",)), (3, ("three", "one"))):
-        cache.apply(PodSeen("u", version, None, None, tuple(map(miswritten, texts))))
+        cache.apply(PodSeen("u", version, None, None, tuple(map(invalid_annotation, texts))))
     assert [one.text for one in cache.take_warnings()] == ["one", "two", "three"]  # type: ignore[union-attr]
     cache.forget(PODS, "u")
-    cache.apply(PodSeen("u", 4, None, None, (miswritten("one"),)))
-    assert cache.take_warnings() == [miswritten("one")]
+    cache.apply(PodSeen("u", 4, None, None, (invalid_annotation("one"),)))
+    assert cache.take_warnings() == [invalid_annotation("one")]
 
 
 def test_warnings_are_bounded_by_pod_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.observer.cache.MAX_WARNED", 3)
     cache = cache_of()
     for pod in range(5):
-        texts = (miswritten(f"text {number}", f"u{pod}") for number in range(40))
+        texts = (invalid_annotation(f"text {number}", f"u{pod}") for number in range(40))
         cache.apply(PodSeen(f"u{pod}", 1, None, None, tuple(texts)))
     assert len(cache.take_warnings()) == 3 * MAX_WARNINGS
 
@@ -164,7 +164,7 @@ def test_a_list_of_clusters_is_compared_with_those_that_are_known(wanted: str, s
     assert cache.take_warnings("home") == []  # no other cluster is known yet
     for name in ("west", "east"):
         cache.apply(NodeSeen(Node(names.proxy_node_name(name), proxy_for=name), 1))
-    told = [one.text for one in cache.take_warnings("home") if isinstance(one, Miswritten)]
+    told = [one.text for one in cache.take_warnings("home") if isinstance(one, InvalidAnnotation)]
     assert len(told) == (1 if says else 0)
     assert all(part in told[0] for part in says)
     assert cache.take_warnings("home") == []
@@ -172,7 +172,7 @@ def test_a_list_of_clusters_is_compared_with_those_that_are_known(wanted: str, s
 
 def test_a_misplaced_pod_is_warned_about_once() -> None:
     cache = cache_of()
-    misplaced = Misplaced("u", "default", "p", "other")
+    misplaced = WrongSchedulerName("u", "default", "p", "other")
     for version in (1, 2):
         cache.apply(PodSeen("u", version, None, misplaced))
     assert cache.take_warnings() == [misplaced]

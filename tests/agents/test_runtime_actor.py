@@ -17,7 +17,7 @@ from dispatcher.model.messages import (
     IntentBatch,
     OutcomeBatch,
     Peers,
-    PeersHeard,
+    PeersAck,
     PodRef,
     WireError,
     decode,
@@ -51,7 +51,7 @@ async def test_all_calls_speak_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         hello = decode(Hello, await shell.hello())
         changes = decode(Changes, await shell.changes("", 0, 5.0))
         assert (hello.cluster, hello.incarnation) == ("east", changes.incarnation)
-        heard = decode(PeersHeard, await shell.set_peers(encode(Peers("d", 2))))
+        heard = decode(PeersAck, await shell.set_peers(encode(Peers("d", 2))))
         assert heard.word
         await until_obeyed(shell, 2)  # a call of its own, so the batch might overtake it
         batch = IntentBatch("older", 1, (Bind("i1", PodRef("default", "p", "u"), 1, "n0"),))

@@ -261,7 +261,7 @@ async def test_a_server_that_went_back_is_told_with_what_is_missing_until_an_ope
         api.put("pods", pod_object("new"))
         await dispatcher.poll_until(lambda: "new" in dispatcher.pods)
         assert dispatcher.restored()
-        dispatcher.agent._executor.obedience.confirm_restored()
+        dispatcher.agent._executor.accepted_leader.confirm_restored()
         changes = await dispatcher.poll()
         assert (changes.restored, changes.problem, changes.pods, changes.pods_gone) == (False, "", (), ())
 

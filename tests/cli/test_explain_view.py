@@ -101,7 +101,7 @@ def test_a_pod_without_a_decision_shows_its_message() -> None:
 
 def test_a_pod_in_flight_says_what_it_waits_for() -> None:
     assert "Now waiting for the agent's answer (claim)" in shown(
-        cluster="west", node="w1", flight="claim", decision=None
+        cluster="west", node="w1", in_flight="claim", decision=None
     )
 
 
@@ -129,7 +129,7 @@ def test_what_others_wrote_is_shown_as_it_stands(text: str) -> None:
         "extras": {text: {text: text}},
         "nominated": place,
     }
-    says = dict.fromkeys(("name", "source", "phase", "flight", "waiting", "cluster", "node"), text)
+    says = dict.fromkeys(("name", "source", "phase", "in_flight", "waiting", "cluster", "node"), text)
     lines = shown(**says, decision=decision)
     assert f"Pod default/{text} {text}" in lines
     assert f"From {text}" in lines

@@ -6,7 +6,7 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework.hints import Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
 from tests.plugins.seats import Seats, clause, clauses, having, into, one, placed_on
@@ -387,8 +387,8 @@ HINTS: dict[str, tuple[PodBuilder, PodBuilder | None, PodBuilder | None, bool]] 
 def test_hints_tell_which_pods_are_worth_a_new_try(case: str) -> None:
     asking, came, gone, want = HINTS[case]
     kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED
-    happening = Happening(kind, "a", gone.build() if gone else None, came.build() if came else None)
-    assert make("InterPodAffinity").hint(happening, asking.placed()) is want
+    event = ClusterEvent(kind, "a", gone.build() if gone else None, came.build() if came else None)
+    assert make("InterPodAffinity").hint(event, asking.placed()) is want
 
 
 @pytest.mark.parametrize(

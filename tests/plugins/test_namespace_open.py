@@ -3,7 +3,7 @@ import pytest
 from dispatcher.model.names import ACCEPT
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework.hints import Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from tests.builders import fleet, pod
 from tests.plugins.asking import make, reasons
 
@@ -43,6 +43,6 @@ def test_a_pod_goes_to_others_only_where_its_namespace_is_there_and_open(
 
 def test_only_the_pods_own_namespace_is_worth_a_new_try() -> None:
     plugin, placed = make("NamespaceOpen"), pod().namespace("shop").placed()
-    assert plugin.hint(Happening(WakeEvent.NAMESPACE, "b", None, SHOP), placed)
-    assert not plugin.hint(Happening(WakeEvent.NAMESPACE, "b", None, OTHER), placed)
-    assert plugin.hint(Happening(WakeEvent.CLUSTER_CHANGED), placed)
+    assert plugin.hint(ClusterEvent(WakeEvent.NAMESPACE, "b", None, SHOP), placed)
+    assert not plugin.hint(ClusterEvent(WakeEvent.NAMESPACE, "b", None, OTHER), placed)
+    assert plugin.hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), placed)

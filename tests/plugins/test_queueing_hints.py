@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY
-from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from tests.builders import NodeBuilder, PodBuilder, node, pod
 from tests.plugins.asking import make
 
@@ -28,13 +28,13 @@ CASES: dict[str, tuple[str, PodBuilder, NodeBuilder, bool]] = {
 def test_a_change_of_a_node_is_worth_a_try_where_it_may_help(
     plugin: str, what: PodBuilder, changed: NodeBuilder, want: bool
 ) -> None:
-    happening = Happening(WakeEvent.NODE_CHANGED, "a", None, changed.build())
-    assert make(plugin).hint(happening, what.placed()) is want
+    event = ClusterEvent(WakeEvent.NODE_CHANGED, "a", None, changed.build())
+    assert make(plugin).hint(event, what.placed()) is want
 
 
 @pytest.mark.parametrize("name", sorted({case[0] for case in CASES.values()}))
 def test_what_is_not_about_a_node_is_always_worth_a_try(name: str) -> None:
-    assert make(name).hint(Happening(WakeEvent.CLUSTER_CHANGED), pod().cpu(1000).placed())
+    assert make(name).hint(ClusterEvent(WakeEvent.CLUSTER_CHANGED), pod().cpu(1000).placed())
 
 
 @pytest.mark.parametrize("spec", REGISTRY.values(), ids=REGISTRY)

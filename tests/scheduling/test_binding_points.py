@@ -20,7 +20,7 @@ from dispatcher.model.messages import (
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
-from dispatcher.scheduling.events import Trouble
+from dispatcher.scheduling.events import OperatorWarning
 from dispatcher.scheduling.framework import (
     SKIP,
     Fleet,
@@ -355,4 +355,4 @@ def test_a_post_bind_that_raises_changes_nothing() -> None:
     (bind,) = of(Bind, world.tick())
     world.answer(bind, BOUND)
     assert world.held_cpu() == 1000
-    assert any(isinstance(effect, Trouble) and "plugin Heard" in effect.text for effect in world.told)
+    assert any(isinstance(effect, OperatorWarning) and "plugin Heard" in effect.text for effect in world.told)

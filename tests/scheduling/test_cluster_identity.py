@@ -7,7 +7,7 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
-from dispatcher.scheduling.events import ClusterChanged, Effect, SendIntents, Tick, Trouble
+from dispatcher.scheduling.events import ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
 from dispatcher.scheduling.views import clusters_view
 from tests.laws.cores import make_core
 
@@ -30,7 +30,7 @@ def problem_of(core: SchedulerCore, cluster: str) -> str:
 
 
 def troubles(effects: Sequence[Effect]) -> list[str]:
-    return [effect.text for effect in effects if isinstance(effect, Trouble)]
+    return [effect.text for effect in effects if isinstance(effect, OperatorWarning)]
 
 
 def rows(core: SchedulerCore) -> list[tuple[str, str]]:

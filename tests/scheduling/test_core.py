@@ -100,7 +100,7 @@ def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.
 
     monkeypatch.setattr("dispatcher.scheduling.core.reconciler.place_of", faulty)
     effects = report(core, pod("cursed"), pod("good"))
-    assert any(isinstance(effect, Trouble) and "uid-cursed" in effect.text for effect in effects)
+    assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
     assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
 
 
@@ -224,7 +224,7 @@ def test_a_refused_eviction_takes_the_promise_back() -> None:
     (evict,) = intents(core.handle(Tick(), 1.0), Evict)
     outcome = Outcome(evict.id, evict.pod.uid, evict.epoch, REFUSED, "not allowed")  # type: ignore[attr-defined]
     effects = core.handle(Answered("east", (outcome,)), 1.5)
-    assert any(isinstance(effect, Trouble) and "not allowed" in effect.text for effect in effects)
+    assert any(isinstance(effect, OperatorWarning) and "not allowed" in effect.text for effect in effects)
     assert core.profiles.nominations.of(("east", "uid-urgent")) is None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dispatcher.model.names import proxy_node_name
 from dispatcher.model.pod import Claim, Pod
-from dispatcher.scheduling.delegation.protocol import Next, Situation, Step, next_step
+from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, next_step
 
 BOTH = frozenset(("east", "west"))
 PENDING = Pod("u1", "default", "web-1", scheduler_name="global-dispatcher")
@@ -21,9 +21,9 @@ DYING = msgspec.structs.replace(DELEGATE, terminating=True)
 DONE = msgspec.structs.replace(DELEGATE, phase="Succeeded", status=b"done")
 
 
-def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> Situation:
+def seen(source: Pod | None, west: Pod | None = None, **more: Any) -> ObservedState:
     delegates = {} if west is None else {"west": west}
-    return replace(Situation("east", source, delegates, reachable=BOTH), **more)
+    return replace(ObservedState("east", source, delegates, reachable=BOTH), **more)
 
 
 GONE: dict[str, Any] = {"absent": frozenset(("west",))}
@@ -271,10 +271,10 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         pytest.param(seen(None, DELEGATE, **FENCED), Step.NOTHING, id="nor is a source gone because of a fence"),
     ],
 )
-def test_next_step(situation: Situation, want: Step) -> None:
+def test_next_step(situation: ObservedState, want: Step) -> None:
     assert next_step(situation).step is want
 
 
 def test_steps_in_another_cluster_name_it() -> None:
-    assert next_step(seen(ENDING, DELEGATE)) == Next(Step.DELETE_DELEGATE, "west")
-    assert next_step(seen(CLAIMED, DELEGATE)) == Next(Step.BIND_PROXY, "west")
+    assert next_step(seen(ENDING, DELEGATE)) == NextStep(Step.DELETE_DELEGATE, "west")
+    assert next_step(seen(CLAIMED, DELEGATE)) == NextStep(Step.BIND_PROXY, "west")

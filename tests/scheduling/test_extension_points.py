@@ -14,7 +14,7 @@ from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.model.node import Node
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.events import Trouble
+from dispatcher.scheduling.events import OperatorWarning
 from dispatcher.scheduling.framework import (
     SKIP,
     Fleet,
@@ -165,4 +165,4 @@ def test_a_post_filter_that_raises_leaves_the_pod_its_reasons() -> None:
     world.submit("p", cpu=9000)
     (told,) = of(ReportUnschedulable, world.tick())
     assert told.message == "0/1 nodes are available: 1 Insufficient cpu. good: no."
-    assert any(isinstance(effect, Trouble) and "plugin Bad" in effect.text for effect in world.told)
+    assert any(isinstance(effect, OperatorWarning) and "plugin Bad" in effect.text for effect in world.told)

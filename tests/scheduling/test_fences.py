@@ -9,7 +9,7 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Claim as PodClaim
 from dispatcher.model.pod import Pod, SourceRef
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
-from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, SendIntents, Tick, Trouble
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, OperatorWarning, SendIntents, Tick
 from dispatcher.scheduling.views import clusters_view, source_of
 from tests.laws.cores import make_core
 
@@ -104,7 +104,7 @@ def test_new_pods_keep_away_from_a_fenced_or_cordoned_cluster_and_come_when_it_i
 def test_pods_of_clusters_that_are_not_ours_are_told_with_the_command_and_left_alone() -> None:
     core = make_core(("east",))
     tell(core, "east", [remote("a", "old"), remote("b", "old"), copy("c", "older")], [NODE], 1.0)
-    troubles = [one.text for one in core.handle(Tick(), 1.0) if isinstance(one, Trouble)]
+    troubles = [one.text for one in core.handle(Tick(), 1.0) if isinstance(one, OperatorWarning)]
     assert len(troubles) == 2
     assert "2 pods went there and 0 of its pods run here" in troubles[0]
     assert "global-dispatcher cluster leave old --lost" in troubles[0]

@@ -55,7 +55,7 @@ def test_a_ready_cluster_is_renewed() -> None:
 def test_of_a_lost_cluster_it_counts_from_the_last_answer_of_its_agent() -> None:
     core = core_of_two()
     silent(core, 10.0)
-    core.handle(PeersTold("west"), 25.0)  # it answered late: the next call would have renewed
+    core.handle(PeersAcknowledged("west"), 25.0)  # it answered late: the next call would have renewed
     assert peer(core, 100.0) == Peer(
         "west", False, peer(core, 110.0).allocatable, peer(core, 120.0).labels, "west-uid", (), True, 75.0
     )

@@ -7,7 +7,7 @@ import pytest
 
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import Happening
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
@@ -184,9 +184,9 @@ class OnlyOfCluster:
     def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
         return HELPED_BY[reason]
 
-    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         self.asked.append(placed.pod.name)
-        return placed.pod.labels["app"] == happening.cluster
+        return placed.pod.labels["app"] == event.cluster
 
 
 def test_a_hint_is_asked_once_a_class_and_wakes_only_whom_it_helps() -> None:
@@ -195,7 +195,7 @@ def test_a_hint_is_asked_once_a_class_and_wakes_only_whom_it_helps() -> None:
     ids = [add(queue, pod(f"p{number}").labels(app=app)) for number, app in enumerate("uuuv")]
     for _ in ids:
         queue.unschedulable(popped(queue), frozenset((Reason.AFFINITY,)), 0)
-    queue.wake(Happening(WakeEvent.NODE_CHANGED, "u"), 5)
+    queue.wake(ClusterEvent(WakeEvent.NODE_CHANGED, "u"), 5)
     assert [queue.state_of(pod_id) for pod_id in ids] == ["active", "active", "active", "unschedulable"]
     assert gates.asked == ["p0", "p3"]
 

@@ -47,9 +47,9 @@ def a_pod(name: str = "web", owner: str = "", **more: object) -> Pod:
     return Pod(f"uid-{name}", "default", name, owner=owner, **fields)  # type: ignore[arg-type]
 
 
-def flight(stage: Stage, cluster: str) -> Flight:
+def in_flight(kind: IntentKind, cluster: str) -> InFlightIntent:
     intent = Intent("1", PodRef("default", "web", "uid-web"), 1)
-    return Flight(stage, intent, cluster, cluster, "n1", 1, 0.0)  # type: ignore[arg-type]
+    return InFlightIntent(kind, intent, cluster, cluster, "n1", 1, 0.0)  # type: ignore[arg-type]
 
 
 def says(scope: str, message: str = NO_QUOTA) -> Outcome:
@@ -62,29 +62,31 @@ class Memory:
     def __init__(self) -> None:
         self.kept = Refusals(30, 900)
 
-    def refuse(self, one: Pod, cluster: str, now: float, scope: str = OF_CLUSTER, stage: Stage = Stage.CREATE) -> None:
-        self.kept.note(("home", one.uid), one, flight(stage, cluster), says(scope), now)
+    def refuse(
+        self, one: Pod, cluster: str, now: float, scope: str = OF_CLUSTER, kind: IntentKind = IntentKind.CREATE
+    ) -> None:
+        self.kept.note(("home", one.uid), one, in_flight(kind, cluster), says(scope), now)
 
     def about(self, one: Pod, now: float) -> list[str]:
         return [refusal.cluster for refusal in self.kept.about(("home", one.uid), one, now)]
 
 
 @pytest.mark.parametrize(
-    ("stage", "scope", "passed_over"),
+    ("kind", "scope", "passed_over"),
     [
-        (Stage.CREATE, OF_CLUSTER, ["west"]),
-        (Stage.CREATE, OF_NODE, []),
-        (Stage.CREATE, "", ["west"]),
-        (Stage.BIND, "", []),
-        (Stage.BIND, OF_CLUSTER, ["west"]),
-        (Stage.CLAIM, OF_POD, [ALL_OTHERS]),
-        (Stage.CLAIM, "", [ALL_OTHERS]),
-        (Stage.CREATE, "something of next year", []),
+        (IntentKind.CREATE, OF_CLUSTER, ["west"]),
+        (IntentKind.CREATE, OF_NODE, []),
+        (IntentKind.CREATE, "", ["west"]),
+        (IntentKind.BIND, "", []),
+        (IntentKind.BIND, OF_CLUSTER, ["west"]),
+        (IntentKind.CLAIM, OF_POD, [ALL_OTHERS]),
+        (IntentKind.CLAIM, "", [ALL_OTHERS]),
+        (IntentKind.CREATE, "something of next year", []),
     ],
 )
-def test_what_a_refusal_is_about_says_who_is_passed_over(stage: Stage, scope: str, passed_over: list[str]) -> None:
+def test_what_a_refusal_is_about_says_who_is_passed_over(kind: IntentKind, scope: str, passed_over: list[str]) -> None:
     memory = Memory()
-    memory.refuse(a_pod(), "west", 0, scope, stage)
+    memory.refuse(a_pod(), "west", 0, scope, kind)
     assert memory.about(a_pod(), 1) == passed_over
 
 
@@ -104,7 +106,7 @@ def test_a_cluster_whose_webhook_fails_is_tried_again_after_seconds_and_then_eve
     memory, now, pauses = Memory(), 0.0, []
     failing = Outcome("1", "uid-web", 1, REFUSED, "failed calling webhook", scope=OF_CLUSTER, passing=True)
     for _ in range(11):
-        memory.kept.note(("home", "uid-web"), a_pod(), flight(Stage.CREATE, "west"), failing, now)
+        memory.kept.note(("home", "uid-web"), a_pod(), in_flight(IntentKind.CREATE, "west"), failing, now)
         (held,) = memory.kept.about(("home", "uid-web"), a_pod(), now)
         pauses.append(held.until - held.at)
         now = held.until

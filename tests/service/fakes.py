@@ -16,7 +16,7 @@ from dispatcher.model.messages import (
     Outcome,
     OutcomeBatch,
     Peers,
-    PeersHeard,
+    PeersAck,
     PodRef,
 )
 from dispatcher.scheduling.clusters import ClusterView
@@ -67,9 +67,9 @@ class FakeAgent:
         answers = [self.verdict(i.id) or Outcome(i.id, i.pod.uid, i.epoch, BOUND) for i in batch.intents]
         return OutcomeBatch(self.cluster, tuple(answers))
 
-    async def set_peers(self, peers: Peers) -> PeersHeard:
+    async def set_peers(self, peers: Peers) -> PeersAck:
         self.peers.append(peers)
-        return PeersHeard(self.cluster, f"word {len(self.peers)}")
+        return PeersAck(self.cluster, f"word {len(self.peers)}")
 
 
 class ScriptedLink:
@@ -101,9 +101,9 @@ class ScriptedLink:
         answer: OutcomeBatch = await self._call("execute", batch)
         return answer
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
-        answer: PeersHeard | None = await self._call("set_peers", peers)
-        return answer or PeersHeard(self.cluster)
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
+        answer: PeersAck | None = await self._call("set_peers", peers)
+        return answer or PeersAck(self.cluster)
 
 
 @dataclass

@@ -8,10 +8,10 @@ from itertools import count
 import msgspec
 
 from agents.executor.http import Request, Response
-from dispatcher.service.leader import Elector, LeaderTiming, Surroundings
-from dispatcher.service.leader_lease import LeaseFile, Object, Place
+from dispatcher.service.leader import Elector, ElectorEnvironment, LeaderTiming
+from dispatcher.service.leader_lease import LeaseRef, LeaseStore, Object
 
-PLACE = Place("kube-node-lease", "global-dispatcher")
+PLACE = LeaseRef("kube-node-lease", "global-dispatcher")
 
 
 class Time:
@@ -89,10 +89,10 @@ class Candidate:
         self.name, self.time, self.server = name, time, server
         self.cut_off = False
         self.asleep: asyncio.Event | None = None
-        world = Surroundings(
+        world = ElectorEnvironment(
             clock=lambda: time.now - behind, wall=lambda: 1.7e9 + time.now - behind, sleep=self._sleep, dice=lambda: 0.5
         )
-        self.elector = Elector(LeaseFile(self, PLACE), name, LeaderTiming(), world)
+        self.elector = Elector(LeaseStore(self, PLACE), name, LeaderTiming(), world)
         self.terms: list[int] = []
         self.ended: list[str] = []
         self._task = asyncio.create_task(self._live())

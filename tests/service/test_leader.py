@@ -13,7 +13,7 @@ from tests.service.leases import Candidate, Server, Time
 TEN_YEARS = 10 * 365 * 86_400.0
 
 
-class Stage:
+class TermRunner:
     """Some candidates; after every second at most one of them may think that it leads."""
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
-    built = Stage()
+async def stage() -> AsyncIterator[TermRunner]:
+    built = TermRunner()
     try:
         yield built
     finally:

@@ -22,11 +22,11 @@ from dispatcher.service import leadership as subject
 from dispatcher.service.assembly import assemble
 from dispatcher.service.clock import Clock
 from dispatcher.service.leader_client import access_of
-from dispatcher.service.leadership import Alone, Leadership
+from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
 from dispatcher.service.service import Service
-from dispatcher.service.stage import NOBODY, Stage
 from dispatcher.service.term import MOST_EPOCHS, Term
+from dispatcher.service.term_runner import NOBODY, TermRunner
 from tests.agents.executor_world import keys_of
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
 
@@ -94,7 +94,7 @@ def leadership(office: Office, *links: AgentLink) -> Leadership:
 
 
 @asynccontextmanager
-async def playing(stage: Stage) -> AsyncIterator[None]:
+async def playing(stage: TermRunner) -> AsyncIterator[None]:
     task = asyncio.create_task(stage.run())
     try:
         yield
@@ -221,31 +221,31 @@ async def test_an_absurd_word_of_one_agent_is_not_believed() -> None:
 
 
 async def test_without_an_election_the_epoch_grows_with_what_agents_obeyed() -> None:
-    it = Leadership(Alone("me"), [LocalLink("east", Obedient("east", obeys=7))])
+    it = Leadership(NoElection("me"), [LocalLink("east", Obedient("east", obeys=7))])
     assert (await it.lead()).epoch == 8
-    assert it.standing.leads
+    assert it.leader_status.leads
 
 
 async def test_a_standby_keeps_agents_up_and_sends_them_nothing() -> None:
     office, link = Office(), ScriptedLink("east", hello=lambda: Hello("east", "uid", "one"))
     office.leader = "other"
-    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
     async with playing(stage):
         await until(lambda: link.called["hello"] > 3)
         assert set(link.called) == {"hello"}
-        assert (stage.service.term, stage.standing.words) == (NOBODY, "standby: dispatcher other leads")
+        assert (stage.service.term, stage.leader_status.words) == (NOBODY, "standby: dispatcher other leads")
 
 
 async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_higher_epoch() -> None:
     office, agent = Office(), Obedient("east")
     link = LocalLink("east", agent)
-    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
     async with playing(stage):
         office.give()
         await until(lambda: stage.service.ready)
         first = stage.service
         office.take("other")
-        await until(lambda: not stage.standing.leads and not stage.standing.epoch)
+        await until(lambda: not stage.leader_status.leads and not stage.leader_status.epoch)
         asked = len(agent.asked)
         await asyncio.sleep(0.05)
         assert len(agent.asked) == asked  # it does not even poll
@@ -259,20 +259,20 @@ async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_h
 async def test_a_dispatcher_that_an_agent_deposed_comes_back_above_it() -> None:
     office, agent = Office(), Obedient("east")
     link = LocalLink("east", agent)
-    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
     async with playing(stage):
         office.give()
         await until(lambda: stage.service.ready)
         agent.obeys, agent.leader = 40, "other"
         agent.incarnation = "two"
-        stage.service.outboxes["east"].put((bind(1),))
+        stage.service.senders["east"].put((bind(1),))
         await until(lambda: stage.service.term.epoch == 41)
 
 
 async def test_who_leads_is_told_over_http() -> None:
     office, link = Office(), LocalLink("east", Obedient("east"))
     office.leader = "other"
-    stage = Stage([link], DispatcherConfig(), leadership(office, link))
+    stage = TermRunner([link], DispatcherConfig(), leadership(office, link))
     async with playing(stage), TestClient(TestServer(make_app(stage))) as client:
         ready = await client.get("/readyz")
         assert (ready.status, await ready.text()) == (503, "standby: dispatcher other leads")
@@ -294,7 +294,7 @@ async def test_who_leads_is_told_over_http() -> None:
 async def test_a_lease_out_of_reach_is_told() -> None:
     office = Office()
     office.problem = "lease kube-node-lease/global-dispatcher: no route"
-    assert leadership(office).standing.words == f"standby: waiting to lead: {office.problem}"
+    assert leadership(office).leader_status.words == f"standby: waiting to lead: {office.problem}"
 
 
 def test_the_lease_is_in_the_first_cluster_unless_it_is_said_where() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.framework import ClusterInfo
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.unheard import Unheard
+from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.quota_file import QuotaFile, read_quota
 
 TENANTS = (Tenant("team", ("shop",), {"cpu": Share(absolute=1000)}),)
@@ -19,7 +19,7 @@ class Kept:
 
     def __init__(self, path: Path) -> None:
         self.path, remembered = path, read_quota(path, TENANTS)
-        self.ledger = QuotaLedger(TENANTS, Unheard(remembered))
+        self.ledger = QuotaLedger(TENANTS, UnsyncedUsage(remembered))
         self.file = QuotaFile(path, self.ledger, CLUSTERS, remembered)
 
     def charge(self, uid: str, cpu: int, now: float) -> None:

@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Stage:
+class TermRunner:
     """A reloader and what it has handed on."""
 
     def __init__(self, folder: Path) -> None:
@@ -30,13 +30,13 @@ class Stage:
 
 
 async def test_nothing_happens_while_nothing_changes(folder: Path) -> None:
-    stage = Stage(folder)
+    stage = TermRunner(folder)
     await stage.reloader.look()
     assert stage.taken == []
 
 
 async def test_a_changed_profile_is_taken_over(folder: Path) -> None:
-    stage = Stage(folder)
+    stage = TermRunner(folder)
     (folder / "p.yaml").write_text(PROFILE.replace("weight: 3", "weight: 7"))
     await stage.reloader.look()
     (config,) = stage.taken
@@ -44,7 +44,7 @@ async def test_a_changed_profile_is_taken_over(folder: Path) -> None:
 
 
 async def test_a_changed_plugin_file_is_taken_over_though_its_name_stays(folder: Path) -> None:
-    stage = Stage(folder)
+    stage = TermRunner(folder)
     before = load_config(folder / "c.yaml").registry["QuietZone"].plugin
     (folder / "q.py").write_text(QUIET.replace("example.com/avoid", "example.com/shun"))
     await stage.reloader.look()
@@ -63,7 +63,7 @@ async def test_a_changed_plugin_file_is_taken_over_though_its_name_stays(folder:
     ids=["unknown plugin", "no Python", "broken law", "gone"],
 )
 async def test_what_fails_its_checks_is_refused_and_the_old_stays(folder: Path, file: str, text: str | None) -> None:
-    stage = Stage(folder)
+    stage = TermRunner(folder)
     if text is None:
         (folder / file).unlink()
     else:
@@ -76,7 +76,7 @@ async def test_what_fails_its_checks_is_refused_and_the_old_stays(folder: Path, 
 
 
 async def test_after_a_refusal_the_mended_file_is_taken_over(folder: Path) -> None:
-    stage = Stage(folder)
+    stage = TermRunner(folder)
     (folder / "p.yaml").write_text("plugins: 1")
     await stage.reloader.look()
     (folder / "p.yaml").write_text(PROFILE)

@@ -13,7 +13,7 @@ from dispatcher.scheduling.events import (
     ClusterChanged,
     ClusterSilent,
     Event,
-    PeersTold,
+    PeersAcknowledged,
     SendIntents,
     SendPeers,
     Tick,
@@ -192,7 +192,7 @@ async def test_the_word_of_an_agent_is_counted_before_it_is_echoed() -> None:
     core, agent = FakeCore(), FakeAgent("east")
     async with running(service(core, LocalLink("east", agent))):
         core.effects.append([SendPeers("east", ())])
-        await core.until(lambda: PeersTold("east") in core.events)
+        await core.until(lambda: PeersAcknowledged("east") in core.events)
         core.effects.append([SendPeers("east", ())])
         await core.until(lambda: len(agent.peers) == 2)
     assert [(peers.echo, peers.lease_s) for peers in agent.peers] == [("", 120.0), ("word 1", 120.0)]

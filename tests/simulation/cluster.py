@@ -14,13 +14,13 @@ import msgspec
 from agents.executor.http import STRATEGIC_PATCH, Request, Response
 from agents.executor.local import Moment
 from agents.observer.cache import ClusterCache
+from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
-from agents.observer.follow import Follow, Health, Identity
 from agents.observer.loads import Loads
-from agents.runtime.drive import Pauses
+from agents.runtime.driver import Pauses
 from agents.runtime.executor_loop import ExecutorLoop
 from dispatcher.model import names
-from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers, PeersHeard
+from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers, PeersAck
 from tests.agents.executor_world import (
     NAMESPACES,
     ApiModel,
@@ -88,7 +88,7 @@ class Cluster:
         self.lives += 1
         log = ChangeLog()
         self.cache = ClusterCache(log, (NAMESPACES,))
-        self._follow = Follow(self.cache, Loads(log, tau_s=0))
+        self._follow = ChangeFeed(self.cache, Loads(log, tau_s=0))
         uid = f"{self.name}-cluster-uid"
         self.keys = keys_of(self.name)
         self._who = Identity(self.name, uid, f"{self.name}-{self.lives}", keys=self.keys.told())
@@ -167,7 +167,7 @@ class Cluster:
         batch = IntentBatch(f"life-{dispatcher}", dispatcher, intents)
         return (await self.executor.execute(batch)).outcomes
 
-    async def hear(self, dispatcher: int, peers: Peers) -> PeersHeard:
+    async def hear(self, dispatcher: int, peers: Peers) -> PeersAck:
         """Word of the other clusters."""
         return await self.executor.set_peers(msgspec.structs.replace(peers, dispatcher=f"life-{dispatcher}"))
 

@@ -123,7 +123,7 @@ class Fleet:
         """Word of the other clusters, and the answer to it."""
         heard = await self.clusters[told.cluster].hear(self.boots, self._letter(told))
         self.words[told.cluster] = heard.word
-        self._feed(events.PeersTold(told.cluster))
+        self._feed(events.PeersAcknowledged(told.cluster))
 
     def _letter(self, told: events.SendPeers) -> Peers:
         word, lease_s = self.words.get(told.cluster, ""), self.core.timing.delegate_lease_s
@@ -131,7 +131,7 @@ class Fleet:
 
     def _feed(self, event: events.Event) -> None:
         for effect in self.core.handle(event, self.now):
-            assert not isinstance(effect, events.Trouble), effect.text
+            assert not isinstance(effect, events.OperatorWarning), effect.text
             if isinstance(effect, events.SendIntents):
                 self.post += [(effect.cluster, intent) for intent in effect.intents]
             elif isinstance(effect, events.SendPeers):

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.executor.failover_mode import STRICT, tolerations_for
 from agents.executor.http import Request
-from agents.executor.lost import STRICT, tolerations_for
 from dispatcher.model import names
 from dispatcher.model.leases import LEASE, RATE, stopped_after_s
 from dispatcher.model.messages import Peers

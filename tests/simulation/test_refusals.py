@@ -11,7 +11,7 @@ from dispatcher.model.messages import AnyIntent
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.unheard import Remembered, Unheard
+from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 from dispatcher.scheduling.views import explain
 from tests.agents.executor_world import Object, pod_object
 from tests.laws.cores import make_core
@@ -125,13 +125,13 @@ TEAM = (Tenant("team", ("default",), {"cpu": Share(absolute=1000)}),)
     ids=["nothing is remembered", "a ledger is"],
 )
 def test_quota_is_not_given_out_again_after_a_restart_while_a_cluster_is_silent(
-    remembered: Remembered | None, why: str
+    remembered: PersistedUsage | None, why: str
 ) -> None:
     async def story(fleet: Calm) -> None:
         fleet.clusters["east"].api.put_pod(pod_object("first", cpu="1"))
         await fleet.run(10)
         assert fleet.where("first")
-        ledger = QuotaLedger(TEAM, Unheard(remembered))
+        ledger = QuotaLedger(TEAM, UnsyncedUsage(remembered))
         fleet.boots += 1
         fleet.core = make_core(
             CLUSTERS, boot_epoch=fleet.boots * 1_000_000, timing=CoreTiming(absence_grace_s=15), ledger=ledger

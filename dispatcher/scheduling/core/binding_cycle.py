@@ -31,7 +31,7 @@ class _Held:
     """A pod with a place that is not bound yet.
 
     `waits`: Permit plugin -> until when. `at`: the PreBind plugin whose turn it is; `sent`: its orders that are under
-    way or done, `open`: which of them are under way, and their errands. `until`: when patience ends.
+    way or done, `open`: which of them are under way, and their side intents. `until`: when patience ends.
     """
 
     decision: Decision
@@ -197,7 +197,7 @@ class BindingCycle:
                 at = len(held.sent)
                 held.sent.append(order)
                 done = partial(self._done, held, at)
-                held.open[at] = self._state.errands.send(order.cluster, "prepare", order.intent, done)
+                held.open[at] = self._state.side_intents.send(order.cluster, "prepare", order.intent, done)
 
     def _done(self, held: _Held, at: int, verdict: str, message: str, now: float) -> None:
         held.open.pop(at, None)
@@ -257,7 +257,7 @@ class BindingCycle:
             self._state.profiles.forget(pod_id)
             self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             for name in held.open.values():
-                self._state.errands.drop(name)
+                self._state.side_intents.drop(name)
         return held
 
     def release(self, pod_id: PodId) -> None:

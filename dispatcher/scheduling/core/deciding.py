@@ -64,17 +64,17 @@ class Deciding:
         self.binding.begin(item, decision, now)
 
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
-        """The default Bind: our own flight to the agents."""
+        """The default Bind: our own intent to the agents."""
         state = self._state
         tracked, source = state.tracked[decision.pod_id], decision.placed.pod
         epoch = state.outbox.next_epoch()
         if decision.cluster == tracked.home:
-            flight = orders.bind(tracked.home, source, decision.node, epoch, state.why(tracked), now)
+            in_flight = intents.bind(tracked.home, source, decision.node, epoch, state.why(tracked), now)
         else:
             place = (decision.cluster, state.clusters[decision.cluster].uid, decision.node)
-            flight = orders.claim(tracked.home, source, place, epoch, now)
-            flight.fresh = True
-        state.outbox.fly(tracked, flight)
+            in_flight = intents.claim(tracked.home, source, place, epoch, now)
+            in_flight.fresh = True
+        state.outbox.send(tracked, in_flight)
 
     def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
         state = self._state

@@ -50,7 +50,7 @@ class Evictions:
             occupant = self._state.fleet.occupant(victim.pod_id)
             target = self._target(occupant) if occupant is not None else None
             if target is not None and not target.terminating and victim.pod_id not in self._under_way:
-                self._send(victim, orders.ref(target), preemptor)
+                self._send(victim, intents.ref(target), preemptor)
 
     def _send(self, victim: Victim, pod: PodRef, preemptor: PodId) -> None:
         state = self._state
@@ -65,7 +65,7 @@ class Evictions:
         state.counters["preemption_victims", victim.cluster] += 1
         name = f"{source.key} of cluster {preemptor[0]}"
         intent = Evict("", pod, 0, victim.node, source.priority, name)
-        self._under_way[victim.pod_id] = state.errands.send(victim.cluster, "evict", intent, done)
+        self._under_way[victim.pod_id] = state.side_intents.send(victim.cluster, "evict", intent, done)
 
     def _answered(self, victim: Victim, preemptor: PodId, verdict: str, message: str, now: float) -> None:
         self._under_way.pop(victim.pod_id, None)
@@ -83,4 +83,4 @@ class Evictions:
         """The pod has left its node: nobody need ask for that any more."""
         name = self._under_way.pop(pod_id, None)
         if name is not None:
-            self._state.errands.drop(name)
+            self._state.side_intents.drop(name)

@@ -1,4 +1,6 @@
-"""What answers lead to: the next order of the protocol, a place given back, or something learnt of the world."""
+"""Applies the outcomes that agents report: the next intent of the protocol, a place given back, or a learnt fact.
+
+What a verdict leads to is the table in `delegation.in_flight`; here it is carried out."""
 
 from collections.abc import Callable
 
@@ -15,7 +17,7 @@ from dispatcher.scheduling.queue import WakeEvent
 
 
 class Outcomes:
-    """Moves flights on by what agents answer."""
+    """Moves intents on by what agents answer."""
 
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
         self._state, self._deciding = state, deciding
@@ -44,9 +46,9 @@ class Outcomes:
     def answered(self, outcome: Outcome, now: float) -> PodId | None:
         """Take one outcome in; the pod at which to look again, None where nothing of a pod waited for it."""
         self._state.counters["outcomes", outcome.verdict] += 1
-        if self._state.errands.answered(outcome, now):
+        if self._state.side_intents.answered(outcome, now):
             return None
-        found = self._state.outbox.landed(outcome, now)
+        found = self._state.outbox.answered(outcome, now)
         if found is None:
             return None
         tracked, flight, move = found
@@ -59,12 +61,12 @@ class Outcomes:
 
     def unsent(self, event: events.Unsent, now: float) -> None:
         """The call that carried these was never begun: what nothing can have come of is taken back."""
-        self._state.errands.unanswered(event.intent_ids, now)
-        for tracked, flight in self._state.outbox.unsent(event.intent_ids, now):
-            if not flight.fresh:
-                self._state.outbox.unanswered((flight.intent.id,), now)
+        self._state.side_intents.unanswered(event.intent_ids, now)
+        for tracked, in_flight in self._state.outbox.unsent(event.intent_ids, now):
+            if not in_flight.fresh:
+                self._state.outbox.unanswered((in_flight.intent.id,), now)
                 continue
-            self._unclaim(tracked, flight, now)
+            self._unclaim(tracked, in_flight, now)
 
     def _bind_proxy(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
         why, place = self._state.why(tracked), (flight.cluster, flight.node, flight.epoch)
@@ -85,12 +87,12 @@ class Outcomes:
         verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
-        pause = timing.retry.most_s if flight.stage is Stage.CONFIRM else timing.retry.first_s
+        pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
-        if flight.stage is Stage.MIRROR and verdict == DONE:
-            tracked.mirrored = flight.status
+        if in_flight.kind is IntentKind.MIRROR and verdict == DONE:
+            tracked.mirrored = in_flight.status
 
-    def _create(self, tracked: Tracked, claimed: Flight, outcome: Outcome, now: float) -> None:
+    def _create(self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float) -> None:
         """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is lost before one can
         have been begun there.
         """
@@ -105,21 +107,21 @@ class Outcomes:
             return
         tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
         home = tracked.home, self._state.clusters[tracked.home].uid
-        created = orders.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
+        created = intents.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
         created.fresh = untouched
         tracked.untouched = 0
-        self._state.outbox.fly(tracked, created)
+        self._state.outbox.send(tracked, created)
 
-    def _learn_size(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+    def _learn_size(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """A delegate is bound, and larger than it was asked to be: it takes that much until the watch shows it."""
         source = tracked.source
         if outcome.verdict != BOUND or not outcome.requests or source is None:
             return
-        self._state.refusals.note_size(tracked.pod_id, source, flight.cluster, outcome.requests, now)
+        self._state.refusals.note_size(tracked.pod_id, source, in_flight.cluster, outcome.requests, now)
         placed = Placed(source, tracked.home, self._deciding.retries.known(tracked, source, now))
-        self._state.profiles.restore(tracked.pod_id, placed, flight.cluster, flight.node)
+        self._state.profiles.restore(tracked.pod_id, placed, in_flight.cluster, in_flight.node)
 
-    def _at_most(self, tracked: Tracked, claimed: Flight) -> dict[str, int]:
+    def _at_most(self, tracked: Tracked, claimed: InFlightIntent) -> dict[str, int]:
         """What was booked for a pod that must not be bound larger than that; {} for any other."""
         booked = self._state.fleet.occupant(tracked.pod_id)
         if booked is None or booked.cluster != claimed.cluster:
@@ -127,18 +129,20 @@ class Outcomes:
         held = self._state.profiles.of(booked.placed).holds_to_size(booked.placed)
         return {name: amount for name, amount in booked.placed.pod.requests.items() if amount} if held else {}
 
-    def _unclaim(self, tracked: Tracked, flight: Flight, now: float) -> None:
-        place = (flight.cluster, flight.node)
-        self._state.outbox.fly(tracked, orders.unclaim(tracked.home, flight.intent.pod, place, flight.epoch, now))
+    def _unclaim(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
+        place = (in_flight.cluster, in_flight.node)
+        self._state.outbox.send(
+            tracked, intents.unclaim(tracked.home, in_flight.intent.pod, place, in_flight.epoch, now)
+        )
 
     def _learn_absence(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
-        if flight.stage is Stage.CONFIRM:
-            tracked.gone.add(flight.cluster)
-            tracked.disproved[flight.cluster] = flight.epoch
+        if in_flight.kind is IntentKind.CONFIRM:
+            tracked.gone.add(in_flight.cluster)
+            tracked.disproved[in_flight.cluster] = in_flight.epoch
             claim = tracked.source.claim if tracked.source is not None else None
-            if claim is not None and claim.epoch > flight.epoch:  # attempts begin lower than they once did: no haste
+            if claim is not None and claim.epoch > in_flight.epoch:  # attempts begin lower than they once did: no haste
                 tracked.hold_until = now + self._state.timing.retry.most_s
         elif tracked.orphaned_at is None:
             tracked.orphaned_at = now
@@ -146,17 +150,17 @@ class Outcomes:
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
             tracked.gone.add(tracked.home)
 
-    def _learn(self, tracked: Tracked, flight: Flight, verdict: str, now: float) -> None:
+    def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""
-        if verdict == BOUND and flight.stage in (Stage.BIND, Stage.PROXY):
+        if verdict == BOUND and in_flight.kind in (IntentKind.BIND, IntentKind.PROXY):
             self._deciding.binding.bound(tracked.pod_id)
         elif verdict == CLAIMED:
-            tracked.claimed_at, tracked.decided = now, flight.epoch
-        elif verdict == DONE and flight.stage is Stage.UNCLAIM:
+            tracked.claimed_at, tracked.decided = now, in_flight.epoch
+        elif verdict == DONE and in_flight.kind is IntentKind.UNCLAIM:
             tracked.claimed_at = float("-inf")
-            tracked.given_up = max(tracked.given_up, flight.epoch)
-        elif verdict == STALE and flight.stage is Stage.CONFIRM:
-            tracked.missing_since.pop(flight.cluster, None)  # it is there, seen or not: asked again after a while
+            tracked.given_up = max(tracked.given_up, in_flight.epoch)
+        elif verdict == STALE and in_flight.kind is IntentKind.CONFIRM:
+            tracked.missing_since.pop(in_flight.cluster, None)  # it is there, seen or not: asked again after a while
 
     def _hold_if_claimed(self, tracked: Tracked, now: float) -> None:
         # Unclaimed pods pause in the queue; one that the watch still shows as claimed would be resumed at once.

@@ -22,7 +22,7 @@ from dispatcher.model.refusal import ALL_OTHERS, Refusal
 from dispatcher.scheduling.delegation.flights import Flight, Stage
 
 # What a refusal is about where its agent does not say it.
-_UNSAID: dict[Stage, str] = {Stage.BIND: OF_NODE, Stage.CLAIM: OF_POD, Stage.CREATE: OF_CLUSTER}
+_UNSAID: dict[IntentKind, str] = {IntentKind.BIND: OF_NODE, IntentKind.CLAIM: OF_POD, IntentKind.CREATE: OF_CLUSTER}
 _REVISION = "controller-revision-hash"  # a StatefulSet or DaemonSet keeps its UID when its template changes
 
 _Template = tuple[str, ...]
@@ -31,7 +31,7 @@ _PASSED_OVER, _SIZE = "passed over", "size"
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Entry:
     refusal: Refusal
     namespace: str
     rounds: int = 1
@@ -54,15 +54,15 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._kept)
 
-    def note(self, pod_id: PodId, pod: Pod, flight: Flight, outcome: Outcome, now: float) -> None:
+    def note(self, pod_id: PodId, pod: Pod, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """A cluster has answered REFUSED. What comes in while it is passed over already makes no longer pause."""
         if outcome.scope == OF_CLUSTER and outcome.requests:
-            self.note_size(pod_id, pod, flight.cluster, outcome.requests, now)
+            self.note_size(pod_id, pod, in_flight.cluster, outcome.requests, now)
             return  # a size that was known already: its node was full, and it is tried again after a back-off
-        scope = outcome.scope or _UNSAID.get(flight.stage, OF_NODE)
+        scope = outcome.scope or _UNSAID.get(in_flight.kind, OF_NODE)
         if scope not in (OF_CLUSTER, OF_POD):
             return
-        cluster = ALL_OTHERS if scope == OF_POD else flight.cluster
+        cluster = ALL_OTHERS if scope == OF_POD else in_flight.cluster
         template, key = _template(pod_id, pod), (cluster, _PASSED_OVER)
         known = self._kept.setdefault(template, {}).get(key)
         if known is not None and now < known.refusal.until:
@@ -70,7 +70,7 @@ class Refusals:
         rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
         pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
         refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
-        self._keep(template, key, _Kept(refusal, pod.namespace, rounds, outcome.passing))
+        self._keep(template, key, _Entry(refusal, pod.namespace, rounds, outcome.passing))
 
     def note_size(self, pod_id: PodId, pod: Pod, cluster: str, requests: Mapping[str, int], now: float) -> None:
         """The server of a cluster makes a pod request this, which is more than it asks for."""
@@ -85,10 +85,10 @@ class Refusals:
         size = Refusal(
             cluster, "the server makes it larger", now, now + self._longest_s, tuple(sorted(largest.items()))
         )
-        kept = _Kept(size, pod.namespace, pods=known.pods if known is not None else set())
+        kept = _Entry(size, pod.namespace, pods=known.pods if known is not None else set())
         self._keep(template, key, kept)
 
-    def _keep(self, template: _Template, key: _Key, kept: _Kept) -> None:
+    def _keep(self, template: _Template, key: _Key, kept: _Entry) -> None:
         self._kept.setdefault(template, {})[key] = kept
         heapq.heappush(self._ends, (kept.refusal.until, template, key))
 
@@ -105,7 +105,7 @@ class Refusals:
         """The same for somebody who only looks."""
         return [kept.refusal for kept in self._holding(pod_id, pod, now)]
 
-    def _holding(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[_Kept]:
+    def _holding(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[_Entry]:
         kept = self._kept.get(_template(pod_id, pod), {})
         return (kept[key] for key in sorted(kept) if now < kept[key].refusal.until)
 

@@ -11,7 +11,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.flights import Flight
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import Happening
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import QueuedPod
 
 
@@ -21,11 +21,11 @@ class Retries:
     def __init__(self, state: CoreState) -> None:
         self._state = state
 
-    def given_back(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+    def given_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """A place came to nothing."""
         tracked.refused = outcome.message or outcome.verdict
         if outcome.verdict == REFUSED and tracked.source is not None:
-            self._state.refusals.note(tracked.pod_id, tracked.source, flight, outcome, now)
+            self._state.refusals.note(tracked.pod_id, tracked.source, in_flight, outcome, now)
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
@@ -68,11 +68,11 @@ class Retries:
         if self._state.refusals:
             self._requeue(self._state.refusals.ended(now), now)
 
-    def object_changed(self, happening: Happening, now: float) -> None:
+    def object_changed(self, event: ClusterEvent, now: float) -> None:
         """A namespace that came, changed or went may take what it refused before."""
-        changed = happening.after or happening.before
+        changed = event.after or event.before
         if self._state.refusals and isinstance(changed, Namespace):
-            self._requeue(self._state.refusals.namespace_changed(happening.cluster, changed.name), now)
+            self._requeue(self._state.refusals.namespace_changed(event.cluster, changed.name), now)
 
     def _requeue(self, pod_ids: Iterable[tuple[str, str]], now: float) -> None:
         for pod_id in pod_ids:

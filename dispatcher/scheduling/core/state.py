@@ -48,7 +48,7 @@ class CoreState:
         self.clusters = {name: ClusterView(name) for name in clusters}
         self.fleet, self.queue, self.profiles, self.timing = fleet, queue, profiles, timing
         self.outbox = Outbox(boot_epoch, timing.retry)
-        self.errands = Errands(self.outbox, timing.retry)
+        self.side_intents = SideIntents(self.outbox, timing.retry)
         self.log = DecisionLog()
         self.refusals = Refusals(timing.refused_first_s, timing.refused_longest_s, timing.refused_passing_s)
         self.tracked: dict[PodId, Tracked] = {}
@@ -76,7 +76,7 @@ class CoreState:
 
     def trouble(self, text: str) -> None:
         """Something for the operator's log."""
-        self.effects.append(events.Trouble(text[:500]))
+        self.effects.append(events.OperatorWarning(text[:500]))
 
     def report(self, tracked: Tracked, message: str, now: float, reason: str = "Unschedulable") -> None:
         """Tell the user why a pod waits, and which node of its own cluster it is promised; not the same twice."""
@@ -89,21 +89,23 @@ class CoreState:
         if promised == known and (soon or message == tracked.reported):
             return
         tracked.reported, tracked.reported_at, tracked.promised = message, now, promised
-        told = ("", orders.ref(source), 0, message, reason, promised if promised != known else None)
+        told = ("", intents.ref(source), 0, message, reason, promised if promised != known else None)
 
         def wanted() -> bool:
             """Whether it waits, and nothing newer was said of it."""
             waits = tracked.source is not None and not tracked.source.node
             return waits and tracked.reported == message and tracked.report == name
 
-        insistence = Insistence(_TOLD_AGAIN, _NOT_TOLD, wanted)
-        name = tracked.report = self.errands.send(tracked.home, "report", ReportUnschedulable(*told), _said, insistence)
+        retry_policy = RetryPolicy(_TOLD_AGAIN, _NOT_TOLD, wanted)
+        name = tracked.report = self.side_intents.send(
+            tracked.home, "report", ReportUnschedulable(*told), _said, retry_policy
+        )
 
     def tell_waiting(self, tracked: Tracked, message: str) -> None:
         """Tell the user what holds up a pod that has its place."""
         if tracked.source is not None:
             epoch = self.outbox.next_epoch()
-            ref = orders.ref(tracked.source)
+            ref = intents.ref(tracked.source)
             self.outbox.post(tracked.home, ReportUnschedulable(f"{epoch}.report", ref, epoch, message, WAITING))
 
     def _promised(self, tracked: Tracked) -> str:

@@ -8,7 +8,7 @@ from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
-from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import PluginError, guarded
 
 
@@ -66,15 +66,15 @@ class Profiles:
         said = [one.EVENTS[reason] for one in self.of(placed).plan.plugins if reason in one.EVENTS]
         return reduce(or_, said) if said else HELPED_BY[reason]
 
-    def worth(self, happening: Happening, placed: Placed, reasons: frozenset[Reason]) -> bool:
+    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""
         plugins = self.of(placed).plan.plugins
         for reason in reasons:
             asked = [one for one in plugins if reason in one.EVENTS]
             if not asked:
-                if happening.kind & HELPED_BY[reason]:
+                if event.kind & HELPED_BY[reason]:
                     return True
-            elif any(happening.kind & one.EVENTS[reason] and _hinted(one, happening, placed) for one in asked):
+            elif any(event.kind & one.EVENTS[reason] and _hinted(one, event, placed) for one in asked):
                 return True
         return not reasons
 
@@ -105,8 +105,8 @@ class Profiles:
         return [text for one in self for text in one.take_troubles()]
 
 
-def _hinted(plugin: Plugin, happening: Happening, placed: Placed) -> bool:
+def _hinted(plugin: Plugin, event: ClusterEvent, placed: Placed) -> bool:
     try:
-        return plugin.hint(happening, placed)
+        return plugin.hint(event, placed)
     except Exception:  # a hint that fails must not keep a pod waiting
         return True

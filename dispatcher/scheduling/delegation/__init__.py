@@ -1,1 +1,1 @@
-"""The delegate protocol: what is tracked of a pod, what is due for it, and the intents that are in the air."""
+"""The delegate protocol: what is tracked of a pod, its next step, and the intents that are in flight."""

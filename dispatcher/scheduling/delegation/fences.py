@@ -1,8 +1,8 @@
-"""Clusters of which an operator has said that nothing runs there any more, and the pace at which their pods are let go.
+"""Fenced clusters: an operator has declared that nothing runs there any more. And how fast their pods are released.
 
-The word is the label global-dispatcher.io/fenced=true on the cluster's proxy node: it holds for the pods that were
+A fence is the label global-dispatcher.io/fenced=true on the cluster's proxy node: it holds for the pods that were
 submitted in the cluster where that proxy node is, and who may write it is that cluster's own affair. Worked example:
-at 20 a second the 3,000 pods of a fenced cluster are let go in 150 s, so that what takes their place comes as fast.
+at 20 a second the 3,000 pods of a fenced cluster are released in 150 s, so that what takes their place comes as fast.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dispatcher.model import names
 from dispatcher.model.node import Node
 from dispatcher.scheduling.clusters import Change, ClusterView
-from dispatcher.scheduling.delegation.flights import Flight, Stage
-from dispatcher.scheduling.delegation.protocol import Next, Situation, Step, target_of
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.delegation.protocol import NextStep, ObservedState, Step, target_of
 
 NONE: frozenset[str] = frozenset()
 
@@ -36,7 +36,7 @@ class Fences:
         self._of[home] = (self.of(home) - {was}) | ({now} if now else NONE)
         return was or now
 
-    def admits(self, seen: Situation, due: Next, now: float) -> bool:
+    def admits(self, seen: ObservedState, due: NextStep, now: float) -> bool:
         """Whether this step may be taken now; each that a fence alone asks for takes a token."""
         cluster = _asked_by_fence(seen, due)
         if not cluster:
@@ -48,13 +48,13 @@ class Fences:
         self._buckets[cluster] = (tokens - admitted, now)
         return admitted
 
-    def outdates(self, home: str, flight: Flight, clusters: Mapping[str, ClusterView]) -> bool:
-        """Whether nobody needs the answer to an order any more: it went to a cluster that is fenced now.
+    def outdates(self, home: str, in_flight: InFlightIntent, clusters: Mapping[str, ClusterView]) -> bool:
+        """Whether nobody needs the answer to an intent any more: it went to a cluster that is fenced now.
 
         But for a deletion that can be answered: it is what the fence asks for.
         """
-        deletes = flight.stage is Stage.DELETE and clusters[flight.via].ready
-        return flight.via in self.of(home) and not deletes
+        deletes = in_flight.kind is IntentKind.DELETE and clusters[in_flight.via].ready
+        return in_flight.via in self.of(home) and not deletes
 
 
 def fenced_proxy(node: Node | None) -> str:
@@ -64,7 +64,7 @@ def fenced_proxy(node: Node | None) -> str:
     return node.proxy_for if node.labels.get(names.FENCED) == "true" else ""
 
 
-def _asked_by_fence(seen: Situation, due: Next) -> str:
+def _asked_by_fence(seen: ObservedState, due: NextStep) -> str:
     if due.step is Step.DELETE_DELEGATE:
         return due.cluster if due.cluster in seen.fenced else ""
     if due.step is not Step.FINISH or seen.source is None or seen.source.terminating:

@@ -1,4 +1,7 @@
-"""What is in the air: at most one intent per pod, sent in batches per cluster, sent again until its effect is known."""
+"""Intents on their way to the agents: at most one per pod, in batches per cluster, sent until the effect is known.
+
+It decides when an intent is sent again, not what follows from an answer (`in_flight`), and it does no I/O.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,12 +17,12 @@ from dispatcher.scheduling.events import SendIntents
 
 
 class Outbox:
-    """Flights by intent id, and the batches to send. Epochs only grow; `boot_epoch` is above all of earlier lives."""
+    """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
 
     def __init__(self, boot_epoch: int, backoff: Backoff) -> None:
         self._epoch = boot_epoch
         self._backoff = backoff
-        self._flights: dict[str, Tracked] = {}
+        self._by_intent_id: dict[str, Tracked] = {}
         self._waiting: dict[PodId, Tracked] = {}
         self._settling: dict[PodId, Tracked] = {}
         self._batches: dict[str, list[AnyIntent]] = {}
@@ -33,75 +36,75 @@ class Outbox:
         """Send without waiting for the answer (messages to people)."""
         self._batches.setdefault(cluster, []).append(intent)
 
-    def fly(self, tracked: Tracked, flight: Flight) -> None:
-        """Send the pod's next intent; it replaces an earlier flight of the same pod."""
+    def send(self, tracked: Tracked, in_flight: InFlightIntent) -> None:
+        """Send the pod's next intent; it replaces an earlier one of the same pod."""
         self.drop(tracked)
-        tracked.flight = flight
-        self._flights[flight.intent.id] = tracked
-        self.post(flight.via, flight.intent)
+        tracked.in_flight = in_flight
+        self._by_intent_id[in_flight.intent.id] = tracked
+        self.post(in_flight.via, in_flight.intent)
 
     def drop(self, tracked: Tracked) -> None:
-        """Stop waiting for the pod's flight; a late answer to it is ignored."""
-        if tracked.flight is not None:
-            self._flights.pop(tracked.flight.intent.id, None)
+        """Stop waiting for the pod's intent; a late answer to it is ignored."""
+        if tracked.in_flight is not None:
+            self._by_intent_id.pop(tracked.in_flight.intent.id, None)
             self._waiting.pop(tracked.pod_id, None)
             self._settling.pop(tracked.pod_id, None)
-            tracked.flight = None
+            tracked.in_flight = None
 
-    def landed(self, outcome: Outcome, now: float) -> tuple[Tracked, Flight, Move] | None:
-        """The flight an outcome belongs to and what its verdict leads to; None for one that nobody waits for."""
-        tracked = self._flights.get(outcome.id)
-        if tracked is None or tracked.flight is None:
+    def answered(self, outcome: Outcome, now: float) -> tuple[Tracked, InFlightIntent, Transition] | None:
+        """The intent that an outcome belongs to and what its verdict leads to; None if nobody waits for it."""
+        tracked = self._by_intent_id.get(outcome.id)
+        if tracked is None or tracked.in_flight is None:
             return None
-        flight = tracked.flight
-        move = move_for(flight.stage, outcome.verdict)
-        if move is Move.SETTLE:
-            flight.settling, flight.sent_at = True, now
+        in_flight = tracked.in_flight
+        transition = transition_for(in_flight.kind, outcome.verdict)
+        if transition is Transition.SETTLE:
+            in_flight.settling, in_flight.sent_at = True, now
             self._settling[tracked.pod_id] = tracked
-        elif move is Move.AGAIN:
-            self._again(tracked, flight, now)
-        return tracked, flight, move
+        elif transition is Transition.AGAIN:
+            self._retry_later(tracked, in_flight, now)
+        return tracked, in_flight, transition
 
     def unanswered(self, intent_ids: Iterable[str], now: float) -> None:
         """The call that carried these failed: each will be sent again."""
         for intent_id in intent_ids:
-            tracked = self._flights.get(intent_id)
-            if tracked is not None and tracked.flight is not None:
-                self._again(tracked, tracked.flight, now)
+            tracked = self._by_intent_id.get(intent_id)
+            if tracked is not None and tracked.in_flight is not None:
+                self._retry_later(tracked, tracked.in_flight, now)
 
-    def unsent(self, intent_ids: Iterable[str], now: float) -> list[tuple[Tracked, Flight]]:
-        """The call that carried these was never begun: first orders to make a delegate are returned, others wait."""
+    def unsent(self, intent_ids: Iterable[str], now: float) -> list[tuple[Tracked, InFlightIntent]]:
+        """The call that carried these was never begun: first intents to create a delegate are returned, others wait."""
         undone = []
         for intent_id in intent_ids:
-            tracked = self._flights.get(intent_id)
-            if tracked is None or tracked.flight is None:
+            tracked = self._by_intent_id.get(intent_id)
+            if tracked is None or tracked.in_flight is None:
                 continue
-            if tracked.flight.stage is Stage.CREATE and tracked.flight.attempts == 1:
-                undone.append((tracked, tracked.flight))
+            if tracked.in_flight.kind is IntentKind.CREATE and tracked.in_flight.attempts == 1:
+                undone.append((tracked, tracked.in_flight))
             else:
-                self._again(tracked, tracked.flight, now)
+                self._retry_later(tracked, tracked.in_flight, now)
         return undone
 
-    def _again(self, tracked: Tracked, flight: Flight, now: float) -> None:
-        flight.again_at = now + self._backoff.after(flight.attempts)
+    def _retry_later(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> None:
+        in_flight.again_at = now + self._backoff.after(in_flight.attempts)
         self._waiting[tracked.pod_id] = tracked
 
     def resend(self, clusters: Mapping[str, ClusterView], now: float) -> None:
         """Send what is due again, where the agent answers; the id changes, the idempotency key does not."""
         for pod_id in sorted(self._waiting):
             tracked = self._waiting[pod_id]
-            flight = tracked.flight
-            if flight is None or flight.again_at > now or clusters[flight.via].silent:
+            in_flight = tracked.in_flight
+            if in_flight is None or in_flight.again_at > now or clusters[in_flight.via].silent:
                 continue
             del self._waiting[pod_id]
-            self._flights.pop(flight.intent.id, None)
-            flight.attempts += 1
-            flight.intent = msgspec.structs.replace(
-                flight.intent, id=f"{flight.epoch}.{flight.stage.value}.{flight.attempts}"
+            self._by_intent_id.pop(in_flight.intent.id, None)
+            in_flight.attempts += 1
+            in_flight.intent = msgspec.structs.replace(
+                in_flight.intent, id=f"{in_flight.epoch}.{in_flight.kind.value}.{in_flight.attempts}"
             )
-            flight.sent_at, flight.again_at = now, float("inf")
-            self._flights[flight.intent.id] = tracked
-            self.post(flight.via, flight.intent)
+            in_flight.sent_at, in_flight.again_at = now, float("inf")
+            self._by_intent_id[in_flight.intent.id] = tracked
+            self.post(in_flight.via, in_flight.intent)
 
     def settling(self) -> list[Tracked]:
         """Pods whose confirmed effect has not shown in the watch yet."""
@@ -114,6 +117,6 @@ class Outbox:
         return sent
 
     def counts(self) -> dict[str, int]:
-        """Flights by stage."""
-        stages = [tracked.flight.stage for tracked in self._flights.values() if tracked.flight is not None]
-        return {stage.value: stages.count(stage) for stage in Stage}
+        """How many are in flight, by kind."""
+        kinds = [tracked.in_flight.kind for tracked in self._by_intent_id.values() if tracked.in_flight is not None]
+        return {kind.value: kinds.count(kind) for kind in IntentKind}

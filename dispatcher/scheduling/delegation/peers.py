@@ -1,4 +1,4 @@
-"""What each cluster's proxy nodes shall show of the others."""
+"""What each cluster's proxy nodes show of the other clusters: capacity, readiness, common topology labels, keys."""
 
 from collections.abc import Mapping
 

@@ -49,18 +49,18 @@ class Step(enum.Enum):
     CONFIRM_SOURCE = "confirm-source"  # ask the source's API server whether the source is gone
 
 
-class Next(NamedTuple):
+class NextStep(NamedTuple):
     """A step and the cluster in which it happens ("" where that is the home cluster)."""
 
     step: Step
     cluster: str = ""
 
 
-NOTHING = Next(Step.NOTHING)
+NOTHING = NextStep(Step.NOTHING)
 
 
 @dataclass(frozen=True)
-class Situation:
+class ObservedState:
     """All that is seen of one source pod.
 
     `source_gone`: its API server has said that the source is gone. `source_missing`: it is missing for so long that its
@@ -94,7 +94,7 @@ class Situation:
     fenced: frozenset[str] = frozenset()
 
 
-def next_step(seen: Situation) -> Next:
+def next_step(seen: ObservedState) -> NextStep:
     """The one step that is due; NOTHING means wait for the world to change."""
     if seen.source is None:
         return _without_source(seen)
@@ -107,7 +107,7 @@ def next_step(seen: Situation) -> Next:
     return copy if copy is not NOTHING else _with_source(_without_fenced(seen), seen.source, target)
 
 
-def _with_source(seen: Situation, source: Pod, target: str) -> Next:
+def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
     stray = _astray(seen, source, target)
     if stray is not None:
         return stray
@@ -133,7 +133,7 @@ def wants_place(source: Pod) -> bool:
     return not (source.node or source.terminating or source.terminal)
 
 
-def _fenced_copies(seen: Situation, source: Pod, target: str) -> dict[str, Pod]:
+def _fenced_copies(seen: ObservedState, source: Pod, target: str) -> dict[str, Pod]:
     """Delegates that show in fenced clusters, but for one that has ended where its ended source is bound."""
     copies = {cluster: pod for cluster, pod in seen.delegates.items() if cluster in seen.fenced}
     if source.terminal and not source.terminating and target in copies and copies[target].terminal:
@@ -141,29 +141,29 @@ def _fenced_copies(seen: Situation, source: Pod, target: str) -> dict[str, Pod]:
     return copies
 
 
-def _without_fenced(seen: Situation) -> Situation:
+def _without_fenced(seen: ObservedState) -> ObservedState:
     """The same, with the operator's word for what is in fenced clusters: nothing."""
     delegates = {cluster: pod for cluster, pod in seen.delegates.items() if cluster not in seen.fenced}
     return replace(seen, delegates=delegates, absent=seen.absent | seen.fenced, restored=seen.restored - seen.fenced)
 
 
-def _without_source(seen: Situation) -> Next:
+def _without_source(seen: ObservedState) -> NextStep:
     if not seen.delegates or seen.home in seen.restored:
         return NOTHING
     if seen.source_gone:
         return _collect(seen, seen.delegates)
-    return Next(Step.CONFIRM_SOURCE) if seen.source_missing and seen.home in seen.reachable else NOTHING
+    return NextStep(Step.CONFIRM_SOURCE) if seen.source_missing and seen.home in seen.reachable else NOTHING
 
 
-def _at_home(seen: Situation, source: Pod) -> Next:
+def _at_home(seen: ObservedState, source: Pod) -> NextStep:
     """A source that belongs in no other cluster."""
     if not source.has_finalizer:
-        return Next(Step.QUEUE) if wants_place(source) else NOTHING
+        return NextStep(Step.QUEUE) if wants_place(source) else NOTHING
     # Marked, and no claim that verifies: somebody took it off, or it is not seen yet.
-    return Next(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
+    return NextStep(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
 
 
-def _astray(seen: Situation, source: Pod, target: str) -> Next | None:
+def _astray(seen: ObservedState, source: Pod, target: str) -> NextStep | None:
     """What delegates in other clusters than the source's ask for; None: they hold nothing up."""
     strays = {cluster: pod for cluster, pod in seen.delegates.items() if cluster != target}
     if not strays:
@@ -176,7 +176,7 @@ def _astray(seen: Situation, source: Pod, target: str) -> Next | None:
     if alive:
         return _adopt(seen, target, alive)
     dying = next((cluster for cluster in sorted(strays) if strays[cluster].node and not strays[cluster].terminal), "")
-    return Next(Step.HOLD, dying) if dying else None
+    return NextStep(Step.HOLD, dying) if dying else None
 
 
 def _goes_on(delegate: Pod) -> bool:
@@ -184,53 +184,53 @@ def _goes_on(delegate: Pod) -> bool:
     return bool(delegate.node) and not delegate.terminating
 
 
-def _adopt(seen: Situation, target: str, alive: str) -> Next:
+def _adopt(seen: ObservedState, target: str, alive: str) -> NextStep:
     """An unbound source whose delegate runs in `alive`: its claim is to say so."""
     if not target:
-        return Next(Step.RESTORE, alive)
+        return NextStep(Step.RESTORE, alive)
     if target in seen.absent:
-        return Next(Step.UNCLAIM)
-    return Next(Step.COLLECT, target) if target in seen.reachable else Next(Step.HOLD, alive)
+        return NextStep(Step.UNCLAIM)
+    return NextStep(Step.COLLECT, target) if target in seen.reachable else NextStep(Step.HOLD, alive)
 
 
-def _collect(seen: Situation, delegates: Mapping[str, Pod]) -> Next:
+def _collect(seen: ObservedState, delegates: Mapping[str, Pod]) -> NextStep:
     for cluster in sorted(delegates):
         if cluster in seen.reachable and not delegates[cluster].terminating:
-            return Next(Step.DELETE_DELEGATE, cluster)
+            return NextStep(Step.DELETE_DELEGATE, cluster)
     return NOTHING
 
 
-def _end(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
+def _end(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
     if delegate is not None:
         return _collect(seen, {target: delegate})
     # A terminal source that nobody deletes keeps its place in the list; only its finalizer goes.
     if not (source.terminating or source.has_finalizer) or target in seen.restored:
         return NOTHING
     if target in seen.absent:
-        return Next(Step.FINISH)
-    return Next(Step.COLLECT, target) if target in seen.reachable else NOTHING
+        return NextStep(Step.FINISH)
+    return NextStep(Step.COLLECT, target) if target in seen.reachable else NOTHING
 
 
-def _go_on(seen: Situation, target: str, delegate: Pod | None) -> Next:
+def _go_on(seen: ObservedState, target: str, delegate: Pod | None) -> NextStep:
     if target in seen.fenced or (seen.given_up and delegate is None):
-        return Next(Step.UNCLAIM)
+        return NextStep(Step.UNCLAIM)
     if target not in seen.reachable:
-        return Next(Step.UNCLAIM) if seen.untouched else Next(Step.WAIT, target)
+        return NextStep(Step.UNCLAIM) if seen.untouched else NextStep(Step.WAIT, target)
     if delegate and delegate.terminating:
         return NOTHING
     if delegate and delegate.node:
-        return Next(Step.BIND_PROXY, target)
-    return Next(Step.RESUME, target) if seen.decided else _give_back(seen, target)
+        return NextStep(Step.BIND_PROXY, target)
+    return NextStep(Step.RESUME, target) if seen.decided else _give_back(seen, target)
 
 
-def _give_back(seen: Situation, target: str) -> Next:
+def _give_back(seen: ObservedState, target: str) -> NextStep:
     """A claim that this dispatcher has not decided: off with it, as soon as no delegate of it can be or come."""
     if target in seen.restored:
-        return Next(Step.WAIT, target)
-    return Next(Step.UNCLAIM) if seen.disproved else Next(Step.CONFIRM, target)
+        return NextStep(Step.WAIT, target)
+    return NextStep(Step.UNCLAIM) if seen.disproved else NextStep(Step.CONFIRM, target)
 
 
-def _beside(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> Next:
+def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None) -> NextStep:
     """A source bound to a proxy node."""
     if target in seen.fenced:
         return _without_delegate(seen, source, target)
@@ -240,20 +240,20 @@ def _beside(seen: Situation, source: Pod, target: str, delegate: Pod | None) -> 
     if delegate is None:
         return _without_delegate(seen, source, target)
     if not marked and not delegate.terminating:
-        return Next(Step.RESTORE, target)
+        return NextStep(Step.RESTORE, target)
     if delegate.terminating and not (source.terminal or delegate.terminal):
-        return Next(Step.DELETE_SOURCE)
+        return NextStep(Step.DELETE_SOURCE)
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
     differs = delegate.status != seen.mirrored or not (shown or source.terminal)
-    return Next(Step.MIRROR, target) if delegate.status and differs else NOTHING
+    return NextStep(Step.MIRROR, target) if delegate.status and differs else NOTHING
 
 
-def _without_delegate(seen: Situation, source: Pod, target: str) -> Next:
+def _without_delegate(seen: ObservedState, source: Pod, target: str) -> NextStep:
     ours = source.has_finalizer or source.claim is not None  # else somebody bound it to the proxy node by hand
     if not ours or target in seen.restored:
         return NOTHING
     if target in seen.absent:
-        return Next(Step.FINISH)
-    return Next(Step.CONFIRM, target) if target in seen.missing else NOTHING
+        return NextStep(Step.FINISH)
+    return NextStep(Step.CONFIRM, target) if target in seen.missing else NOTHING

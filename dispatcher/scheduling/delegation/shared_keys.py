@@ -1,4 +1,4 @@
-"""Clusters that were heard with the same public key: each could sign for the other. They are told, and go on."""
+"""Clusters that report the same public key: each could sign for the other. They are reported, and keep working."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -8,7 +8,7 @@ from dispatcher.model.signatures import plain_keys
 from dispatcher.scheduling.clusters import ClusterView
 
 
-class Sharers(NamedTuple):
+class SharedKey(NamedTuple):
     """Two clusters with a key in common."""
 
     first: str
@@ -24,16 +24,16 @@ class Sharers(NamedTuple):
         )
 
 
-def of(clusters: Mapping[str, ClusterView]) -> list[Sharers]:
+def of(clusters: Mapping[str, ClusterView]) -> list[SharedKey]:
     """Pairs of clusters that share a key, older ones included, by name."""
     owners: dict[str, list[str]] = {}
     for name in sorted(clusters):
         for key in set(plain_keys(clusters[name].keys)):
             owners.setdefault(key, []).append(name)
-    pairs = {Sharers(*pair) for names in owners.values() for pair in combinations(names, 2)}
+    pairs = {SharedKey(*pair) for names in owners.values() for pair in combinations(names, 2)}
     return sorted(pairs)
 
 
-def problem_of(cluster: str, found: list[Sharers]) -> str:
+def problem_of(cluster: str, found: list[SharedKey]) -> str:
     """What of it concerns one cluster, '' if nothing."""
     return "; ".join(pair.text for pair in found if cluster in pair)

@@ -1,4 +1,4 @@
-"""One of our pods with everything seen and done about it: its source, its delegates, the intent in the air."""
+"""One of our pods with everything known about it: its source, its delegates, its in-flight intent."""
 
 from dataclasses import dataclass, field
 
@@ -33,7 +33,7 @@ class Tracked:
     delegates: dict[str, Pod] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     missing_since: dict[str, float] = field(default_factory=dict)
-    flight: Flight | None = None
+    in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
     claimed_at: float = float("-inf")
     decided: int = 0
@@ -43,7 +43,7 @@ class Tracked:
     orphaned_at: float | None = None
     reported: str = ""
     reported_at: float = float("-inf")
-    report: str = ""  # the errand that tells it
+    report: str = ""  # the side intent that reports it
     queued: bool = False
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
@@ -59,18 +59,18 @@ class Tracked:
     @property
     def forgotten(self) -> bool:
         """Whether nothing is left to track."""
-        return self.source is None and not self.delegates and self.flight is None
+        return self.source is None and not self.delegates and self.in_flight is None
 
     @property
-    def flight_is_pointless(self) -> bool:
+    def in_flight_is_pointless(self) -> bool:
         """Whether nobody wants any more what is asked of the home cluster.
 
         Without its source a pod needs no place. An order to another cluster must still be seen through, and so must
         the question whether the source is gone, while there is a delegate for whose sake it is asked.
         """
-        if self.flight is None or self.flight.via != self.home:
+        if self.in_flight is None or self.in_flight.via != self.home:
             return False
-        if self.flight.stage is Stage.CONFIRM_SOURCE:
+        if self.in_flight.kind is IntentKind.CONFIRM_SOURCE:
             return self.source is not None or not self.delegates
         return self.source is None
 
@@ -112,7 +112,7 @@ class Tracked:
             self.orphaned_at = None
 
 
-def situation(
+def observed_state(
     tracked: Tracked,
     clusters: dict[str, ClusterView],
     now: float,
@@ -120,7 +120,7 @@ def situation(
     *,
     orphans_may_go: bool,
     fenced: frozenset[str] = frozenset(),
-) -> Situation:
+) -> ObservedState:
     """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked for."""
     reachable = frozenset(name for name, view in clusters.items() if view.ready)
     restored = frozenset(name for name, view in clusters.items() if view.restored)
@@ -135,7 +135,7 @@ def situation(
         _source_gone(tracked, clusters, now, timing, orphans_may_go=orphans_may_go)
         or _gone_from_fenced(tracked, clusters, fenced)
     )
-    return Situation(
+    return ObservedState(
         tracked.home,
         source,
         tracked.delegates,

@@ -53,7 +53,7 @@ OBJECT_EVENTS: dict[str, WakeEvent] = {
 
 
 @dataclass(frozen=True)
-class Happening:
+class ClusterEvent:
     """One event with what changed: nodes, pods or objects, `before` None for a new one, `after` None for one gone.
 
     Both None: many things at once, or nothing that could be named.

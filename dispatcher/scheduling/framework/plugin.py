@@ -284,7 +284,7 @@ class Plugin(ABC, Generic[S]):
     def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""
 
-    def hint(self, happening: Happening, placed: Placed) -> bool:
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
         """Whether an event of EVENTS is worth a new try of a pod refused by this plugin; asked once a class."""
         return True
 

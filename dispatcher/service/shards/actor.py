@@ -9,7 +9,7 @@ import ray
 from dispatcher.scheduling.shards.orders import Body, Parcel
 from dispatcher.scheduling.shards.shard import Shard
 from dispatcher.service.shards.policy import name_of, plans_of
-from dispatcher.service.warm import collect_less_often, load_kernels
+from dispatcher.service.warm_up import collect_less_often, load_kernels
 
 
 class ShardActor:

@@ -24,16 +24,16 @@ def _unseen_is_absent(patches: Patches, when: Callable[[Any, str], bool]) -> Non
     from dispatcher.scheduling.delegation.protocol import target_of
 
     core: Any = module
-    real = core.situation
+    real = core.observed_state
 
-    def situation(tracked: Any, *args: Any, **more: Any) -> Any:
+    def observed_state(tracked: Any, *args: Any, **more: Any) -> Any:
         seen = real(tracked, *args, **more)
         target = target_of(seen.home, seen.source) if seen.source is not None else ""
         if not target or target in seen.delegates or not when(seen, target):
             return seen
         return replace(seen, absent=seen.absent | {target}, reachable=seen.reachable | {target})
 
-    patches.set(core, "situation", situation)
+    patches.set(core, "observed_state", observed_state)
 
 
 @plant("a claim is not taken back when the target refuses", hint=Hint(stories.refused_by_the_best))
@@ -58,9 +58,9 @@ def claims_unchecked(patches: Patches) -> None:
 
 @plant("an old attempt is as good as a new one", hint=Hint(stories.late_copies))
 def no_attempt_fence(patches: Patches) -> None:
-    from agents.executor.fence import Fence
+    from agents.executor.epoch_guard import EpochGuard
 
-    patches.set(Fence, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
+    patches.set(EpochGuard, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
 @plant("an answer that is not known counts as a no, and nobody looks before saying so", hint=Hint(stories.reply_lost))
@@ -88,8 +88,8 @@ def unanswered_means_undone(patches: Patches) -> None:
 
     def handle(self: Any, event: Any, now: float) -> Any:
         if isinstance(event, events.Unanswered):
-            flights = [self.outbox._flights.get(one) for one in event.intent_ids]
-            undone = [outcome(one.flight.intent, STALE, "no answer") for one in flights if one and one.flight]
+            waiting = [self.outbox._by_intent_id.get(one) for one in event.intent_ids]
+            undone = [outcome(one.in_flight.intent, STALE, "no answer") for one in waiting if one and one.in_flight]
             event = events.Answered(event.cluster, tuple(undone))
         return real(self, event, now)
 
@@ -101,8 +101,8 @@ def every_claim_is_untouched(patches: Patches) -> None:
     import dispatcher.scheduling.core.reconciler as module
 
     core: Any = module
-    real = core.situation
-    patches.set(core, "situation", lambda *args, **more: replace(real(*args, **more), untouched=True))
+    real = core.observed_state
+    patches.set(core, "observed_state", lambda *args, **more: replace(real(*args, **more), untouched=True))
 
 
 @plant("a claim for a lost cluster is never taken back", hint=Hint(stories.lost_before_it_was_asked))
@@ -140,9 +140,9 @@ def stale_without_a_look(patches: Patches) -> None:
 
 @plant("that an attempt was undone is forgotten", hint=Hint(stories.late_copies))
 def no_tombstones(patches: Patches) -> None:
-    from agents.executor.fence import Fence
+    from agents.executor.epoch_guard import EpochGuard
 
-    patches.set(Fence, "close", lambda self, uid, dispatcher_epoch, epoch, why="": None)
+    patches.set(EpochGuard, "invalidate", lambda self, uid, dispatcher_epoch, epoch, why="": None)
 
 
 @plant("a cluster that refuses a pod is asked again at once", hint=Hint(stories.refused_by_the_best))

@@ -22,7 +22,7 @@ def finalizer_dropped_early(patches: Patches) -> None:
 
     def end(seen: Any, source: Any, target: str, delegate: Any) -> Any:
         if delegate is not None and delegate.terminating:
-            return protocol.Next(protocol.Step.FINISH)
+            return protocol.NextStep(protocol.Step.FINISH)
         return real(seen, source, target, delegate)
 
     patches.set(protocol, "_end", end)
@@ -63,15 +63,15 @@ def nothing_mirrored(patches: Patches) -> None:
 
 @plant("a status goes to another source than its own", "people", "links")
 def mirror_to_the_wrong_pod(patches: Patches) -> None:
-    from dispatcher.scheduling.delegation import orders
+    from dispatcher.scheduling.delegation import intents
 
-    real, last = orders.mirror, [b""]
+    real, last = intents.mirror, [b""]
 
     def mirror(home: str, source: Any, cluster: str, status: bytes, epoch: int, now: float) -> Any:
         last[:], other = [status], last[0] or status
         return real(home, source, cluster, other, epoch, now)
 
-    patches.set(orders, "mirror", mirror)
+    patches.set(intents, "mirror", mirror)
 
 
 @plant("where a pod went is read off its annotation alone", hint=Hint(stories.stripped_and_deleted))

@@ -60,7 +60,7 @@ def _order(at: Scene, cluster: str, make: Callable[[], AnyIntent]) -> None:
     """Whoever has taken over Ray speaks as the dispatcher that leads."""
     stage = at.dispatcher.dispatcher
     assert stage is not None
-    leader = stage.standing
+    leader = stage.leader_status
     at.fleet.ranks[title(WORLD, leader.epoch)] = at.fleet.ranks[title(at.dispatcher.process, leader.epoch)]
     link = SimLink(cluster, at.cluster(cluster).agent, LinkWeather(), running_loop(), random.Random(1))
     batch = IntentBatch(leader.identity, leader.epoch, (make(),))
@@ -174,16 +174,16 @@ def home_believes_claims(patches: Patches) -> None:
 
 @plant("the home's observer does not verify claims", hint=Hint(_claimed_for_no_cluster, SCARCE))
 def observer_believes_claims(patches: Patches) -> None:
-    from agents.observer import authentic
+    from agents.observer import mark_verifier
 
-    _believing(patches, authentic, is_claim_of=lambda keys, mark: True)
+    _believing(patches, mark_verifier, is_claim_of=lambda keys, mark: True)
 
 
 @plant("the target's observer does not verify proofs", hint=Hint(_copied_claim))
 def observer_believes_proofs(patches: Patches) -> None:
-    from agents.observer import authentic
+    from agents.observer import mark_verifier
 
-    _believing(patches, authentic, is_proof_of=lambda keys, uid, claim, proof: True)
+    _believing(patches, mark_verifier, is_proof_of=lambda keys, uid, claim, proof: True)
 
 
 @plant("the dispatcher does not verify claims of delegates", hint=Hint(_forged_by_an_admin))

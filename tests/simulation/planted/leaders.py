@@ -20,11 +20,11 @@ def epochs_begin_anew(patches: Patches) -> None:
 
 @plant("whoever has led once goes on, and whoever speaks is obeyed", hint=Hint(stories.two_dispatchers))
 def no_dispatcher_fence(patches: Patches) -> None:
-    from agents.executor.fence import Fence
+    from agents.executor.epoch_guard import EpochGuard
     from dispatcher.service.leader import Elector
     from dispatcher.service.service import Service
 
-    patches.set(Fence, "superseded", lambda self, dispatcher, epoch: "")
+    patches.set(EpochGuard, "superseded", lambda self, dispatcher, epoch: "")
     patches.set(Elector, "valid", lambda self: self._renewed_at > 0)
     patches.set(Elector, "_lost", lambda self: "")
 

@@ -62,7 +62,7 @@ def _renamed(at: Scene) -> Iterator[Wait]:
 def two_names_for_one_cluster(patches: Patches) -> None:
     from dispatcher.scheduling import clusters
 
-    patches.set(clusters, "stranger", lambda view, changes, known: "")
+    patches.set(clusters, "wrong_identity", lambda view, changes, known: "")
     _any_name(patches)
 
 
@@ -74,10 +74,10 @@ def renamed_with_pods(patches: Patches) -> None:
 def _any_name(patches: Patches) -> None:
     """An agent serves a cluster under whatever name it is given."""
     from agents.executor.state import ExecutorState
-    from agents.runtime.obedience import Obedience
+    from agents.runtime.accepted_leader import AcceptedLeader
 
     def be_called(self: Any, cluster: str, before: str = "") -> Any:
         return (yield from self.load())
 
-    patches.set(Obedience, "misnamed", property(lambda self: ""))
+    patches.set(AcceptedLeader, "misnamed", property(lambda self: ""))
     patches.set(ExecutorState, "be_called", be_called)

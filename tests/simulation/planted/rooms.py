@@ -57,10 +57,10 @@ def enlarged_delegates_bound(patches: Patches) -> None:
 
 @plant("what silent clusters use of a quota is forgotten", hint=Hint(stories.quota_of_the_silent, stories.SCARCE))
 def quota_of_the_silent_forgotten(patches: Patches) -> None:
-    from dispatcher.scheduling.unheard import Unheard
+    from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 
-    patches.set(Unheard, "unknown", lambda self: "")
-    patches.set(Unheard, "beside", lambda self, tenant: {})
+    patches.set(UnsyncedUsage, "unknown", lambda self: "")
+    patches.set(UnsyncedUsage, "unseen", lambda self, tenant: {})
 
 
 @plant("whoever asks first has all slots of an API server", hint=Hint(stories.hanging_webhook))

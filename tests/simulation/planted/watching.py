@@ -25,7 +25,7 @@ def list_from_any_cache(patches: Patches) -> None:
 @plant("410 does not lead to a new list, nor another count", hint=Hint(blind.expired))
 def expired_is_resumed(patches: Patches) -> None:
     from agents.kube import listwatch
-    from agents.runtime.truths import Truths
+    from agents.runtime.watch_verifier import WatchVerifier
 
     real = listwatch.ListError.__init__
 
@@ -33,16 +33,16 @@ def expired_is_resumed(patches: Patches) -> None:
         real(self, text, expired=False, **more)
 
     patches.set(listwatch.ListError, "__init__", init)
-    patches.set(Truths, "_look", _looked_away)
+    patches.set(WatchVerifier, "_look", _looked_away)
 
 
 @plant("deletions that a watch shows are not taken over", hint=Hint(blind.deleted_before_another, stories.SMALL))
 def deletions_unseen(patches: Patches) -> None:
     from agents.observer.cache import ClusterCache
-    from agents.runtime.truths import Truths
+    from agents.runtime.watch_verifier import WatchVerifier
 
     patches.set(ClusterCache, "forget", lambda self, kind, key: None)
-    patches.set(Truths, "_look", _looked_away)
+    patches.set(WatchVerifier, "_look", _looked_away)
 
 
 @plant("what a new list leaves out stays known", hint=Hint(blind.gone_between_lists, stories.SMALL))
@@ -58,7 +58,7 @@ def lists_only_add(patches: Patches) -> None:
 
 @plant("a silent watch is neither compared with its server nor opened anew", "half-open", hint=Hint(blind.half_open))
 def silence_is_believed(patches: Patches) -> None:
-    from agents.runtime.truths import Truths
+    from agents.runtime.watch_verifier import WatchVerifier
     from tests.simulation.world.net import Stream
 
     real = Stream.__init__
@@ -67,7 +67,7 @@ def silence_is_believed(patches: Patches) -> None:
         real(self, wire, request, 1e9)
 
     patches.set(Stream, "__init__", init)
-    patches.set(Truths, "_look", _looked_away)
+    patches.set(WatchVerifier, "_look", _looked_away)
 
 
 @plant("leases of proxy nodes are not renewed", "people")
@@ -92,16 +92,16 @@ def short_memory_of_peers(patches: Patches) -> None:
 
 @plant("a report of another life is taken for the next one", hint=Hint(blind.agents_begin_anew))
 def gaps_ignored(patches: Patches) -> None:
-    from agents.observer.follow import Follow
+    from agents.observer.change_feed import ChangeFeed
     from dispatcher.scheduling import clusters
     from dispatcher.service.poller import Poller
 
-    real = Follow.since
+    real = ChangeFeed.since
 
     def since(self: Any, who: Any, asked: str, since: int, *more: Any) -> Any:
         return real(self, who, who.incarnation if asked else "", since, *more)
 
-    patches.set(Follow, "since", since)
+    patches.set(ChangeFeed, "since", since)
     patches.set(clusters, "check_continues", lambda view, changes: None)
     patches.set(Poller, "_continues", lambda self, changes: True)
 
@@ -124,6 +124,6 @@ async def _looked_away(self: Any, watch: Any) -> float:
 
 @plant("that a server went back in time is not noticed", hint=Hint(blind.restored_and_used))
 def restores_unnoticed(patches: Patches) -> None:
-    from agents.runtime.truths import Truths
+    from agents.runtime.watch_verifier import WatchVerifier
 
-    patches.set(Truths, "_look", _looked_away)
+    patches.set(WatchVerifier, "_look", _looked_away)

@@ -26,24 +26,24 @@ from dispatcher.model.messages import (
     IntentBatch,
     OutcomeBatch,
     Peers,
-    PeersHeard,
+    PeersAck,
     decode,
     encode,
 )
 from dispatcher.model.pod import Record
-from dispatcher.service.leader import Elector, LeaderTiming, Surroundings
-from dispatcher.service.leader_lease import LeaseFile, Place
+from dispatcher.service.leader import Elector, ElectorEnvironment, LeaderTiming
+from dispatcher.service.leader_lease import LeaseRef, LeaseStore
 from dispatcher.service.leadership import Leadership
 from dispatcher.service.link import AgentDied, AgentTimeout
-from dispatcher.service.stage import Stage
 from dispatcher.service.term import Term
+from dispatcher.service.term_runner import TermRunner
 from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop, in_process, running_loop
 from tests.simulation.world.net import Stream, Wire
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 WIRE: ContextVar[Wire] = ContextVar("WIRE")
-LEASE = Place("kube-node-lease", "global-dispatcher")
+LEASE = LeaseRef("kube-node-lease", "global-dispatcher")
 
 
 class SimClient(KubeClient):
@@ -165,11 +165,11 @@ class SimLink:
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
         return answer
 
-    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersHeard:
+    async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show."""
         raw = encode(peers)
         call = partial(_set_peers, raw)
-        answer: PeersHeard = await self._call(PeersHeard, call, timeout_s, peers)
+        answer: PeersAck = await self._call(PeersAck, call, timeout_s, peers)
         return answer
 
     async def _call(
@@ -261,7 +261,7 @@ class DispatcherProcess:
         self.lease = lease
         self.process = Process(f"{name}/0")
         self.offset = 0.0
-        self.dispatcher: Stage | None = None
+        self.dispatcher: TermRunner | None = None
 
     def start(self) -> None:
         """A new life."""
@@ -272,10 +272,10 @@ class DispatcherProcess:
 
     def _start(self) -> None:
         loop, links, section = running_loop(), self.links(), self.config.leader_election
-        surroundings = Surroundings(loop.time, wall=time.time, dice=random.random)
+        environment = ElectorEnvironment(loop.time, wall=time.time, dice=random.random)
         timing = LeaderTiming(section.lease_s, section.renew_deadline_s, section.retry_s)
-        elector = Elector(LeaseFile(LeaseClient(self.lease), LEASE), self.process.name, timing, surroundings)
-        stage = self.dispatcher = Stage(links, self.config, Leading(self.process, self.ranks, elector, links))
+        elector = Elector(LeaseStore(LeaseClient(self.lease), LEASE), self.process.name, timing, environment)
+        stage = self.dispatcher = TermRunner(links, self.config, Leading(self.process, self.ranks, elector, links))
         self._task = asyncio.create_task(stage.run())
 
     def kill(self) -> None:
@@ -284,7 +284,7 @@ class DispatcherProcess:
         self.dispatcher = None
 
 
-async def _set_peers(raw: bytes, agent: Agent) -> PeersHeard:
+async def _set_peers(raw: bytes, agent: Agent) -> PeersAck:
     return await agent.set_peers(decode(Peers, raw))
 
 

@@ -1,0 +1,39 @@
+"""Stops delegates of failover mode `lease` when the lease has lapsed, by nobody's order: they may be replaced then.
+
+Which they are is told by the claim that their source's cluster has signed, never by what users write onto them here.
+"""
+
+from collections.abc import Iterator
+
+from agents.executor import events
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import Procedure
+from agents.executor.local import Local, Moment
+from agents.executor.proxy import ReconcileTask
+from dispatcher.model.leases import LEASE
+from dispatcher.model.messages import DONE, PodRef
+from dispatcher.model.pod import Pod
+
+
+def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
+    """One for each delegate that is to be stopped now, by its UID."""
+    why = local.renewals.lapsed(now.mono)
+    for node in tuple(local.view.nodes()) if why else ():
+        for pod in tuple(local.view.pods_on(node.name)):
+            version = local.view.pod_version(pod.uid)
+            if is_meant(pod) and local.stopped.get(pod.uid) != version:  # else the view does not show it yet
+                yield ReconcileTask(pod.uid, pod.namespace, _stop(pod, version, why, local, now))
+
+
+def is_meant(pod: Pod) -> bool:
+    """Whether a pod is a delegate of this mode that runs."""
+    return pod.source is not None and pod.failover == LEASE and not (pod.terminating or pod.terminal)
+
+
+def _stop(pod: Pod, version: str, why: str, local: Local, now: Moment) -> Procedure[str]:
+    ref = PodRef(pod.namespace, pod.name, pod.uid)
+    answer = yield from delete_exactly(ref)
+    if answer.verdict == DONE:
+        local.stopped.put(pod.uid, version)
+        events.lease_lapsed(local, ref, why, now)
+    return answer.message

@@ -1,0 +1,70 @@
+"""How admission in the target cluster has changed a delegate that was posted: its size, its node, our marks.
+
+Whatever its admins add is theirs to add, and only its size and its place are looked at again. But it must still be ours
+to bind: without our marks nobody would find it, and with another scheduler's name two would place it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agents.executor.pods import LivePod
+from dispatcher.model.names import DELEGATE_SCHEDULER, PREFIX
+from dispatcher.model.pod import Pod
+from dispatcher.model.resources import format_quantity
+
+_SHOWN = 8  # resources, and containers, that a message names
+
+
+def foreign(found: LivePod) -> str:
+    """Why a delegate without a node is not ours to bind; '' if it is."""
+    name = found.spec.scheduler_name
+    return "" if name == DELEGATE_SCHEDULER else f'the server gave it to scheduler "{name}"'
+
+
+def disowned(posted: bytes, made: LivePod) -> str:
+    """Why what the server made of a fresh delegate is not what it was to be; '' if it is."""
+    metadata = msgspec.json.decode(posted)["metadata"]
+    for kind, now in (("labels", made.labels), ("annotations", made.annotations)):
+        for key, value in metadata[kind].items():
+            if key.startswith(PREFIX) and now.get(key) != value:
+                return f"the server took our mark off: {kind} {key}"
+    return f'the server bound it to node "{made.node}" by itself' if made.node else foreign(made)
+
+
+def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:
+    """How the pod that the server made is larger than the one that was posted; '' if it is not."""
+    names = sorted(name for name, amount in made.requests.items() if amount > wanted.requests.get(name, 0))
+    if not names:
+        return ""
+    sizes = ", ".join(f"{name} {_shown(name, wanted)} -> {_shown(name, made)}" for name in names[:_SHOWN])
+    return f"the server made it larger: {sizes} ({_cause(posted, body)})"
+
+
+def beyond(at_most: Mapping[str, int], made: Pod) -> str:
+    """How what the server made requests more than was booked for it; '' if it does not, or nothing was told of that."""
+    names = sorted(name for name, amount in made.requests.items() if at_most and amount > at_most.get(name, 0))
+    shown = (f"{name} {_amount(name, at_most)} -> {_shown(name, made)}" for name in names[:_SHOWN])
+    return f"it requests more than was booked for it: {', '.join(shown)}" if names else ""
+
+
+def _amount(resource: str, amounts: Mapping[str, int]) -> str:
+    return format_quantity(resource, amounts.get(resource, 0))
+
+
+def _shown(resource: str, pod: Pod) -> str:
+    return _amount(resource, pod.requests)
+
+
+def _cause(posted: bytes, body: bytes) -> str:
+    before, after = (msgspec.json.decode(raw).get("spec") or {} for raw in (posted, body))
+    added = [name for name in _containers(after) if name not in _containers(before)]
+    if added:
+        what = "containers" if len(added) > 1 else "container"
+        return f"{what} {', '.join(added[:_SHOWN])} {'were' if len(added) > 1 else 'was'} added"
+    return "overhead was added" if after.get("overhead") else "requests were changed"
+
+
+def _containers(spec: dict[str, Any]) -> list[str]:
+    return [str(one.get("name")) for kind in ("initContainers", "containers") for one in spec.get(kind) or ()]

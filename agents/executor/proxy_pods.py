@@ -1,0 +1,132 @@
+"""What is due for the pods on proxy nodes without anybody's order: no kubelet looks after them.
+
+- One that is being deleted and that we do not hold is let go: a source pod that has a delegate carries our finalizer
+  and is not meant.
+- One whose cluster is lost is set not Ready, so that its address leaves the endpoints; the rest of its status is kept,
+  for it may be running. When the cluster is back, its delegate's status is mirrored again.
+- One that must not be replaced while its cluster is lost gets unlimited tolerations (`failover_mode.py`) in time.
+  One of mode `lease` loses them when its delegate has certainly been stopped by the executor there (`lease_expiry.py`).
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from agents.executor import events, failover_mode, pods
+from agents.executor.answer import CONFLICT, NOT_FOUND, is_ambiguous, said
+from agents.executor.deletion import delete_exactly
+from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
+from agents.executor.local import Local, Moment
+from agents.executor.peers import is_proxy
+from agents.executor.pods import LivePod
+from agents.executor.proxy import ReconcileTask
+from agents.executor.times import rfc3339
+from dispatcher.model import leases, names
+from dispatcher.model.leases import LEASE
+from dispatcher.model.messages import PodRef
+from dispatcher.model.pod import Pod
+
+FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once a second
+
+
+def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
+    """What is due now, by UID of the pod; what is urgent for services comes first."""
+    later: list[Pod] = []
+    for node in tuple(local.view.nodes()):
+        if not is_proxy(node):
+            continue
+        away = local.peers.lost(node.name)
+        for pod in tuple(local.view.pods_on(node.name)):
+            if pod.terminating and not pod.has_finalizer:
+                yield _duty(pod, _let_go(_ref(pod)))
+            elif away and pod.ready and not pod.terminal:
+                yield _duty(pod, _set_not_ready(pod, local.view.pod_version(pod.uid), local, now))
+            elif _wants_tolerations(pod, local):
+                later.append(pod)
+    kept, freed = list[Pod](), list[Pod]()
+    for pod in later:
+        (kept if _mode(pod, pod.failover, local) == failover_mode.STRICT else freed).append(pod)
+    yield from (_duty(pod, _tolerate(pod, local, now)) for pod in (*kept, *freed[:FREED_AT_ONCE]))
+
+
+def _duty(pod: Pod, procedure: Procedure[str]) -> ReconcileTask:
+    return ReconcileTask(pod.uid, pod.namespace, procedure)
+
+
+def _ref(pod: Pod) -> PodRef:
+    return PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def _let_go(ref: PodRef) -> Procedure[str]:
+    answer = yield from delete_exactly(ref, 0)
+    return answer.message
+
+
+def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedure[str]:
+    """As the node controller does it where it changes a node's condition. Without a reason: it would outlive this."""
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now.wall)}
+    # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it shows.
+    metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
+    body = msgspec.json.encode({"metadata": metadata, "status": {"conditions": [condition]}})
+    path = pods.path(pod.namespace, pod.name, "status")
+    response = yield Request("PATCH", path, body, STRATEGIC_PATCH)
+    if response.ok and pod.failover == LEASE:
+        _tell(pod, local, now)
+    if response.ok or response.status in (NOT_FOUND, CONFLICT):
+        return ""
+    return f"pod {pod.key} of a lost cluster cannot be set not Ready: {said(response)}"
+
+
+def _wants_tolerations(pod: Pod, local: Local) -> bool:
+    """Whether a source pod that another cluster runs would be deleted too early if that cluster were lost, or never."""
+    ours = pod.has_finalizer and not (pod.terminating or pod.terminal)
+    return ours and not failover_mode.stays(_mode(pod, pod.failover, local), pod.tolerations)
+
+
+def _mode(pod: Pod, failover: str, local: Local) -> str:
+    mode = failover_mode.mode_of(failover, stopped=local.peers.stopped_in(pod.node, pod.grace_s) == 0)
+    # Asked of every remote pod at each look: all peers are looked through only for the few that are not strict.
+    return failover_mode.STRICT if mode != failover_mode.STRICT and local.peers.too_many_lost else mode
+
+
+def _failover(pod: LivePod, local: Local) -> str:
+    """As Pod.failover, of the truth."""
+    said, signed = pod.annotations.get(names.FAILOVER, ""), pod.claimed(local.keys.public)
+    return "" if said == LEASE and (signed is None or signed.failover != LEASE) else said
+
+
+def _tell(pod: Pod, local: Local, now: Moment) -> None:
+    cluster = pod.node.removeprefix(names.PROXY_NODE_PREFIX)
+    events.failover(local, _ref(pod), leases.told(cluster, local.peers.stopped_in(pod.node, pod.grace_s)), now)
+
+
+class _Spec(msgspec.Struct):
+    tolerations: list[dict[str, object]] | None = None
+
+
+class _Tolerating(msgspec.Struct):
+    spec: _Spec
+
+
+def _tolerate(pod: Pod, local: Local, now: Moment) -> Procedure[str]:
+    ref = _ref(pod)
+    look = yield from pods.look_up(ref.namespace, ref.name)
+    if look.differs(ref.uid):
+        return ""
+    if look.pod is None:
+        return look.problem
+    current = msgspec.json.decode(look.body, type=_Tolerating).spec.tolerations or []
+    failover = _failover(look.pod, local)
+    mode = _mode(pod, failover, local)
+    wanted = failover_mode.tolerations_for(mode, current)
+    if wanted == current:
+        return ""
+    guard = {"uid": ref.uid, "resourceVersion": look.pod.metadata.resource_version}
+    body = msgspec.json.encode({"metadata": guard, "spec": {"tolerations": wanted}})
+    response = yield Request("PATCH", pods.path(ref.namespace, ref.name), body, MERGE_PATCH)
+    if response.ok and failover == LEASE and mode == failover_mode.ASAP:
+        _tell(pod, local, now)
+    if response.ok or is_ambiguous(response) or response.status == NOT_FOUND:
+        return ""  # done, or looked at again at the next view
+    what = "be replaced 300 s after its cluster is lost" if mode == failover_mode.STRICT else "never be replaced"
+    return f"pod {ref.namespace}/{ref.name} would {what}: {said(response)}"

@@ -1,0 +1,122 @@
+"""Answers `changes` for one follower: a full state, or what changed since the revision that it has."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from agents.observer.cache import ClusterCache
+from agents.observer.loads import READINGS, Loads
+from agents.observer.seen import NODES, PODS
+from dispatcher.model.crossing import Opening
+from dispatcher.model.messages import Changes
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.objects import ObjectRef
+from dispatcher.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose changes these are. `evicts_foreign`: pods of other schedulers may be evicted here. `keys`: as in Hello.
+    `opens`: as in Changes.
+    """
+
+    cluster: str
+    cluster_uid: str
+    incarnation: str
+    evicts_foreign: bool = False
+    keys: tuple[str, ...] = ()
+    opens: tuple[Opening, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the picture can be trusted to be fresh, and why not. `restored`: as in Changes."""
+
+    api_ok: bool = False
+    problem: str = ""
+    restored: bool = False
+
+
+class ChangeFeed:
+    """Answers `since(revision)`. A follower that applies every answer in turn ends with the cache's own content."""
+
+    def __init__(self, cache: ClusterCache, loads: Loads) -> None:
+        self._cache = cache
+        self._loads = loads
+        self._log = cache.log
+
+    @property
+    def revision(self) -> int:
+        """The latest revision."""
+        return self._log.revision
+
+    def ready(self, who: Identity) -> bool:
+        """Whether there is a picture to tell: everything was listed once and the cluster is known by its UID."""
+        return self._cache.synced and bool(who.cluster_uid)
+
+    def has_news(self, who: Identity, asked: str, since: int) -> bool:
+        """Whether `since` would be answered with anything but silence."""
+        stranger = asked != who.incarnation or not self._log.knows(since)
+        return self.ready(who) and (stranger or since < self.revision)
+
+    def since(self, who: Identity, asked: str, since: int, health: Health, now: float) -> Changes:
+        """Changes after `since` of the incarnation `asked`; a full snapshot where that cannot be told.
+
+        Until everything has been listed once nothing is told, so the answer continues what the follower has, whatever
+        incarnation that came from: synced False, no objects, the follower's own incarnation and revision.
+        """
+        if not self.ready(who):
+            frame = Changes(who.cluster, who.cluster_uid, asked, since, since, synced=False)
+            return _with(frame, health, problem=health.problem or "the first list is not complete yet")
+        consent = who.evicts_foreign
+        known = (who.cluster, who.cluster_uid, who.incarnation, since, self.revision)
+        frame = Changes(*known, evicts_foreign=consent, keys=who.keys, opens=who.opens)
+        if asked != who.incarnation or not self._log.knows(since):
+            return _with(frame, health, **self._everything(now))
+        return _with(frame, health, **self._difference(since, now))
+
+    def _everything(self, now: float) -> dict[str, object]:
+        return {
+            "since": 0,
+            "full": True,
+            "nodes": tuple(self._cache.nodes()),
+            "pods": tuple(self._cache.pods()),
+            "readings": self._readings(list(self._loads.names()), now),
+            "objects": tuple(self._cache.objects()),
+        }
+
+    def _difference(self, since: int, now: float) -> dict[str, object]:
+        changed = self._by_kind(list(self._log.changed(since)))
+        gone = self._by_kind(list(self._log.gone(since)))
+        nodes: tuple[Node, ...] = tuple(found for key in changed[NODES] if (found := self._cache.node(key)) is not None)
+        pods: tuple[Pod, ...] = tuple(pod for key in changed[PODS] if (pod := self._cache.pod(key)) is not None)
+        return {
+            "nodes": nodes,
+            "nodes_gone": tuple(gone[NODES]),
+            "pods": pods,
+            "pods_gone": tuple(gone[PODS]),
+            "pods_missing": tuple(uid for uid in gone[PODS] if self._log.missing(PODS, uid)),
+            "readings": self._readings(changed[READINGS], now),
+            "objects": tuple(
+                record
+                for kind in self._cache.kinds
+                for key in changed[kind]
+                if (record := self._cache.object(kind, key)) is not None
+            ),
+            "objects_gone": tuple(ObjectRef(kind, key) for kind in self._cache.kinds for key in gone[kind]),
+        }
+
+    def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
+        return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)
+
+    def _by_kind(self, keys: list[tuple[str, str]]) -> dict[str, list[str]]:
+        """Keys of each kind, earliest change first."""
+        kinds: dict[str, list[str]] = {kind: [] for kind in (NODES, PODS, READINGS, *self._cache.kinds)}
+        for kind, key in reversed(keys):
+            kinds[kind].append(key)
+        return kinds
+
+
+def _with(frame: Changes, health: Health, **fields: object) -> Changes:
+    told = {"api_ok": health.api_ok, "problem": health.problem, "restored": health.restored}
+    return msgspec.structs.replace(frame, **{**told, **fields})

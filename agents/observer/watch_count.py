@@ -1,0 +1,97 @@
+"""Detects a watch that has lost objects: its count is compared with the server's, at the same resourceVersion only.
+
+The server is asked now and then for its version and its count (a list of one). The watch's own count is comparable when
+it passes that version; or when it has brought nothing at all for `patience_s`, so that nothing more seems to come.
+"""
+
+from dataclasses import dataclass
+
+from dispatcher.model.backoff import Backoff
+
+RELIST_AFTER = 2  # comparisons in a row that differ
+FIRST_REST_S, LONGEST_REST_S = 30.0, 900.0  # between two lists for this reason, if lists do not help
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCount:
+    """The server's version and how many objects of a kind it had then; None: it does not say."""
+
+    version: int
+    count: int | None = None
+
+
+class WatchCount:
+    """One watch. `doubts`: comparisons in a row that differ. Times are monotonic seconds."""
+
+    def __init__(self, patience_s: float = 4.0) -> None:
+        self.doubts = 0
+        self._patience_s = patience_s
+        self._expected: ServerCount | None = None
+        self._told_at = 0.0
+        self._watch_at = 0  # the watch's version when the truth was told
+        self._blind = False
+        self._rests = 0
+        self._not_before = float("-inf")
+
+    def listed(self, *, complete: bool) -> None:
+        """A new list; `complete`: each of its objects could be counted."""
+        self.doubts, self._expected, self._blind = 0, None, not complete
+
+    def uncounted(self) -> None:
+        """The watch brought an object without identity: nothing is compared until the next list."""
+        self._blind = True
+
+    def told(self, server: ServerCount, watch_at: int, own: int, now: float) -> None:
+        """The server's word, to a watch that is at version `watch_at` with `own` objects."""
+        if self._blind or server.count is None or not server.version:
+            self._expected = None
+            return
+        if self._expected is not None and self._waits(watch_at, own, now):
+            return
+        self._expected, self._told_at, self._watch_at = server, now, watch_at
+        if watch_at == server.version:
+            self._compare(own)
+        elif watch_at > server.version:
+            self._expected = None  # it has gone on since; the next word may be caught
+
+    def _waits(self, watch_at: int, own: int, now: float) -> bool:
+        """Whether the earlier word is still to be passed. A watch that stands still is taken as it is."""
+        if watch_at != self._watch_at:
+            self._told_at, self._watch_at = now, watch_at
+            return True
+        if now - self._told_at < self._patience_s:
+            return True
+        self._compare(own)
+        return False
+
+    def passes(self, version: int) -> bool:
+        """Whether an event of this version is the first above the server's word: the moment to compare."""
+        return self._expected is not None and version > self._expected.version
+
+    def passing(self, own: int) -> None:
+        """The watch has brought all up to the server's word and nothing after it, and has `own` objects."""
+        self._compare(own)
+
+    def _compare(self, own: int) -> None:
+        expected, self._expected = self._expected, None
+        if expected is None:
+            return
+        if own != expected.count:
+            self.doubts += 1
+            return
+        self.doubts = self._rests = 0
+        self._not_before = float("-inf")
+
+    def differs(self, own: int) -> bool:
+        """Whether there is reason to ask again soon."""
+        return self.doubts > 0 or (self._expected is not None and self._expected.count != own)
+
+    def wants_list(self, now: float) -> bool:
+        """Whether the watch is to be listed anew."""
+        return self.doubts >= RELIST_AFTER and now >= self._not_before
+
+    def rest(self, now: float, jitter: float) -> None:
+        """It is listed anew: the next time after a rest that doubles while lists do not help. `jitter`: 0.5 to 1."""
+        self._not_before = now + jitter * Backoff(FIRST_REST_S, LONGEST_REST_S).after(self._rests + 1)
+        self._rests = min(self._rests + 1, 16)
+        self.doubts, self._expected = 0, None

@@ -1,0 +1,134 @@
+"""The state machine of a pod's one in-flight intent: what was sent, and what each verdict of the agent leads to.
+
+`TRANSITIONS` is the whole protocol on the sending side. A verdict UNKNOWN never frees anything: the same intent is sent
+again until its effect is known, because the node's room may be taken already. Nothing is sent here: see `outbox`.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent
+from dispatcher.model.pod import Pod
+
+
+class IntentKind(enum.Enum):
+    """What an in-flight intent does."""
+
+    BIND = "bind"
+    CLAIM = "claim"
+    CREATE = "create"
+    PROXY = "proxy"
+    UNCLAIM = "unclaim"
+    RESTORE = "restore"
+    CONFIRM = "confirm"
+    CONFIRM_SOURCE = "confirm-source"
+    MIRROR = "mirror"
+    DELETE = "delete"
+    DELETE_SOURCE = "delete-source"
+    FINISH = "finish"
+
+
+PLACING = frozenset((IntentKind.BIND, IntentKind.CLAIM, IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM))
+# What nobody wants any more once the source ends. How far it came is asked then (COLLECT), and not by trying on.
+ENDED_WITH_SOURCE = frozenset(
+    (IntentKind.CREATE, IntentKind.PROXY, IntentKind.UNCLAIM, IntentKind.MIRROR, IntentKind.DELETE_SOURCE)
+)
+
+
+class Transition(enum.Enum):
+    """What a verdict leads to."""
+
+    SETTLE = "settle"  # it holds: wait until the watch shows it
+    CREATE = "create"  # claimed: go on with the delegate
+    PROXY = "proxy"  # the delegate is bound: go on with the source
+    UNCLAIM = "unclaim"  # the target said no: take the claim back
+    GIVE_BACK = "give-back"  # forget the place, queue again with back-off
+    AGAIN = "again"  # the same intent again, later
+    LATER = "later"  # refused, and it holds no place: look at the world again, after a pause that grows
+    ABSENT = "absent"  # the API server has no such pod
+    DROP = "drop"  # nothing holds: look at the world again
+
+
+TRANSITIONS: dict[tuple[IntentKind, str], Transition] = {
+    (IntentKind.BIND, BOUND): Transition.SETTLE,
+    (IntentKind.BIND, STALE): Transition.GIVE_BACK,
+    (IntentKind.BIND, REFUSED): Transition.GIVE_BACK,
+    (IntentKind.CLAIM, CLAIMED): Transition.CREATE,
+    (IntentKind.CLAIM, STALE): Transition.GIVE_BACK,
+    (IntentKind.CLAIM, REFUSED): Transition.GIVE_BACK,
+    (IntentKind.CREATE, BOUND): Transition.PROXY,
+    (IntentKind.CREATE, STALE): Transition.UNCLAIM,
+    (IntentKind.CREATE, REFUSED): Transition.UNCLAIM,
+    (IntentKind.PROXY, BOUND): Transition.SETTLE,
+    (IntentKind.PROXY, STALE): Transition.DROP,
+    (IntentKind.PROXY, REFUSED): Transition.AGAIN,
+    (IntentKind.UNCLAIM, DONE): Transition.SETTLE,
+    (IntentKind.UNCLAIM, STALE): Transition.DROP,
+    (IntentKind.UNCLAIM, REFUSED): Transition.AGAIN,
+    (IntentKind.RESTORE, DONE): Transition.SETTLE,
+    (IntentKind.RESTORE, STALE): Transition.DROP,
+    (IntentKind.RESTORE, REFUSED): Transition.LATER,
+    (IntentKind.CONFIRM, DONE): Transition.ABSENT,
+    (IntentKind.CONFIRM, STALE): Transition.DROP,
+    (IntentKind.CONFIRM, REFUSED): Transition.LATER,
+    (IntentKind.CONFIRM_SOURCE, DONE): Transition.ABSENT,
+    (IntentKind.CONFIRM_SOURCE, STALE): Transition.DROP,
+    (IntentKind.CONFIRM_SOURCE, REFUSED): Transition.LATER,
+    (IntentKind.MIRROR, DONE): Transition.DROP,
+    (IntentKind.MIRROR, STALE): Transition.DROP,
+    (IntentKind.MIRROR, REFUSED): Transition.LATER,
+    (IntentKind.DELETE, DONE): Transition.SETTLE,
+    (IntentKind.DELETE, STALE): Transition.DROP,
+    (IntentKind.DELETE, REFUSED): Transition.LATER,
+    (IntentKind.DELETE_SOURCE, DONE): Transition.SETTLE,
+    (IntentKind.DELETE_SOURCE, STALE): Transition.DROP,
+    (IntentKind.DELETE_SOURCE, REFUSED): Transition.LATER,
+    (IntentKind.FINISH, DONE): Transition.SETTLE,
+    (IntentKind.FINISH, STALE): Transition.DROP,
+    (IntentKind.FINISH, REFUSED): Transition.LATER,
+}
+
+
+def transition_for(kind: IntentKind, verdict: str) -> Transition:
+    """What a verdict leads to; UNKNOWN, and a pair without a row, mean the same intent again."""
+    return Transition.AGAIN if verdict == UNKNOWN else TRANSITIONS.get((kind, verdict), Transition.AGAIN)
+
+
+@dataclass
+class InFlightIntent:
+    """The intent of one pod that is not finished, sent to cluster `via`; it is about a place on `cluster`/`node`.
+
+    `settling`: the agent has confirmed it, and the watch does not show its effect yet."""
+
+    kind: IntentKind
+    intent: AnyIntent
+    via: str
+    cluster: str
+    node: str
+    epoch: int
+    sent_at: float
+    attempts: int = 1
+    settling: bool = False
+    again_at: float = float("inf")  # when to send the same intent once more
+    status: bytes = b""  # what a MIRROR carries
+    fresh: bool = False  # a CLAIM by a decision of this life, not the resumption of an earlier one
+
+    @property
+    def waits(self) -> bool:
+        """Whether it failed, and waits to be sent again."""
+        return self.again_at != float("inf")
+
+
+def settled(in_flight: InFlightIntent, source: Pod | None, delegate: Pod | None) -> bool:
+    """Whether the watch now shows the effect of a settling intent."""
+    if in_flight.kind in (IntentKind.BIND, IntentKind.PROXY):
+        return source is None or bool(source.node)
+    if in_flight.kind is IntentKind.UNCLAIM:
+        return source is None or not (source.claim or source.has_finalizer)
+    if in_flight.kind is IntentKind.RESTORE:
+        return source is None or source.claim is not None
+    if in_flight.kind is IntentKind.DELETE:
+        return delegate is None or delegate.terminating
+    if in_flight.kind is IntentKind.DELETE_SOURCE:
+        return source is None or source.terminating
+    return source is None or not source.has_finalizer

@@ -1,0 +1,121 @@
+"""The intents of the delegate protocol, built from a tracked pod: a function per intent kind. Nothing is sent here."""
+
+from dispatcher.model.messages import (
+    Bind,
+    Claim,
+    ConfirmNoDelegate,
+    ConfirmNoSource,
+    CreateDelegate,
+    DeleteDelegate,
+    DeleteSource,
+    FinishSource,
+    MirrorStatus,
+    Outcome,
+    PodRef,
+    RestoreClaim,
+    Unclaim,
+)
+from dispatcher.model.names import CLAIM, DECISION, proxy_node_name
+from dispatcher.model.pod import Pod, SourceRef
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+
+
+def ref(pod: Pod) -> PodRef:
+    """Which pod, exactly."""
+    return PodRef(pod.namespace, pod.name, pod.uid)
+
+
+def _id(epoch: int, kind: IntentKind) -> str:
+    return f"{epoch}.{kind.value}.1"
+
+
+def bind(home: str, source: Pod, node: str, epoch: int, why: str, now: float) -> InFlightIntent:
+    """Bind in the home cluster."""
+    intent = Bind(_id(epoch, IntentKind.BIND), ref(source), epoch, node, {DECISION: why} if why else {})
+    return InFlightIntent(IntentKind.BIND, intent, home, home, node, epoch, now)
+
+
+def claim(home: str, source: Pod, place: tuple[str, str, str], epoch: int, now: float) -> InFlightIntent:
+    """Claim for another cluster; `place` is its name, its UID and the node."""
+    cluster, uid, node = place
+    intent = Claim(_id(epoch, IntentKind.CLAIM), ref(source), epoch, cluster, node, uid)
+    return InFlightIntent(IntentKind.CLAIM, intent, home, cluster, node, epoch, now)
+
+
+def create(
+    source_cluster: tuple[str, str], claimed: InFlightIntent, answer: Outcome, at_most: dict[str, int], now: float
+) -> InFlightIntent:
+    """Create and bind the delegate that was claimed for; `answer` carries the signed claim and the manifest.
+
+    `source_cluster`: name and UID of the pod's own. `at_most`: see CreateDelegate.
+    """
+    pod = claimed.intent.pod
+    source = SourceRef(*source_cluster, pod.namespace, pod.name, pod.uid, claimed.epoch)
+    intent = CreateDelegate(
+        _id(claimed.epoch, IntentKind.CREATE),
+        pod,
+        claimed.epoch,
+        source,
+        claimed.node,
+        answer.manifest,
+        record=answer.record,
+        at_most=at_most,
+    )
+    return InFlightIntent(IntentKind.CREATE, intent, claimed.cluster, claimed.cluster, claimed.node, claimed.epoch, now)
+
+
+def bind_proxy(home: str, pod: PodRef, cluster: str, node: str, epoch: int, why: str, now: float) -> InFlightIntent:
+    """Bind the source to the proxy node of the cluster where its delegate is bound."""
+    annotations = {DECISION: why} if why else {}
+    intent = Bind(_id(epoch, IntentKind.PROXY), pod, epoch, proxy_node_name(cluster), annotations, proxy=True)
+    return InFlightIntent(IntentKind.PROXY, intent, home, cluster, node, epoch, now)
+
+
+def unclaim(home: str, pod: PodRef, place: tuple[str, str], epoch: int, now: float) -> InFlightIntent:
+    """Take the marks off: `place`, the cluster and node that was claimed, is given up."""
+    intent = Unclaim(_id(epoch, IntentKind.UNCLAIM), pod, epoch)
+    return InFlightIntent(IntentKind.UNCLAIM, intent, home, *place, epoch, now)
+
+
+def restore(home: str, source: Pod, cluster: str, delegate: Pod, epoch: int, now: float) -> InFlightIntent:
+    """Write the claim on the source again that its delegate in `cluster` carries."""
+    intent = RestoreClaim(_id(epoch, IntentKind.RESTORE), ref(source), epoch, delegate.annotations.get(CLAIM, ""))
+    return InFlightIntent(IntentKind.RESTORE, intent, home, cluster, delegate.node, epoch, now)
+
+
+def confirm(source: SourceRef, cluster: str, epoch: int, now: float, *, collect: bool) -> InFlightIntent:
+    """Ask a cluster's API server whether it has no delegate; with `collect`, delete the one that it has."""
+    pod = PodRef(source.namespace, source.name, source.uid)
+    intent = ConfirmNoDelegate(_id(epoch, IntentKind.CONFIRM), pod, epoch, source, collect)
+    return InFlightIntent(IntentKind.CONFIRM, intent, cluster, cluster, "", epoch, now)
+
+
+def confirm_source(home: str, source: SourceRef, epoch: int, now: float) -> InFlightIntent:
+    """Ask the source's API server whether the source is gone."""
+    pod = PodRef(source.namespace, source.name, source.uid)
+    intent = ConfirmNoSource(_id(epoch, IntentKind.CONFIRM_SOURCE), pod, epoch)
+    return InFlightIntent(IntentKind.CONFIRM_SOURCE, intent, home, home, "", epoch, now)
+
+
+def mirror(home: str, source: Pod, cluster: str, status: bytes, epoch: int, now: float) -> InFlightIntent:
+    """Write the delegate's status onto the source."""
+    intent = MirrorStatus(_id(epoch, IntentKind.MIRROR), ref(source), epoch, status)
+    return InFlightIntent(IntentKind.MIRROR, intent, home, cluster, source.node, epoch, now, status=status)
+
+
+def delete_delegate(cluster: str, delegate: Pod, epoch: int, now: float) -> InFlightIntent:
+    """Delete a delegate."""
+    intent = DeleteDelegate(_id(epoch, IntentKind.DELETE), ref(delegate), epoch)
+    return InFlightIntent(IntentKind.DELETE, intent, cluster, cluster, delegate.node, epoch, now)
+
+
+def delete_source(home: str, source: Pod, epoch: int, now: float) -> InFlightIntent:
+    """Begin to delete the source, as its delegate is being deleted."""
+    intent = DeleteSource(_id(epoch, IntentKind.DELETE_SOURCE), ref(source), epoch)
+    return InFlightIntent(IntentKind.DELETE_SOURCE, intent, home, home, source.node, epoch, now)
+
+
+def finish(home: str, source: Pod, epoch: int, now: float) -> InFlightIntent:
+    """Let the source go."""
+    intent = FinishSource(_id(epoch, IntentKind.FINISH), ref(source), epoch)
+    return InFlightIntent(IntentKind.FINISH, intent, home, home, source.node, epoch, now)

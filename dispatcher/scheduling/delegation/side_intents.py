@@ -1,0 +1,106 @@
+"""Side intents: evictions, what PreBind needs done, and reports. Sent again until an agent answers.
+
+They are independent of the one in-flight intent of a pod (`outbox`), so they never hold up a bind.
+
+An answer UNKNOWN, or none, means the same intent again after a pause. Any other verdict ends
+the side intent, and calls back whoever sent it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from dispatcher.model.messages import UNKNOWN, AnyIntent, Outcome
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.model.backoff import Backoff
+from dispatcher.scheduling.delegation.outbox import Outbox
+
+Done = Callable[[str, str, float], None]  # (verdict, message, now)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """When a side intent is sent again: after these verdicts, with this back-off, and while it is `wanted`."""
+
+    backoff: Backoff
+    verdicts: frozenset[str] = frozenset((UNKNOWN,))
+    wanted: Callable[[], bool] = lambda: True
+
+
+@dataclass(slots=True)
+class _SideIntent:
+    cluster: str
+    intent: AnyIntent
+    done: Done
+    retry_policy: RetryPolicy
+    attempts: int = 1
+    again_at: float = float("inf")
+
+
+class SideIntents:
+    """What is sent and not answered yet, by its name: an intent's id is that and the number of the attempt."""
+
+    def __init__(self, outbox: Outbox, backoff: Backoff) -> None:
+        self._outbox, self._retry_policy = outbox, RetryPolicy(backoff)
+        self._sent: dict[str, _SideIntent] = {}
+        self._failed: dict[str, _SideIntent] = {}  # those of them to be sent again
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def send(
+        self, cluster: str, kind: str, intent: AnyIntent, done: Done, retry_policy: RetryPolicy | None = None
+    ) -> str:
+        """Send an intent, with an id and an epoch of its own; returns its name, by which `drop` knows it."""
+        epoch = self._outbox.next_epoch()
+        name = f"{epoch}.{kind}"
+        intent = msgspec.structs.replace(intent, id=f"{name}.1", epoch=epoch)
+        self._sent[name] = _SideIntent(cluster, intent, done, retry_policy or self._retry_policy)
+        self._outbox.post(cluster, intent)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Nobody waits for it any more."""
+        self._sent.pop(name, None)
+        self._failed.pop(name, None)
+
+    def answered(self, outcome: Outcome, now: float) -> bool:
+        """Whether an outcome belongs to a side intent; its sender is called back unless it is sent again."""
+        name, side_intent = self._find(outcome.id)
+        if side_intent is None:
+            return False
+        if outcome.verdict in side_intent.retry_policy.verdicts:
+            self._fail(name, side_intent, now)
+        else:
+            self.drop(name)
+            side_intent.done(outcome.verdict, outcome.message, now)
+        return True
+
+    def unanswered(self, intent_ids: Iterable[str], now: float) -> None:
+        """The call that carried these failed."""
+        for intent_id in intent_ids:
+            name, side_intent = self._find(intent_id)
+            if side_intent is not None:
+                self._fail(name, side_intent, now)
+
+    def resend(self, clusters: Mapping[str, ClusterView], now: float) -> None:
+        """Send again what is due, where the agent answers."""
+        for name, side_intent in list(self._failed.items()):
+            if not side_intent.retry_policy.wanted():
+                self.drop(name)
+            elif side_intent.again_at <= now and not clusters[side_intent.cluster].silent:
+                del self._failed[name]
+                side_intent.attempts += 1
+                side_intent.intent = msgspec.structs.replace(side_intent.intent, id=f"{name}.{side_intent.attempts}")
+                self._outbox.post(side_intent.cluster, side_intent.intent)
+
+    def _find(self, intent_id: str) -> tuple[str, _SideIntent | None]:
+        """An answer to an earlier attempt is nobody's."""
+        name = intent_id.rpartition(".")[0]
+        side_intent = self._sent.get(name)
+        return name, side_intent if side_intent is not None and side_intent.intent.id == intent_id else None
+
+    def _fail(self, name: str, side_intent: _SideIntent, now: float) -> None:
+        side_intent.again_at = now + side_intent.retry_policy.backoff.after(side_intent.attempts)
+        self._failed[name] = side_intent

@@ -1,0 +1,145 @@
+"""Sends one cluster's intents: in order, in batches, a bounded number at once, and an answer for every intent."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from dispatcher.model.messages import NO_SHADOWS, AnyIntent, IntentBatch, Outcome, OutcomeBatch, Peer, Peers, Shadows
+from dispatcher.scheduling.events import Answered, Event, PeersAcknowledged, Unanswered, Unsent
+from dispatcher.service.link import AgentLink, AgentMissing, LinkError
+from dispatcher.service.term import Deposed, Term
+from dispatcher.service.timing import ServiceTiming
+
+log = structlog.get_logger("sender")
+
+Emit = Callable[[Event], None]
+
+
+class IntentSender:
+    """One cluster's queue of intents.
+
+    Batches begin in order. An intent for a pod waits while an earlier one for the same pod is in flight, and so do
+    those behind it: an agent never sees two orders about one pod at once. Nothing leaves outside of the term.
+    """
+
+    def __init__(
+        self, link: AgentLink, emit: Emit, timing: ServiceTiming, term: Term, depose: Callable[[Deposed], None]
+    ) -> None:
+        self.cluster = link.cluster
+        self._link, self._emit, self._timing = link, emit, timing
+        self._term, self._depose, self._silenced = term, depose, False
+        self._waiting: deque[AnyIntent] = deque()
+        self._busy: set[str] = set()  # UIDs of pods with an intent in flight
+        self._calls: set[asyncio.Task[None]] = set()
+        self._peers: tuple[tuple[Peer, ...], Shadows] | None = None
+        self._peers_call: asyncio.Task[None] | None = None
+        self._word = ""  # of the agent's last answer to peers
+
+    @property
+    def depth(self) -> int:
+        """Intents that wait to be sent."""
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls without an answer yet."""
+        return len(self._calls)
+
+    def put(self, intents: tuple[AnyIntent, ...]) -> None:
+        """Send these after all that was put before."""
+        self._waiting.extend(intents)
+        self._send_more()
+
+    def put_peers(self, peers: tuple[Peer, ...], shadows: Shadows = NO_SHADOWS) -> None:
+        """Send this list of peers, and the shadow budgets; what still waits is replaced."""
+        self._peers = peers, shadows
+        if self._peers_call is None:
+            self._peers_call = asyncio.create_task(self._send_peers(), name=f"peers {self.cluster}")
+
+    def stop_sending(self) -> None:
+        """Send nothing any more."""
+        self._silenced = True
+
+    def _may_speak(self) -> bool:
+        return not self._silenced and self._term.valid()
+
+    async def close(self) -> None:
+        """Give up all calls."""
+        tasks = [*self._calls, *([self._peers_call] if self._peers_call else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _send_more(self) -> None:
+        while self._waiting and len(self._calls) < self._timing.in_flight and self._may_speak():
+            intents = self._next_batch()
+            if not intents:
+                return
+            call = asyncio.create_task(self._send(intents), name=f"execute {self.cluster}")
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    def _next_batch(self) -> list[AnyIntent]:
+        batch: list[AnyIntent] = []
+        uids: set[str] = set()
+        while self._waiting and len(batch) < self._timing.batch:
+            uid = self._waiting[0].pod.uid
+            if uid in self._busy or uid in uids:
+                break
+            uids.add(uid)
+            batch.append(self._waiting.popleft())
+        self._busy |= uids
+        return batch
+
+    async def _send(self, intents: list[AnyIntent]) -> None:
+        batch = IntentBatch(self._term.identity, self._term.epoch, tuple(intents), self._timing.deadline_s)
+        try:
+            if not self._may_speak():  # this process may have slept since the batch was made
+                raise AgentMissing(f"nothing may be sent to the agent of cluster {self.cluster} now")
+            answer = await self._link.execute(batch, timeout_s=self._timing.execute_s)
+        except LinkError as error:
+            log.warning("batch unanswered", cluster=self.cluster, intents=len(intents), problem=str(error))
+            ids = tuple(intent.id for intent in intents)
+            unsent = isinstance(error, AgentMissing)
+            self._emit(Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error)))
+        else:
+            if self._obeys_us(answer):
+                self._answered(intents, answer.outcomes)
+        finally:
+            self._busy -= {intent.pod.uid for intent in intents}
+            asyncio.get_running_loop().call_soon(self._send_more)
+
+    def _obeys_us(self, answer: OutcomeBatch) -> bool:
+        newer = answer.obeys > self._term.epoch
+        twin = answer.obeys == self._term.epoch and answer.leader not in ("", self._term.identity)
+        if newer or twin:
+            why = f"the executor of cluster {self.cluster} obeys dispatcher {answer.leader!r}"
+            self._depose(Deposed(answer.obeys, why))
+        return not (newer or twin)
+
+    def _answered(self, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
+        asked = {intent.id for intent in intents}
+        known = tuple(outcome for outcome in outcomes if outcome.id in asked)
+        if known:
+            self._emit(Answered(self.cluster, known))
+        missing = tuple(sorted(asked - {outcome.id for outcome in known}))
+        if missing:
+            self._emit(Unanswered(self.cluster, missing, "the agent's answer left these intents out"))
+
+    async def _send_peers(self) -> None:
+        try:
+            while self._peers is not None and self._may_speak():
+                (peers, shadows), self._peers = self._peers, None
+                try:
+                    by, lease_s = (self._term.identity, self._term.epoch), self._timing.delegate_lease_s
+                    message = Peers(*by, peers, echo=self._word, lease_s=lease_s, shadows=shadows)
+                    answer = await self._link.set_peers(message, timeout_s=self._timing.execute_s)
+                except LinkError as error:  # the core tells the peers anew every few seconds
+                    log.debug("peers not told", cluster=self.cluster, problem=str(error))
+                else:
+                    self._word = answer.word
+                    self._emit(PeersAcknowledged(self.cluster))  # before the word is echoed
+        finally:
+            self._peers_call = None

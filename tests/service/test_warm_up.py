@@ -1,0 +1,49 @@
+"""Kernels come when a fleet is large, and not before."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from dispatcher.service import warm_up
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    made: list[int] = []
+
+    def compile_all() -> bool:
+        made.append(1)
+        return True
+
+    monkeypatch.setattr(warm_up, "_LOOK_S", 0.0)
+    monkeypatch.setattr(warm_up, "compile_all", compile_all)
+    return made
+
+
+async def test_a_large_fleet_gets_kernels_once(calls: list[int]) -> None:
+    sizes = iter([3, 999, 1000])
+    await warm_up.compile_when_large(lambda: next(sizes))
+    assert (calls, next(sizes, None)) == ([1], None)
+
+
+async def test_a_small_fleet_never_compiles(calls: list[int]) -> None:
+    waiting = asyncio.create_task(warm_up.compile_when_large(lambda: 999))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (waiting.done(), calls) == (False, [])
+    waiting.cancel()
+
+
+async def test_a_compiler_that_fails_is_told_of_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    def compile_all() -> bool:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(warm_up, "compile_all", compile_all)
+    with capture_logs() as logs:
+        await warm_up.compile_when_large(lambda: 1000)
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("error", "kernels cannot be compiled: NumPy decides")
+    ]
