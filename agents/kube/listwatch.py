@@ -27,6 +27,7 @@ from agents.kube.convert import version_of
 from agents.kube.lines import Lines
 from agents.kube.relists import Relists
 from agents.observer.seen import Seen
+from agents.observer.watch_count import ServerCount, WatchCount
 from dispatcher.model.backoff import Backoff
 
 LOG = structlog.get_logger("agent.watch")

@@ -10,9 +10,9 @@ from agents.executor import lease_expiry, proxy_pods, shadows
 from agents.executor.answer import TOO_BUSY
 from agents.executor.http import Request, Response
 from agents.executor.local import Local, Moment
-from agents.executor.proxy import Duty, ProxyNodes
-from agents.runtime.drive import ApiClient, Driver, Errand
-from agents.runtime.turns import Turns
+from agents.executor.proxy import ProxyNodes, ReconcileTask
+from agents.runtime.driver import ApiClient, Driver, Execution
+from agents.runtime.slot_queue import SlotQueue
 from dispatcher.model.backoff import Backoff
 
 _log = structlog.get_logger()
@@ -92,9 +92,9 @@ class Reconciler:
         if not problem:
             self._failed.pop(task.name, None)
             return
-        times = self._failed[duty.name] = self._failed.get(duty.name, 0) + 1
-        pause = _AGAIN_S if duty.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
-        self._again[duty.name] = self._clock().mono + pause
+        times = self._failed[task.name] = self._failed.get(task.name, 0) + 1
+        pause = _AGAIN_S if task.lane is not None else Backoff(_FIRST_AGAIN_S, _AGAIN_S).after(times)
+        self._again[task.name] = self._clock().mono + pause
 
     def note(self, name: str, problem: str) -> None:
         """Say what goes wrong with something once, and when it goes well again."""

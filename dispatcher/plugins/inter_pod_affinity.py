@@ -35,7 +35,7 @@ from dispatcher.scheduling.framework import (
     Skip,
     SmallInts,
 )
-from dispatcher.scheduling.framework.hints import HELPED_BY, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
 from dispatcher.scheduling.framework.tallies import CountRules, Scale

@@ -30,7 +30,7 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.affinity_args import WrittenClause
 from dispatcher.scheduling.rules.affinity_args import added_affinity as read_affinity

@@ -12,7 +12,7 @@ from dispatcher.model.node import NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)

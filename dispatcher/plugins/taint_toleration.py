@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
-from dispatcher.scheduling.framework.hints import NODES, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key, untolerated
 
 

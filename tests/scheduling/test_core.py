@@ -21,10 +21,10 @@ from dispatcher.scheduling.events import (
     ClusterChanged,
     ClusterSilent,
     Effect,
+    OperatorWarning,
     SendIntents,
     SendPeers,
     Tick,
-    Trouble,
 )
 from dispatcher.scheduling.views import explain, pods_view
 from tests.laws.cores import make_core

@@ -8,7 +8,7 @@ from dispatcher.model.names import SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.pod import Claim, Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, PeersTold, Tick
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, PeersAcknowledged, Tick
 from dispatcher.scheduling.views import explain
 from tests.laws.cores import make_core
 from tests.scheduling.test_peers import said, tell

@@ -32,7 +32,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.refusal import ALL_OTHERS
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.refusals import Refusals
-from dispatcher.scheduling.delegation.flights import Flight, Stage
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, SendIntents, Tick
 from dispatcher.scheduling.framework import SKIP
 from dispatcher.scheduling.quota import QuotaLedger

@@ -18,7 +18,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import shared_keys, strangers
+from dispatcher.scheduling.delegation import shared_keys, unconfigured
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
@@ -55,7 +55,7 @@ class SchedulerCore:
             events.Answered: self._outcomes.answered_all,
             events.Unanswered: self._outcomes.unanswered,
             events.Unsent: self._outcomes.unsent,
-            events.PeersTold: self._peers_told,
+            events.PeersAcknowledged: self._peers_told,
             events.Tick: self._tick,
         }
 
@@ -87,7 +87,7 @@ class SchedulerCore:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _peers_told(self, event: events.PeersTold, now: float) -> None:
+    def _peers_told(self, event: events.PeersAcknowledged, now: float) -> None:
         self.clusters[event.cluster].answered_at = now
 
     def _tick(self, event: events.Tick, now: float) -> None:
@@ -96,17 +96,17 @@ class SchedulerCore:
         state.due |= state.waiting
         state.due.update(tracked.pod_id for tracked in state.outbox.settling())
         state.outbox.resend(state.clusters, now)
-        state.errands.resend(state.clusters, now)
+        state.side_intents.resend(state.clusters, now)
         self._reconciler.look(now)
         self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
         if self.open:
             self._deciding.decide(event.budget, now)
-        state.effects += [events.Trouble(text) for text in state.profiles.take_troubles()]
-        state.effects += [events.Trouble(text) for text in state.orphans.excess(now).values()]
+        state.effects += [events.OperatorWarning(text) for text in state.profiles.take_troubles()]
+        state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
-            told = [one.text for one in strangers.of(state.tracked.values(), state.clusters)]
+            told = [one.text for one in unconfigured.of(state.tracked.values(), state.clusters)]
             told += [one.text for one in shared_keys.of(state.clusters)]
-            state.effects += [events.Trouble(text) for text in told]
+            state.effects += [events.OperatorWarning(text) for text in told]

@@ -6,7 +6,7 @@ from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation import orders
+from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 

@@ -9,8 +9,8 @@ from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation import orders
-from dispatcher.scheduling.delegation.flights import Flight, Move, Stage
+from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import WakeEvent
@@ -21,14 +21,14 @@ class Outcomes:
 
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
         self._state, self._deciding = state, deciding
-        self._moves: dict[Move, Callable[[Tracked, Flight, Outcome, float], None]] = {
-            Move.CREATE: self._create,
-            Move.ABSENT: self._learn_absence,
-            Move.PROXY: self._bind_proxy,
-            Move.UNCLAIM: self._take_back,
-            Move.GIVE_BACK: self._give_back,
-            Move.DROP: self._look_later,
-            Move.LATER: self._look_later,
+        self._moves: dict[Transition, Callable[[Tracked, InFlightIntent, Outcome, float], None]] = {
+            Transition.CREATE: self._create,
+            Transition.ABSENT: self._learn_absence,
+            Transition.PROXY: self._bind_proxy,
+            Transition.UNCLAIM: self._take_back,
+            Transition.GIVE_BACK: self._give_back,
+            Transition.DROP: self._look_later,
+            Transition.LATER: self._look_later,
         }
 
     def answered_all(self, event: events.Answered, now: float) -> None:
@@ -41,7 +41,7 @@ class Outcomes:
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
         self._state.outbox.unanswered(event.intent_ids, now)
-        self._state.errands.unanswered(event.intent_ids, now)
+        self._state.side_intents.unanswered(event.intent_ids, now)
 
     def answered(self, outcome: Outcome, now: float) -> PodId | None:
         """Take one outcome in; the pod at which to look again, None where nothing of a pod waited for it."""
@@ -51,12 +51,12 @@ class Outcomes:
         found = self._state.outbox.answered(outcome, now)
         if found is None:
             return None
-        tracked, flight, move = found
-        tracked.refusals = tracked.refusals + 1 if move is Move.LATER else 0
-        self._learn(tracked, flight, outcome.verdict, now)
-        self._learn_size(tracked, flight, outcome, now)
-        if move in self._moves:
-            self._moves[move](tracked, flight, outcome, now)
+        tracked, in_flight, transition = found
+        tracked.refusals = tracked.refusals + 1 if transition is Transition.LATER else 0
+        self._learn(tracked, in_flight, outcome.verdict, now)
+        self._learn_size(tracked, in_flight, outcome, now)
+        if transition in self._moves:
+            self._moves[transition](tracked, in_flight, outcome, now)
         return tracked.pod_id
 
     def unsent(self, event: events.Unsent, now: float) -> None:
@@ -68,22 +68,22 @@ class Outcomes:
                 continue
             self._unclaim(tracked, in_flight, now)
 
-    def _bind_proxy(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
-        why, place = self._state.why(tracked), (flight.cluster, flight.node, flight.epoch)
-        self._state.outbox.fly(tracked, orders.bind_proxy(tracked.home, flight.intent.pod, *place, why, now))
+    def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        why, place = self._state.why(tracked), (in_flight.cluster, in_flight.node, in_flight.epoch)
+        self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, *place, why, now))
 
-    def _take_back(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
-        self._deciding.retries.given_back(tracked, flight, outcome, now)
-        self._unclaim(tracked, flight, now)
+    def _take_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        self._deciding.retries.given_back(tracked, in_flight, outcome, now)
+        self._unclaim(tracked, in_flight, now)
 
-    def _give_back(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
-        self._deciding.retries.given_back(tracked, flight, outcome, now)
+    def _give_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
+        self._deciding.retries.given_back(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
         self._state.profiles.forget(tracked.pod_id)
         self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
         self._hold_if_claimed(tracked, now)
 
-    def _look_later(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+    def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
@@ -135,7 +135,7 @@ class Outcomes:
             tracked, intents.unclaim(tracked.home, in_flight.intent.pod, place, in_flight.epoch, now)
         )
 
-    def _learn_absence(self, tracked: Tracked, flight: Flight, outcome: Outcome, now: float) -> None:
+    def _learn_absence(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:

@@ -1,18 +1,18 @@
 """What is due for one pod of ours, by all that is known of it: level-triggered, and the same however it came to this.
 
-The delegate protocol says the next step as a function of the situation (`delegation.protocol.next_step`); here the
-situation is put together, the fleet is made to hold the pod where it is or may be, and the step is begun: the pod is
-queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
+The delegate protocol says the next step as a function of the observed state (`delegation.protocol.next_step`); here the
+observed state is put together, the fleet is made to hold the pod where it is or may be, and the step is begun: the pod
+is queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
 """
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.flights import ENDED_WITH_SOURCE, PLACING, settled
-from dispatcher.scheduling.delegation.protocol import Situation, Step, next_step, wants_place
-from dispatcher.scheduling.delegation.steps import Attempt, order_of
-from dispatcher.scheduling.delegation.tracking import Tracked, place_of, situation
+from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
+from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, wants_place
+from dispatcher.scheduling.delegation.steps import Attempt, intent_for
+from dispatcher.scheduling.delegation.tracking import Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
@@ -54,7 +54,7 @@ class Reconciler:
         if self._binding.holds(tracked.pod_id) and self._still_held(tracked, now):
             return
         self._occupy(tracked, now)
-        if tracked.flight is not None:
+        if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
             self._state.waiting.add(tracked.pod_id)
@@ -76,14 +76,16 @@ class Reconciler:
         elif step is not Step.NOTHING:
             state = self._state
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why(tracked), now)
-            state.outbox.fly(tracked, order_of(step, attempt))
+            state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked)
 
-    def _situation(self, tracked: Tracked, now: float) -> Situation:
+    def _situation(self, tracked: Tracked, now: float) -> ObservedState:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
-        return situation(tracked, self._state.clusters, now, self._state.timing, orphans_may_go=may_go, fenced=fenced)
+        return observed_state(
+            tracked, self._state.clusters, now, self._state.timing, orphans_may_go=may_go, fenced=fenced
+        )
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
         """Whether a pod that has a place, but waits for leave to be bound, still does."""
@@ -106,15 +108,15 @@ class Reconciler:
             self._state.waiting.discard(tracked.pod_id)
 
     def _drop_if_over(self, tracked: Tracked, now: float) -> None:
-        flight = tracked.flight
-        if flight is None:
+        in_flight = tracked.in_flight
+        if in_flight is None:
             return
-        shown = flight.settling and settled(flight, tracked.source, tracked.delegates.get(flight.cluster))
-        late = flight.settling and now - flight.sent_at > self._state.timing.settle_s
+        shown = in_flight.settling and settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster))
+        late = in_flight.settling and now - in_flight.sent_at > self._state.timing.settle_s
         ends = tracked.source is not None and tracked.source.terminating
-        unwanted = ends and flight.waits and flight.stage in ENDED_WITH_SOURCE
-        over = tracked.flight_is_pointless or shown or late or unwanted
-        if over or self._state.fences.outdates(tracked.home, flight, self._state.clusters):
+        unwanted = ends and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE
+        over = tracked.in_flight_is_pointless or shown or late or unwanted
+        if over or self._state.fences.outdates(tracked.home, in_flight, self._state.clusters):
             self._state.outbox.drop(tracked)
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
@@ -122,7 +124,7 @@ class Reconciler:
         place = place_of(tracked, self._state.fences.of(tracked.home))
         known = self._state.fleet.occupant(tracked.pod_id)
         if place is None:
-            placing = tracked.flight is not None and tracked.flight.stage in PLACING and tracked.source is not None
+            placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
             if known is not None and not placing and not self._binding.holds(tracked.pod_id):
                 self._state.profiles.forget(tracked.pod_id)
                 self._evictions.gone(tracked.pod_id)

@@ -19,7 +19,7 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.refusal import ALL_OTHERS, Refusal
-from dispatcher.scheduling.delegation.flights import Flight, Stage
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 
 # What a refusal is about where its agent does not say it.
 _UNSAID: dict[IntentKind, str] = {IntentKind.BIND: OF_NODE, IntentKind.CLAIM: OF_POD, IntentKind.CREATE: OF_CLUSTER}
@@ -48,7 +48,7 @@ class Refusals:
     def __init__(self, first_s: float = 30.0, longest_s: float = 900.0, passing_s: float = 2.0) -> None:
         self._longest_s = longest_s
         self._pause, self._passing_pause = Backoff(first_s, longest_s), Backoff(passing_s, longest_s)
-        self._kept: dict[_Template, dict[_Key, _Kept]] = {}
+        self._kept: dict[_Template, dict[_Key, _Entry]] = {}
         self._ends: list[tuple[float, _Template, _Key]] = []  # when to look at what is kept
 
     def __bool__(self) -> bool:

@@ -18,7 +18,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.core.telling import Telling
 from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
 
 
 class Reports:
@@ -34,10 +34,10 @@ class Reports:
         if view is None:
             ours = ", ".join(self._state.clusters)
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {ours}")
-        stranger = views.stranger(view, changes, self._state.clusters)
-        if stranger:
-            self._state.trouble(f"cluster {stranger}")
-            self.silent(events.ClusterSilent(view.name, stranger), now)
+        wrong_identity = views.wrong_identity(view, changes, self._state.clusters)
+        if wrong_identity:
+            self._state.trouble(f"cluster {wrong_identity}")
+            self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
         was_ready, was_restored, opened = view.ready, view.restored, view.opens
@@ -82,7 +82,7 @@ class Reports:
         if after is not None and not after.proxy_for:
             self._state.fleet.put_node(cluster, after)
             kind = WakeEvent.NODE_CHANGED if before else WakeEvent.NODE_ADDED
-            self._state.queue.wake(Happening(kind, cluster, before, after), now)
+            self._state.queue.wake(ClusterEvent(kind, cluster, before, after), now)
         elif before is not None and not before.proxy_for:
             self._state.fleet.remove_node(cluster, before.name)
 
@@ -97,9 +97,9 @@ class Reports:
 
     def _object_changed(self, cluster: str, change: views.Change[AnyObject], now: float) -> None:
         kind = type(change.after or change.before).__name__
-        happening = Happening(OBJECT_EVENTS[kind], cluster, change.before, change.after)
-        self._retries.object_changed(happening, now)
-        self._state.queue.wake(happening, now)
+        event = ClusterEvent(OBJECT_EVENTS[kind], cluster, change.before, change.after)
+        self._retries.object_changed(event, now)
+        self._state.queue.wake(event, now)
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
         before, after, told = change
@@ -157,7 +157,7 @@ class Reports:
             if before is None or (before.node, before.labels) != (pod.node, pod.labels):
                 gone = before if before is not None and before.node else None
                 kind = WakeEvent.POD_PLACED | WakeEvent.POD_REMOVED if gone else WakeEvent.POD_PLACED
-                self._state.queue.wake(Happening(kind, cluster, gone, pod), now)
+                self._state.queue.wake(ClusterEvent(kind, cluster, gone, pod), now)
         elif self._state.fleet.remove(pod_id):
             self._evictions.gone(pod_id)
-            self._state.queue.wake(Happening(WakeEvent.POD_REMOVED, cluster, change.before), now)
+            self._state.queue.wake(ClusterEvent(WakeEvent.POD_REMOVED, cluster, change.before), now)

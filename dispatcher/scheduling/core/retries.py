@@ -8,7 +8,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.flights import Flight
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent

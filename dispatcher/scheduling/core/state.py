@@ -10,11 +10,11 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.core.refusals import Refusals
 from dispatcher.scheduling.cycle.profiles import Profiles
-from dispatcher.scheduling.delegation import orders
-from dispatcher.scheduling.delegation.errands import Errands, Insistence
+from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.orphans import Orphans
 from dispatcher.scheduling.delegation.outbox import Outbox
+from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideIntents
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState

@@ -11,13 +11,13 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import AnyIntent, Outcome
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.flights import Flight, Move, Stage, move_for
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition, transition_for
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.events import SendIntents
 
 
 class Outbox:
-    """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
+    """In-in_flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
 
     def __init__(self, boot_epoch: int, backoff: Backoff) -> None:
         self._epoch = boot_epoch

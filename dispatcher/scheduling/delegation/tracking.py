@@ -1,4 +1,4 @@
-"""One of our pods with everything known about it: its source, its delegates, its in-flight intent."""
+"""One of our pods with everything known about it: its source, its delegates, its in-in_flight intent."""
 
 from dataclasses import dataclass, field
 
@@ -6,8 +6,8 @@ import msgspec
 
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.delegation.flights import Flight, Stage
-from dispatcher.scheduling.delegation.protocol import Situation, target_of
+from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
+from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.queue import QueuedPod
 

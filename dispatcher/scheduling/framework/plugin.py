@@ -26,7 +26,7 @@ from dispatcher.model.reasons import Reason, ReasonTable, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import CPU, MEMORY, ResourceAxis
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
-from dispatcher.scheduling.framework.hints import Happening, WakeEvent
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
 Bools = NDArray[np.bool_]

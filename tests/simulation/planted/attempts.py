@@ -110,8 +110,8 @@ def no_claim_is_untouched(patches: Patches) -> None:
     import dispatcher.scheduling.core.reconciler as module
 
     core: Any = module
-    real = core.situation
-    patches.set(core, "situation", lambda *args, **more: replace(real(*args, **more), untouched=False))
+    real = core.observed_state
+    patches.set(core, "observed_state", lambda *args, **more: replace(real(*args, **more), untouched=False))
     from dispatcher.scheduling.core.outcomes import Outcomes
 
     create = Outcomes._create

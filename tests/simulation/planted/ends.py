@@ -98,8 +98,8 @@ def one_404_is_enough(patches: Patches) -> None:
 
     real = Outcomes._learn_absence
 
-    def learn(self: Any, tracked: Any, flight: Any, outcome: Any, now: float) -> None:
-        real(self, tracked, flight, outcome, now)
+    def learn(self: Any, tracked: Any, in_flight: Any, outcome: Any, now: float) -> None:
+        real(self, tracked, in_flight, outcome, now)
         if tracked.orphaned_at is not None:
             tracked.gone.add(tracked.home)
             tracked.orphaned_at = None
