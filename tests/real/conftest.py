@@ -21,7 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.real)
-            item.add_marker(pytest.mark.timeout(3600))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(3600))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -33,6 +33,7 @@ SETTLE_S, TAKEN_S = 60, 200  # delegates whose sources a restore took go after t
 DELETED = 3  # pods that their user deletes before each blow; several times as many while a backup grows old
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SEED, BLOWS = "GLOBAL_DISPATCHER_TEST_SEED", "GLOBAL_DISPATCHER_TEST_BLOWS"
+pytestmark = pytest.mark.timeout(3600 + 60 * int(os.environ.get(BLOWS) or FEW))
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """What is due for one pod of ours, by all that is known of it: level-triggered, and the same however it came to this.
 
-The delegate protocol says the step as a function of the observed state (`delegation.protocol.next_step`); here that
-state is put together, the fleet is made to hold the pod where it is or may be, and the step is begun: the pod is
-queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
+The delegate protocol says the next step as a function of the observed state (`delegation.protocol.next_step`); here the
+observed state is put together, the fleet is made to hold the pod where it is or may be, and the step is begun: the pod
+is queued, an intent is sent, or its user is told what it waits for. A fault about one pod never stops the others.
 """
 
 from dispatcher.model.pod import Pod
@@ -79,7 +79,7 @@ class Reconciler:
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked)
 
-    def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
+    def _situation(self, tracked: Tracked, now: float) -> ObservedState:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
