@@ -79,7 +79,7 @@ class Reconciler:
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked)
 
-    def _situation(self, tracked: Tracked, now: float) -> ObservedState:
+    def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
