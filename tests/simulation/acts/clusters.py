@@ -119,7 +119,11 @@ async def _leave_lost(stage: Stage, gone: str) -> None:
         copies = [(cluster, pod) for cluster, pod in mine if stage.facts.home_of(pod) == gone]
         for cluster, pod in copies:
             cluster.api.ask("admin", "DELETE", path_of(pod))
-        if stage.fleet.now > TROUBLE_S and not copies and not any(pod["spec"].get("nodeName") == proxy for _, pod in mine):
+        if (
+            stage.fleet.now > TROUBLE_S
+            and not copies
+            and not any(pod["spec"].get("nodeName") == proxy for _, pod in mine)
+        ):
             break
     stage.fleet.members.pop(gone, None)
     await _with_new_configuration(stage)
