@@ -108,7 +108,7 @@ def _gone(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> 
 
 
 async def _leave_lost(stage: Stage, gone: str) -> None:
-    """As `global-dispatcher cluster leave NAME --lost` does, repeated while clusters may go back; then its entry goes."""
+    """As `global-dispatcher cluster leave NAME --lost` does, again while clusters may go back; its entry goes then."""
     await asyncio.sleep(5.0)
     clusters, proxy = stage.fleet.clusters, PROXY + gone
     for _ in range(LET_GO_S):
