@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 
-from dispatcher.model.messages import Bind, Changes
-from dispatcher.model.names import SCHEDULER_NAME
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dispatcher.model.messages import Bind, Changes, ConfirmNoDelegate
+from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
-from dispatcher.model.pod import Claim, Pod
+from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.model.signatures import SignedClaim, sign_claim
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
 from dispatcher.scheduling.views import clusters_view
@@ -92,3 +96,33 @@ def test_two_clusters_with_one_key_are_told_to_the_operator_and_shown_with_the_f
     assert "a key of its own" in told
     assert shown == {"north": told, "south": told, "west": ""}
     assert troubles(core.handle(Tick(), 3.0)) == []
+
+
+def gone_to_west(**more: object) -> Pod:
+    """A pod of north whose delegate runs in the cluster west with the UID w."""
+    source = SourceRef("north", "n", "default", "a", "uid-a", 1)
+    mark = sign_claim(Ed25519PrivateKey.generate(), SignedClaim(source, "west", "w", "n1", b"x" * 32))
+    return pod("a", claim=Claim("west", "n1", 1), has_finalizer=True, annotations={CLAIM: mark}, **more)
+
+
+REMOTE = {"node": proxy_node_name("west"), "phase": "Running"}
+
+
+@pytest.mark.parametrize(("uid", "asked"), [("w", [ConfirmNoDelegate]), ("other", [])])
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(gone_to_west(**REMOTE), id="bound"),
+        pytest.param(gone_to_west(**REMOTE, terminating=True), id="ending"),
+        pytest.param(gone_to_west(), id="claimed"),
+    ],
+)
+def test_only_the_cluster_that_a_claim_names_is_asked_for_its_delegate(
+    source: Pod, uid: str, asked: list[type]
+) -> None:
+    core = make_core(("north", "west"))
+    effects = [*report(core, "north", "n", source), *report(core, "west", uid)]
+    for now in range(2, 120):
+        effects += core.handle(Tick(), float(now))
+    sent = [intent for one in effects if isinstance(one, SendIntents) for intent in one.intents]
+    assert [type(one) for one in sent if not hasattr(one, "message")] == asked

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dispatcher.model.names import CLAIM
 from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.signatures import read_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind
 from dispatcher.scheduling.delegation.protocol import ObservedState, target_of
@@ -126,6 +128,8 @@ def observed_state(
     restored = frozenset(name for name, view in clusters.items() if view.restored)
     source = tracked.source
     target = target_of(tracked.home, source) if source is not None else ""
+    if another_than_claimed(source, clusters.get(target)):
+        reachable -= {target}  # whoever answers under its name has no say in what runs there
     sought = target if target and target not in tracked.delegates and target not in tracked.gone else ""
     missing = frozenset((sought,) if sought and _overdue(tracked, sought, clusters, now, timing.confirm_s) else ())
     home = clusters.get(tracked.home)
@@ -153,6 +157,14 @@ def observed_state(
         mirrored=tracked.mirrored,
         fenced=fenced,
     )
+
+
+def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
+    """Whether the cluster under this name is another one than the source's own cluster has signed the pod over to."""
+    if source is None or source.claim is None or view is None or source.claim.cluster != view.name:
+        return False
+    signed = read_claim(source.annotations.get(CLAIM, ""))
+    return signed is not None and bool(signed.target_uid and view.uid) and signed.target_uid != view.uid
 
 
 def _overdue(tracked: Tracked, cluster: str, clusters: dict[str, ClusterView], now: float, after_s: float) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from tests.simulation.acts.table import Act, Stage, act, plain_pod
-from tests.simulation.faults import Fault
+from tests.simulation.faults import TROUBLE_S, Fault
 from tests.simulation.judges.facts import PREFIX, PROXY
 from tests.simulation.world.apiserver import NAMESPACES, NODES
 from tests.simulation.world.controllers import path_of
@@ -86,6 +86,8 @@ def _removed(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) 
         return
     stage.spawn(_with_new_configuration(stage))
     yield
+    if fault.cluster not in stage.fleet.clusters:  # burnt down meanwhile: nobody puts it back
+        return
     stage.fleet.members[fault.cluster] = cluster.agent
     stage.spawn(_with_new_configuration(stage))
 
@@ -106,18 +108,22 @@ def _gone(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> 
 
 
 async def _leave_lost(stage: Stage, gone: str) -> None:
-    """As `global-dispatcher cluster leave NAME --lost` does, and then its entry goes."""
+    """As `global-dispatcher cluster leave NAME --lost` does, again while clusters may go back; its entry goes then."""
     await asyncio.sleep(5.0)
     clusters, proxy = stage.fleet.clusters, PROXY + gone
-    for cluster in clusters.values():
-        cluster.api.ask("admin", "PATCH", f"{NODES}/{proxy}", {"metadata": {"labels": {f"{PREFIX}fenced": "true"}}})
     for _ in range(LET_GO_S):
+        for cluster in clusters.values():
+            cluster.api.ask("admin", "PATCH", f"{NODES}/{proxy}", {"metadata": {"labels": {f"{PREFIX}fenced": "true"}}})
         await asyncio.sleep(1.0)
         mine = [(cluster, pod) for cluster in clusters.values() for pod in cluster.api.pods()]
         copies = [(cluster, pod) for cluster, pod in mine if stage.facts.home_of(pod) == gone]
         for cluster, pod in copies:
             cluster.api.ask("admin", "DELETE", path_of(pod))
-        if not copies and not any(pod["spec"].get("nodeName") == proxy for _, pod in mine):
+        if (
+            stage.fleet.now > TROUBLE_S
+            and not copies
+            and not any(pod["spec"].get("nodeName") == proxy for _, pod in mine)
+        ):
             break
     stage.fleet.members.pop(gone, None)
     await _with_new_configuration(stage)
