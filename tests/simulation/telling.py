@@ -40,6 +40,7 @@ JUDGES: tuple[type[Judge], ...] = (
     protocol.DeposedSilent,
     protocol.CalmIsCalm,
     protocol.LostIsNotReady,
+    protocol.WellIsReady,
     protocol.NodesLeftAlone,
     protocol.ProxiesAreMembers,
     spread.SpreadKept,

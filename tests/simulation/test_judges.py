@@ -11,7 +11,7 @@ from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PROXY, SOURCE_UID, Facts
 from tests.simulation.judges.progress import GoesElsewhere
-from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady
+from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady, WellIsReady
 from tests.simulation.judges.room import NobodyWaits, QuotaKept
 from tests.simulation.judges.spread import NoCascade, SpreadKept
 from tests.simulation.world.apiserver import NAMESPACES, NODES, ApiServer
@@ -180,6 +180,23 @@ def test_a_pod_in_a_lost_cluster_is_not_to_stay_ready_counted_from_when_the_lead
         if now == began:
             scene.fleet.ranks["dispatcher/2#2"] = 1
         scene.judge.tick(float(now))
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("reason", "trouble", "found"),
+    [("NodeStatusUnknown", "", 1), ("NodeStatusUnknown", "west", 0), ("KubeletNotReady", "", 0)],
+    ids=["no sign of life of a cluster that is well", "of one that was lost", "its agent says so"],
+)
+def test_a_proxy_node_of_a_cluster_that_is_well_is_not_to_be_lost(reason: str, trouble: str, found: int) -> None:
+    scene = Scene(WellIsReady)
+    scene.fleet.members = dict.fromkeys(("north", "west"))
+    if trouble:
+        scene.facts.trouble[trouble] = scene.fleet.loop.time()
+    node = {"metadata": {"name": f"{PROXY}west", "uid": "proxy"}}
+    lost = {**node, "status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": reason}]}}
+    place = place_of(f"{NODES}/{PROXY}west")
+    scene.judge.wrote(Write(scene.now, "north", 1, "node-lifecycle", "patch status", place, node, lost))
     assert len(scene.judge.found) == found
 
 

@@ -138,6 +138,25 @@ class LostIsNotReady(Judge):
         return self.facts.in_trouble(cluster)
 
 
+class WellIsReady(Judge):
+    """The node lifecycle controller never misses signs of life of a proxy node while both clusters are well.
+
+    So not because no dispatcher is there.
+    """
+
+    promise = "I16"
+
+    def wrote(self, write: Write) -> None:
+        if write.actor != "node-lifecycle" or write.place.resource != NODES or write.after is None:
+            return
+        target = write.place.name.removeprefix(PROXY)
+        silent = (condition(write.after, "Ready") or {}).get("reason") == "NodeStatusUnknown"
+        well = not self.facts.in_trouble(write.cluster) and not self.facts.in_trouble(target)
+        members = {write.cluster, target} <= self.fleet.members.keys()
+        if silent and well and members and write.place.name.startswith(PROXY):
+            self.say(write.place.path, f"cluster {write.cluster} lost the proxy node of {target}, and both are well")
+
+
 class NodesLeftAlone(Judge):
     """Of nodes the product writes to its proxies alone."""
 

@@ -33,6 +33,12 @@ def expired_is_resumed(patches: Patches) -> None:
         real(self, text, expired=False, **more)
 
     patches.set(listwatch.ListError, "__init__", init)
+
+    def forgets(self: Any, name: str, value: Any) -> None:
+        object.__setattr__(self, name, False if name == "_broke" else value)
+
+    # Nor does the connection that breaks with it, which would lead to a list, too.
+    patches.set(listwatch.ListWatch, "__setattr__", forgets)
     patches.set(WatchVerifier, "_look", _looked_away)
 
 
