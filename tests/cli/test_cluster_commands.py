@@ -243,7 +243,7 @@ def heeding(*apis: ClusterApi) -> Iterator[list[str]]:
         while not stop.wait(0.02):
             for api in apis:
                 annotations = api.get(state.PATH)["metadata"]["annotations"]
-                for word in words_of(api):
+                for word in annotations.keys() - {state.VALUES}:
                     answered = annotations[word] == question
                     heard.extend([word] * answered)
                     then = None if answered else state.ASKS + question
