@@ -112,7 +112,8 @@ class Install:
 
     def cluster_rows(self) -> list[Object]:
         """What the dispatcher says of its clusters."""
-        rows: list[Object] = httpx.get(f"http://127.0.0.1:{self.http}/v1/clusters", trust_env=False).json()["clusters"]
+        answer = httpx.get(f"http://127.0.0.1:{self.http}/v1/clusters", trust_env=False)
+        rows: list[Object] = answer.raise_for_status().json()["clusters"]  # 503 until it leads
         return rows
 
 
