@@ -6,10 +6,18 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf, shards
+from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.report.rows import Row
 
-_OWN = (*decisions.CASES, *shards.CASES, *listing.CASES, *fragmentation.CASES, *beside_kube_scheduler.CASES)
+_OWN = (
+    *decisions.CASES,
+    *shards.CASES,
+    *listing.CASES,
+    *fragmentation.CASES,
+    *closed_loop.CASES,
+    *beside_kube_scheduler.CASES,
+)
 _SECONDS = {
     "half_a_million_nodes": 60,
     "costs_of_shards": 45,
@@ -17,6 +25,7 @@ _SECONDS = {
     "a_million_nodes_in_shards": 120,
     "list_and_decode": 40,
     "fragmentation": 60,
+    "closed_loop": 40,
     "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,
     "perf_PreemptionPVs": 70,

@@ -23,8 +23,8 @@ from dispatcher.scheduling.equivalence.rows import FullScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.shards.crew import MOST_TOLD, Shards
-from dispatcher.scheduling.shards.orders import Parcel
+from dispatcher.scheduling.shards.coordinator import MOST_TOLD, Shards
+from dispatcher.scheduling.shards.frames import Frame
 from dispatcher.scheduling.shards.shard import Shard
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.shards.policy import name_of, plans_of, policy_of
@@ -42,15 +42,15 @@ class _Inside:
     def __init__(self, policy: bytes) -> None:
         self.shard = Shard()
         self.shard.configure(name_of(policy), plans_of(policy))
-        self.told: Parcel | None = None
+        self.told: Frame | None = None
         self.spent: list[float] = []
 
-    def send(self, order: Parcel) -> None:
+    def send(self, order: Frame) -> None:
         started = thread_time()
         self.told = self.shard.take(order)
         self.spent.append(thread_time() - started)
 
-    def answer(self) -> Parcel | None:
+    def answer(self) -> Frame | None:
         return self.told
 
 
@@ -101,7 +101,7 @@ def _in_turn(fleet: FleetState, sides: Sequence[Scheduler], kind: Callable[[int]
     wall, cpu = np.zeros((2, len(sides), WARM_UP + ROUNDS))
     for at in range(WARM_UP + ROUNDS):
         for number, side in enumerate(sides):
-            fleet.now = fleet.clock + 0.001
+            fleet.now += 0.001
             one = kind(len(sides) * at + number)
             started, started_cpu = perf_counter(), thread_time()
             side.schedule(one, ("c000", one.pod.uid))
@@ -158,15 +158,15 @@ def a_million_nodes_in_shards(share: int) -> list[Row]:
 def _in_shards(clusters: int, share: int) -> list[Row]:
     fleet = fleet_of(clusters, NODES // share)
     with _ray_shards(fleet) as (shards, loading):
-        told = sum(tally.bytes_sent for tally in shards.tallies)
+        told = sum(counts.bytes_sent for counts in shards.counts_of_each)
         sides = (
             _scheduler(fleet, None),
             _scheduler(fleet, _Timed(shards.parallel_scan(DEFAULT_PROFILE.scheduler_name).fill)),
         )
         again, spread = _in_turn(fleet, sides, _again), _in_turn(fleet, sides, _spread)
-        answered = sum(tally.answered for tally in shards.tallies)
-        missed = sum(tally.missed for tally in shards.tallies)
-        got = sum(tally.bytes_got for tally in shards.tallies) / max(answered, 1) * SHARDS
+        answered = sum(counts.answered for counts in shards.counts_of_each)
+        missed = sum(counts.missed for counts in shards.counts_of_each)
+        got = sum(counts.bytes_got for counts in shards.counts_of_each) / max(answered, 1) * SHARDS
     if missed > answered:
         raise RuntimeError(f"shards answered {answered} questions and missed {missed}: the machine is too busy")
     n = fleet.n

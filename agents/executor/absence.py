@@ -15,7 +15,9 @@ from dispatcher.model.messages import DONE, STALE, UNKNOWN, ConfirmNoDelegate, C
 
 
 def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """done: there is none. stale: there is; one without a node, or with `collect` any, is being deleted now."""
+    """GET the delegate by its name. Verdicts: done, it does not exist; stale, it exists (an unbound one, or with
+    `collect` any, is deleted first); unknown, the API server or the keys of the home cluster are not available.
+    """
     name = delegate_name(intent.source)
     look = yield from pods.look_up(intent.source.namespace, name)
     if not look.answered:
@@ -38,7 +40,7 @@ def confirm_no_delegate(intent: ConfirmNoDelegate, local: Local, now: Moment) ->
 
 
 def confirm_no_source(intent: ConfirmNoSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """done: no pod with this name and UID is there. stale: it is."""
+    """GET the source by name and UID. Verdicts: done, it does not exist; stale, it does; unknown, no answer came."""
     ref = intent.pod
     look = yield from pods.look_up(ref.namespace, ref.name)
     if look.differs(ref.uid):

@@ -1,4 +1,4 @@
-"""How an answer of the API server becomes an answer to the dispatcher."""
+"""Turns HTTP responses of the API server into verdicts and messages for the dispatcher."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ _MAX_MESSAGE = 1024
 
 
 class Answer(NamedTuple):
-    """A verdict (see messages.Outcome) and why, before it is tied to an intent."""
+    """Verdict and message of a procedure (see messages.Outcome), not yet tied to the ID of an intent."""
 
     verdict: str
     message: str = ""
@@ -46,8 +46,11 @@ def outcome(intent: Intent, verdict: str, message: str = "", scope: str = "", pa
     )
 
 
-def said(response: Response) -> str:
-    """What the server said, in its own words where it sent a metav1 Status; never empty."""
+def error_text(response: Response) -> str:
+    """What went wrong, from an answer that is not 2xx: the message of its metav1 Status, or the beginning of its body.
+
+    Never empty; it ends with the HTTP status, or says that no answer came (status 0).
+    """
     try:
         message = _STATUS.decode(response.body).message
     except msgspec.MsgspecError:
@@ -58,9 +61,9 @@ def said(response: Response) -> str:
 
 
 def is_ambiguous(response: Response) -> bool:
-    """Whether a guarded patch that failed is worth another look: somebody else wrote, or nobody knows.
+    """Whether to read the object again after a failed patch with preconditions: a conflict, or the effect is unknown.
 
-    A wrong UID in a patch is 409 or 422 ("field is immutable"), by version and kind of patch; the next look tells.
+    A wrong UID in a patch is 409 or 422 ("field is immutable"), by Kubernetes version and patch type: a GET tells.
     """
     return response.unknown or response.status == CONFLICT or response.status in POSTPONED or _about_uid(response)
 

@@ -1,4 +1,4 @@
-"""What the baseline level of Kubernetes' Pod Security Standards does not let into a pod, field by field.
+"""The fields that the baseline level of Kubernetes' Pod Security Standards forbids in a pod.
 
 Source: https://kubernetes.io/docs/concepts/security/pod-security-standards (baseline, as of 1.34). Its host namespaces,
 privileged containers, hostPath volumes and HostProcess never cross (`manifest`); the rows here cross where the policy
@@ -62,7 +62,9 @@ HANDLER_HOSTS = of_containers(*(f"{one}.{kind}.host" for one in _HANDLERS for ki
 
 
 class Rule(NamedTuple):
-    """`fine` says which values of the fields are let in; others need `allow` in the policy. `why` shows the value."""
+    """`fine` tells which values of the fields baseline admits; any other needs `allow` in the target's policy. `why` is
+    the message for a value that is refused.
+    """
 
     allow: str
     paths: tuple[str, ...]

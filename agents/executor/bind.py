@@ -14,7 +14,7 @@ from dispatcher.model.pod import Pod
 
 
 def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Re-check the pod and its node against the view, then bind."""
+    """Check pod and node once more against the watch cache, then post the binding."""
     pod = local.view.pod(intent.pod.uid)
     early = unfit(pod, intent.pod, intent.node) or _forbidden(intent, pod)
     if early is not None:
@@ -43,12 +43,12 @@ def bind(intent: Bind, local: Local, now: Moment) -> Procedure[Outcome]:
 
 
 def booking(pod: Pod, uid: str, node: str, now: Moment) -> Booking:
-    """Room for `pod` on `node` until the view shows it there."""
+    """A booking of the pod's requests on `node`, held until the watch cache shows the pod there."""
     return Booking(pod.namespace, pod.name, uid, node, pod.requests, pod.ports, now.mono + HOLD_S)
 
 
 def unfit(pod: Pod | None, ref: PodRef, node: str) -> Answer | None:
-    """What the view alone can say to a bind: the pod is gone, there already, elsewhere, ending or not ours."""
+    """The verdict of a bind that the watch cache alone decides (pod gone, bound, terminating, not ours), or None."""
     name = f"pod {ref.namespace}/{ref.name}"
     if pod is None or (pod.namespace, pod.name) != (ref.namespace, ref.name):
         return Answer(STALE, f"{name} with UID {ref.uid} is not there")
@@ -78,7 +78,7 @@ def _proxy_refusal(intent: Bind, local: Local, now: Moment) -> str:
 
 
 def _unclaimed(intent: Bind, pod: Pod, local: Local) -> Procedure[Answer | None]:
-    """Why a pod must not be bound to a proxy node: this cluster has signed no claim for that cluster."""
+    """Why a pod must not be bound to a proxy node: it has no claim of ours for that cluster. None if it has."""
     if pod.claim is not None and names.proxy_node_name(pod.claim.cluster) == intent.node:
         return None
     look = yield from pods.look_up(pod.namespace, pod.name)  # the view may not show the claim yet

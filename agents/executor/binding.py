@@ -1,11 +1,11 @@
-"""The write that gives a pod its node: POST pods/NAME/binding, and the truth after an answer that leaves doubt."""
+"""POST pods/NAME/binding, and a GET of the pod where the response does not tell whether it is bound."""
 
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from agents.executor import pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from agents.executor.http import Procedure, Request
 from agents.executor.pods import LivePod, Lookup
 from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, STALE, UNKNOWN, PodRef
@@ -13,12 +13,12 @@ from dispatcher.model.names import EPOCH, PREFIX
 
 
 def annotations_of(epoch: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """What a bind writes onto a pod: the attempt, and what the dispatcher adds."""
+    """Annotations of a binding: the attempt's number, and those that the dispatcher adds."""
     return {**extra, EPOCH: str(epoch)}
 
 
 def foreign_key(annotations: Mapping[str, str]) -> str:
-    """An annotation key that is not ours to write, or ''."""
+    """The first annotation key outside our prefix, which the dispatcher must not write; '' if there is none."""
     return next((key for key in annotations if not key.startswith(PREFIX)), "")
 
 
@@ -55,7 +55,7 @@ def bind_to(
         response = yield _request(ref, node, annotations, version)
         if response.ok:
             return Answer(BOUND)
-        message = said(response)
+        message = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(STALE, message)
         if response.status in POSTPONED:
@@ -73,7 +73,9 @@ def bind_to(
 
 
 def judge(look: Lookup, ref: PodRef, node: str) -> Answer | None:
-    """What the truth means for a bind of `ref` to `node`; None if the pod still waits and it may be tried again."""
+    """The verdict of a bind of `ref` to `node` by the pod as the API server has it; None if it is still unbound and the
+    binding may be posted again.
+    """
     if look.differs(ref.uid):
         return Answer(STALE, f"pod {ref.namespace}/{ref.name} is gone")
     if look.pod is None:

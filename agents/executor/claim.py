@@ -1,4 +1,4 @@
-"""Claim and unclaim: our mark on a source pod that another cluster shall run.
+"""Claim and Unclaim: marks a source pod as handed to another cluster, and takes the mark off.
 
 The mark is a claim signed by this cluster, annotations for people (cluster, node, attempt) and a finalizer, in one
 merge patch guarded by UID and resourceVersion: of two who write at the same time, one gets 409.
@@ -7,7 +7,7 @@ merge patch guarded by UID and resourceVersion: of two who write at the same tim
 import msgspec
 
 from agents.executor import manifest, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import closed_to_new
@@ -33,7 +33,7 @@ from dispatcher.model.signatures import SignedClaim
 
 
 def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Read the pod, mark it, and answer with the mark and the manifest that its delegate shall have."""
+    """Read the pod, write claim and finalizer, and return the claim and the manifest for its delegate."""
     if (early := _not_now(intent, local)) is not None:
         return outcome(intent, *early)
     problem, before = "", None
@@ -58,7 +58,7 @@ def claim(intent: Claim, local: Local, now: Moment) -> Procedure[Outcome]:
         response = yield _marked(intent.pod, look.pod, mark, wanted)
         if response.ok:
             return _claimed(intent, mark, sanitised, before)
-        problem = said(response)
+        problem = error_text(response)
         if not is_ambiguous(response):
             return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem, OF_POD)
     return outcome(intent, UNKNOWN, problem)
@@ -72,7 +72,7 @@ def _claimed(intent: Claim, mark: str, sanitised: bytes, before: SignedClaim | N
 
 
 def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Take the mark off, unless the pod runs elsewhere meanwhile or is claimed by a newer attempt."""
+    """Remove claim and finalizer, unless the pod is on a proxy node by now or a newer attempt has claimed it."""
     problem = ""
     for _ in range(TRIES):
         look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
@@ -86,14 +86,14 @@ def unclaim(intent: Unclaim, local: Local, now: Moment) -> Procedure[Outcome]:
         response = yield _unmarked(look.pod, intent.pod)
         if response.ok or response.status == NOT_FOUND:
             return outcome(intent, DONE)
-        problem = said(response)
+        problem = error_text(response)
         if not is_ambiguous(response):
             return outcome(intent, REFUSED, problem)
     return outcome(intent, UNKNOWN, problem)
 
 
 def restore_claim(intent: RestoreClaim, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Write a mark of ours again as the delegate has kept it."""
+    """Write our claim and finalizer again, from the copy of the claim on the delegate."""
     wanted = signatures.read_claim(intent.claim)
     if wanted is None or wanted.source.uid != intent.pod.uid:
         return outcome(intent, REFUSED, "what the delegate carries is no claim of this pod")
@@ -111,14 +111,14 @@ def restore_claim(intent: RestoreClaim, local: Local, now: Moment) -> Procedure[
         response = yield _marked(intent.pod, look.pod, intent.claim, wanted)
         if response.ok:
             return outcome(intent, DONE)
-        problem = said(response)
+        problem = error_text(response)
         if not is_ambiguous(response):
             return outcome(intent, STALE if response.status == NOT_FOUND else REFUSED, problem)
     return outcome(intent, UNKNOWN, problem)
 
 
 def unfit(pod: LivePod | None, ref: PodRef) -> Answer | None:
-    """Why the truth forbids a claim; None if it does not."""
+    """Why the pod, as just read from the API server, must not be claimed; None if it may be."""
     name = f"pod {ref.namespace}/{ref.name}"
     if pod is None or pod.uid != ref.uid:
         return Answer(STALE, f"{name} with UID {ref.uid} is not there")
@@ -132,7 +132,7 @@ def unfit(pod: LivePod | None, ref: PodRef) -> Answer | None:
 
 
 def _not_now(intent: Claim, local: Local) -> Answer | None:
-    """What speaks against a claim before the pod is looked at."""
+    """Why a claim is refused before the pod is read: own UID unknown, target fenced, cordoned or not the known one."""
     if not local.cluster_uid:
         return Answer(UNKNOWN, "this cluster is not known by its UID yet")
     proxy = names.proxy_node_name(intent.cluster)

@@ -1,7 +1,7 @@
-"""Delegates: the runnable copy of a source pod of another cluster, made and deleted here.
+"""CreateDelegate and DeleteDelegate: the runnable copy, in this cluster, of a source pod of another cluster.
 
-The name is derived from the UIDs of the source cluster and pod, never generated: however often and in whatever order
-the order to make one arrives, the API server lets one exist.
+Its name is a hash of the UIDs of source cluster and source pod. So CreateDelegate is idempotent: the API server
+answers 409 to a second POST of the same name, whatever was lost, doubled or reordered on the way.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agents.executor import events, existing, manifest, mutations, pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, outcome, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, outcome
 from agents.executor.bind import booking
 from agents.executor.binding import annotations_of, bind_to, foreign_key
 from agents.executor.deletion import delete_exactly
@@ -44,14 +44,14 @@ _MAX_NAME = 63  # so that it is a valid hostname too
 
 
 class _Made(NamedTuple):
-    """A delegate as the server has made it: the fields that decide, and its JSON."""
+    """A delegate as admission has left it: the fields that the protocol reads, and the whole JSON."""
 
     pod: LivePod
     body: bytes
 
 
 class _Result(NamedTuple):
-    """An answer, and what the delegate requests if the server made it so that this is not what was ordered."""
+    """An answer; `requests` are the delegate's effective requests where admission has changed them, else None."""
 
     answer: Answer
     requests: dict[str, int] | None = None
@@ -65,11 +65,11 @@ def delegate_name(source: SourceRef) -> str:
 
 
 def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Check consent, manifest and room; create the delegate or find it; bind it.
+    """Check signature, policy, manifest and room; create the delegate, or adopt the one of an earlier attempt; bind it.
 
-    Refused means that the server has none: the dispatcher takes its claim back then, and places the pod elsewhere.
+    REFUSED promises that no delegate exists: the dispatcher unclaims the pod and places it elsewhere.
     """
-    no = _muddled(intent, local)
+    no = _malformed(intent, local)
     if no:
         return outcome(intent, *no)
     order = _unsigned(intent, local) or _lapsed(intent, local, now) or existing.given_up_before(intent, local)
@@ -88,7 +88,9 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
 
 
 def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
-    """An order that comes too late to make a delegate: stale where the server has none, else what became of it."""
+    """The outcome of a CreateDelegate that a newer attempt has superseded: stale if the API server has no delegate,
+    else by the delegate that exists.
+    """
     look = yield from pods.look_up(intent.source.namespace, delegate_name(intent.source))
     if look.pod is None:
         return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
@@ -113,8 +115,8 @@ def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Proced
     return outcome(intent, *answer)
 
 
-def _muddled(intent: CreateDelegate, local: Local) -> Answer | None:
-    """Why this is no order that could ever have made a delegate."""
+def _malformed(intent: CreateDelegate, local: Local) -> Answer | None:
+    """Why the intent is malformed, so that it can never have made a delegate; None if it is not."""
     source, key = intent.source, foreign_key(intent.annotations)
     if (source.uid, source.namespace, source.name) != (intent.pod.uid, intent.pod.namespace, intent.pod.name):
         name = f"{intent.pod.namespace}/{intent.pod.name}"
@@ -125,7 +127,7 @@ def _muddled(intent: CreateDelegate, local: Local) -> Answer | None:
 
 
 def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
-    """Why the source cluster's claim does not cover this order, None if it does; unknown while its keys are."""
+    """Why the signed claim does not cover this intent, None if it does; UNKNOWN while the home cluster's keys are."""
     keys = local.trusted.of(intent.source.cluster_uid)
     if another := local.trusted.another(intent.source.cluster, intent.source.cluster_uid):
         return Answer(REFUSED, another, OF_CLUSTER)
@@ -147,13 +149,13 @@ def _unsigned(intent: CreateDelegate, local: Local) -> Answer | None:
 
 
 def _lapsed(intent: CreateDelegate, local: Local, now: Moment) -> Answer | None:
-    """Not now, where it would be stopped again at once."""
+    """UNKNOWN for failover mode `lease` while the lease has lapsed: the delegate would be stopped at once."""
     why = local.renewals.lapsed(now.mono) if existing.failover_of(intent) == LEASE else ""
     return Answer(UNKNOWN, why) if why else None
 
 
 def _wanted(intent: CreateDelegate, local: Local, now: Moment) -> tuple[Pod, bytes] | Answer:
-    """The delegate, as a model and as JSON; or why none is to be made of this order."""
+    """The delegate to create, as a model and as JSON; or why policy, manifest or node forbid it."""
     no = local.policy.refusal(intent.source, local.cluster, local.view.namespace(intent.source.namespace))
     if no:
         return Answer(REFUSED, no, OF_CLUSTER)
@@ -181,7 +183,7 @@ def _not_there(pod: Pod, intent: CreateDelegate, local: Local, now: Moment) -> s
 
 
 def _delegate_object(intent: CreateDelegate, local: Local) -> Object:
-    """The delegate as it is posted: the manifest sanitised again, for the sender is not trusted, and our marks."""
+    """The body of the POST: the manifest, sanitised once more because its sender is not trusted, with our metadata."""
     source = intent.source
     sanitised = msgspec.json.decode(manifest.sanitise(intent.manifest))
     clean = restrict(sanitised, local.cluster, local.policy.grants(source))
@@ -241,7 +243,7 @@ def _unplaceable(actual: Pod, intent: CreateDelegate, local: Local, now: Moment)
 
 
 def _lacks_room_alone(actual: Pod, intent: CreateDelegate, local: Local, now: Moment) -> bool:
-    """Whether what the server made might be bound if it requested nothing."""
+    """Whether its resource requests are the only reason why the pod, as created, does not fit the node."""
     return not _not_there(msgspec.structs.replace(actual, requests={}), intent, local, now)
 
 
@@ -263,7 +265,9 @@ def _bind(ref: PodRef, intent: CreateDelegate, local: Local, now: Moment) -> Pro
 
 
 def _refused(intent: CreateDelegate, no: Answer, local: Local) -> Procedure[Answer]:
-    """Refused once there is no delegate: this order, sent before, may have made one that the view does not show yet."""
+    """`no`, once an unbound delegate is deleted that an earlier copy of this intent may have created; UNKNOWN while one
+    exists.
+    """
     there = yield from existing.cleared(delegate_name(intent.source), intent, local)
     return no if there is None else there
 
@@ -273,7 +277,7 @@ def _bound_at(node: str, wanted: str) -> Answer:
 
 
 def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Procedure[_Made | Answer]:
-    """The delegate as the server has it, or why there is none."""
+    """POST the delegate and return it as created; or the answer if it exists already or cannot be created."""
     request = Request("POST", pods.collection(pod.namespace), body)
     message = ""
     for _ in range(TRIES):
@@ -281,7 +285,7 @@ def _create(intent: CreateDelegate, pod: Pod, body: bytes, local: Local) -> Proc
         created = pods.read(response.body) if response.ok else None
         if created is not None:
             return _Made(created, response.body)
-        message = said(response)
+        message = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(REFUSED, absent(pod.namespace, local.cluster), OF_CLUSTER)
         if response.status in POSTPONED:

@@ -1,7 +1,7 @@
-"""Delete one pod and no other: the UID is the precondition, and the truth is read when the answer leaves doubt."""
+"""DELETE a pod with its UID as precondition, and a GET where the response does not tell what happened."""
 
 from agents.executor import pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, POSTPONED, TRIES, Answer, error_text
 from agents.executor.http import Procedure
 from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, PodRef
 
@@ -19,7 +19,7 @@ def delete_exactly(ref: PodRef, grace_seconds: int | None = None, *, version: st
         response = yield request
         if response.ok or response.status == NOT_FOUND:
             return _DONE
-        message = said(response)
+        message = error_text(response)
         if response.status in POSTPONED:
             continue
         if response.status != CONFLICT and not response.unknown:

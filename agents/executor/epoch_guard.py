@@ -24,7 +24,7 @@ class EpochGuard:
         self._attempts: Recent[str, _Seen] = Recent()
 
     def superseded(self, dispatcher: str, epoch: int) -> str:
-        """Note a dispatcher that speaks; why it may not any more, or '' if it is the newest."""
+        """Record a dispatcher's epoch; why it is superseded by a newer dispatcher, '' if it is the newest."""
         if epoch > self.dispatcher_epoch:
             self.dispatcher, self.dispatcher_epoch = dispatcher, epoch
         if (dispatcher, epoch) == (self.dispatcher, self.dispatcher_epoch):
@@ -35,7 +35,7 @@ class EpochGuard:
         )
 
     def outdated(self, uid: str, dispatcher_epoch: int, epoch: int) -> str:
-        """Note an attempt to place a pod; why it is too late, or '' if it is the newest and not invalidated."""
+        """Record an attempt for a pod; why it is outdated, '' if it is the newest and was not invalidated."""
         seen = self._attempts.get(uid)
         if seen is None or (dispatcher_epoch, epoch) > seen[:2]:
             self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, invalidated=False))
@@ -45,7 +45,7 @@ class EpochGuard:
         return ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why))) if seen.invalidated else ""
 
     def invalidate(self, uid: str, dispatcher_epoch: int, epoch: int, why: str = "") -> None:
-        """An attempt was undone, or came to nothing: a late copy of its orders must not do it again."""
+        """Reject late copies of this attempt's intents from now on: it was undone, or was refused."""
         seen = self._attempts.get(uid)
         if seen is None or (dispatcher_epoch, epoch) >= seen[:2]:
             self._attempts.put(uid, _Seen(dispatcher_epoch, epoch, invalidated=True, why=why))

@@ -85,6 +85,11 @@ def failover(local: Local, ref: PodRef, text: str, now: Moment) -> None:
     _put(local, ref, (WARNING, "ClusterLost", "Failover"), text, now)
 
 
+def budgets_not_kept(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """Some PodDisruptionBudgets of a pod that runs in another cluster do not protect it there."""
+    _put(local, ref, (WARNING, "BudgetsNotKept", "Disruption"), why, now)
+
+
 def foreign_scheduler(local: Local, ref: PodRef, scheduler: str, now: Moment) -> None:
     """A pod asks for us by annotation but names another scheduler: it is left alone, and the user is told."""
     note = (

@@ -7,7 +7,7 @@ period. Only a pod that really is on that node, of lower priority, and within wh
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
@@ -62,7 +62,7 @@ def _mark(intent: Evict, now: Moment) -> Procedure[Answer | None]:
         response = yield request
         if response.ok:
             return None
-        problem = said(response)
+        problem = error_text(response)
         if response.status == NOT_FOUND:
             return _GONE
         if not is_ambiguous(response):

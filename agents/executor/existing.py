@@ -1,4 +1,4 @@
-"""Pods that already have the one name that a delegate can have: whose they are, and deleting ours that went wrong.
+"""What to do where a pod with the delegate's name exists already: whose it is, and deleting our own unfinished ones.
 
 A webhook of the target may give a delegate another scheduler, or a node, while the reply that would show it is lost.
 So a pod of that name is ours by its scheduler's name, by its claim, or because we saw it made. It may run until it is
@@ -43,7 +43,9 @@ def ownership(pod: LivePod, source: SourceRef, local: Local) -> Ownership:
 
 
 def judged(pod: LivePod, name: str, intent: CreateDelegate, local: Local) -> Answer:
-    """What a pod that is there means: bound, if this cluster has signed for it; unknown for what is ours and stays."""
+    """The answer by an existing pod. Bound: it carries this cluster's proof. Refused: it is not ours. Stale: it belongs
+    to a newer attempt or another failover mode. Unknown: it is ours without a proof, or is being deleted.
+    """
     source = intent.source
     what = f"pod {source.namespace}/{name}"
     signed, owner = pod.delegated(local.keys.public), ownership(pod, source, local)
@@ -63,13 +65,13 @@ def judged(pod: LivePod, name: str, intent: CreateDelegate, local: Local) -> Ans
 
 
 def failover_of(intent: CreateDelegate) -> str:
-    """The mode that the home cluster has signed."""
+    """The failover mode in the claim that the home cluster has signed."""
     signed = signatures.read_claim(intent.record)
     return signed.failover if signed is not None else ""
 
 
 def cleared(name: str, intent: CreateDelegate, local: Local) -> Procedure[Answer | None]:
-    """None once the server has no pod of this name; else what to answer. What is ours and not signed for is deleted."""
+    """None if no pod of this name exists, else the answer. One of ours without a proof is deleted first."""
     answer = Answer(UNKNOWN, f"pod {intent.source.namespace}/{name} changes faster than it can be deleted")
     for _ in range(TRIES):
         look = yield from pods.look_up(intent.source.namespace, name)
@@ -103,7 +105,7 @@ def given_up(pod: LivePod, ref: PodRef, why: str, intent: CreateDelegate, local:
 
 
 def given_up_before(intent: CreateDelegate, local: Local) -> Answer | None:
-    """Why this very order came to nothing when it was tried before, None if it did not."""
+    """Why an earlier try of the same intent was given up, None if none was."""
     before = local.given_up.get(intent.source.uid)
     return Answer(REFUSED, before.why, OF_CLUSTER) if before is not None and before.epoch == intent.epoch else None
 

@@ -1,7 +1,7 @@
 """The end of a source pod: it begins to go when its delegate does, and we let go of it when the delegate is gone."""
 
 from agents.executor import pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import Procedure
 from agents.executor.local import Local, Moment
@@ -24,8 +24,13 @@ def delete_source(intent: DeleteSource, local: Local, now: Moment) -> Procedure[
 
 
 def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Take our finalizer off; then delete the pod at once, unless it has ended by itself and nobody deletes it."""
-    released = yield from _release(intent.pod)
+    """Take our finalizer off; then delete the pod at once, unless it has ended by itself and nobody deletes it.
+
+    Refused where the delegate is missing in another cluster than the one that is known here by the proxy node's name:
+    the dispatcher knows which cluster a pod went to by its claim, which users may take off; this executor by what it
+    has stored.
+    """
+    released = yield from _release(intent, local)
     if isinstance(released, Answer):
         return outcome(intent, *released)
     if released.terminal and not released.terminating:
@@ -34,26 +39,45 @@ def finish_source(intent: FinishSource, local: Local, now: Moment) -> Procedure[
     return outcome(intent, *answer)
 
 
-def _release(ref: PodRef) -> Procedure[LivePod | Answer]:
+def _release(intent: FinishSource, local: Local) -> Procedure[LivePod | Answer]:
     """The pod as it was when it was free of our finalizer, or the answer to give instead."""
-    problem = ""
+    ref, problem = intent.pod, ""
     for _ in range(TRIES):
         look = yield from pods.look_up(ref.namespace, ref.name)
         if look.differs(ref.uid):
             return Answer(DONE, "the pod is gone")
         if look.pod is None:
             return Answer(UNKNOWN, look.problem)
+        if elsewhere := _missing_elsewhere(look.pod.node, intent.target_uid, local):
+            return Answer(REFUSED, elsewhere)
         if FINALIZER not in look.pod.finalizers:
             return look.pod if _ours(look.pod) else Answer(REFUSED, _not_ours(ref))
         response = yield guarded_patch(ref, look.pod, {"finalizers": without_ours(look.pod)})
         if response.ok:
             return look.pod
-        problem = said(response)
+        problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(DONE, "the pod is gone")
         if not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
+
+
+def _missing_elsewhere(node: str, target_uid: str, local: Local) -> str:
+    """Why it says nothing of this pod that cluster `target_uid` has no delegate; '' if it does.
+
+    In a cluster that was fenced here nothing runs, whoever answers for it.
+    """
+    cluster = node.removeprefix(PROXY_NODE_PREFIX)
+    known = local.trusted.uid_of(cluster)
+    if not node.startswith(PROXY_NODE_PREFIX) or not (known and target_uid) or known == target_uid:
+        return ""
+    if local.fenced(node):
+        return ""
+    return (
+        f'its delegate is missing in the cluster with kube-system UID {target_uid}, but "{cluster}" is known here with '
+        f"UID {known}: it waits until that is back, or fenced"
+    )
 
 
 def _ours(pod: LivePod) -> bool:

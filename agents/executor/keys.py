@@ -56,14 +56,16 @@ class OwnKeys:
         """The public keys as they are stored."""
         return " ".join(self.public)
 
-    def told(self) -> tuple[str, ...]:
-        """The public keys as others are told, each but the oldest vouched for."""
+    def endorsed_keys(self) -> tuple[str, ...]:
+        """The public keys as sent to other clusters, newest first; each but the oldest is "KEY SIGNATURE", signed by
+        the next older one.
+        """
         newer = zip(self.public, self._keys[1:], strict=False)
         vouched = (f"{public} {signatures.sign_key(older, public)}" for public, older in newer)
         return (*vouched, self.public[-1])
 
     def sign_claim(self, claim: SignedClaim) -> str:
-        """The claim as a mark."""
+        """The signed claim as annotation text."""
         return signatures.sign_claim(self._keys[0], claim)
 
     def sign_proof(self, delegate_uid: str, claim: str) -> str:
@@ -96,8 +98,12 @@ class TrustedKeys:
         """The keys of the cluster with this name, none if it was never heard of."""
         return next((kept[1:] for kept in self._kept.values() if kept[0] == cluster), ())
 
+    def uid_of(self, cluster: str) -> str:
+        """The kube-system UID of the cluster with this name, '' if it was never heard of."""
+        return next((uid for uid, kept in self._kept.items() if kept[0] == cluster), "")
+
     def hear(self, cluster: str, cluster_uid: str, told: Sequence[str]) -> str:
-        """Take over what is told of a cluster's keys; why they are not believed, or ''."""
+        """Trust the keys told for a cluster if they are its first, or follow from known ones; an error text, or ''."""
         keys = signatures.plain_keys(told)
         known = self.of(cluster_uid)
         if not cluster_uid or not keys or (cluster, *keys) == self._kept.get(cluster_uid):
@@ -129,7 +135,7 @@ class TrustedKeys:
         return ""
 
     def another(self, cluster: str, cluster_uid: str) -> str:
-        """Why a cluster of this name and UID is not the one that is known by the name, and the way out; else ''."""
+        """An error text if this name is known with another UID, naming the remedy; '' otherwise."""
         known = next((uid for uid, kept in self._kept.items() if kept[0] == cluster and uid != cluster_uid), "")
         if not known or not cluster_uid or cluster_uid in self._kept:
             return ""
@@ -140,7 +146,7 @@ class TrustedKeys:
         )
 
     def recall(self, kept: str) -> None:
-        """Take over what an earlier life kept; it goes before what was heard since. No name gets a second UID."""
+        """Load stored keys; they override what was heard since the start. No name gets a second UID."""
         earlier = _read(kept)
         taken = {entry[0] for entry in earlier.values()}
         heard = {uid: entry for uid, entry in self._kept.items() if uid not in earlier and entry[0] not in taken}

@@ -1,6 +1,7 @@
-"""Stops delegates of failover mode `lease` when the lease has lapsed, by nobody's order: they may be replaced then.
+"""Deletes delegates of failover mode `lease` once the lease has lapsed, without an intent of the dispatcher: from then
+on their home cluster may replace them.
 
-Which they are is told by the claim that their source's cluster has signed, never by what users write onto them here.
+The mode is read from the claim that the home cluster has signed, not from annotations that users can write here.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from dispatcher.model.pod import Pod
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """One for each delegate that is to be stopped now, by its UID."""
+    """A task for each delegate to delete now, named by its UID."""
     why = local.renewals.lapsed(now.mono)
     for node in tuple(local.view.nodes()) if why else ():
         for pod in tuple(local.view.pods_on(node.name)):

@@ -1,4 +1,4 @@
-"""Room that is promised but not yet visible: binds under way, or done and not yet seen in the view.
+"""Requests of pods whose binding is under way, or done and not yet in the watch cache (kube-scheduler: assumed pods).
 
 Without it two binds within one watch delay would both see the same free room.
 """

@@ -1,4 +1,4 @@
-"""What the executor of one cluster holds between intents. All of it may be lost: the API server has the truth."""
+"""In-memory state of one cluster's executor. All of it may be lost in a restart: the API server has the truth."""
 
 from collections import deque
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Reported(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """A delegate (its UID) that the server did not make as `epoch` had ordered it, and why it was given up."""
+    """A delegate (its UID) of attempt `epoch` that was deleted because admission had changed it too much, and why."""
 
     epoch: int
     delegate: str
@@ -82,13 +82,14 @@ class Local:
     renewals: Renewals = field(default_factory=Renewals)
     stopped: Recent[str, str] = field(default_factory=Recent)  # UID of a delegate, and its version in the view then
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
+    uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:
         self.peers = PeerTable(self.cluster)
 
     def server_went_back(self) -> None:
-        """etcd was restored from a backup: what was written onto pods since may be missing there."""
+        """Forget what was written onto pods: etcd was restored from a backup, so it may be missing there."""
         self.mirrored.clear()
         self.reported.clear()
 

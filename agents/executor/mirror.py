@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, is_ambiguous, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Mirrored, Moment
 from agents.executor.pods import Lookup
@@ -27,9 +27,9 @@ _ENDED = "the pod has ended: its phase is final"
 
 
 def mirror_status(intent: MirrorStatus, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Write what is new; done without a write if the source has ended or has it already.
+    """Patch the source's status; no request if it has ended or shows this status already.
 
-    Why a status is refused is an event of the source, once as long as the cause is the same.
+    A refusal makes a Warning event StatusNotMirrored on the source, once for each cause.
     """
     result = yield from _mirror(intent, local)
     if result.verdict == DONE:
@@ -77,7 +77,7 @@ def _write(ref: PodRef, patch: bytes, version: str) -> Procedure[str | Answer]:
         response = yield _request(ref, patch, version)
         if response.ok:
             return _version(response)
-        problem = said(response)
+        problem = error_text(response)
         if response.status == NOT_FOUND:
             return Answer(STALE, problem)
         if not is_ambiguous(response):

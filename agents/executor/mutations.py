@@ -1,7 +1,7 @@
-"""How admission in the target cluster has changed a delegate that was posted: its size, its node, our marks.
+"""How mutating admission in the target cluster has changed a delegate: its requests, its node, our metadata.
 
-Whatever its admins add is theirs to add, and only its size and its place are looked at again. But it must still be ours
-to bind: without our marks nobody would find it, and with another scheduler's name two would place it.
+Mutation is the right of the target's admins, so only requests and node are checked again. But our labels, annotations
+and schedulerName must be intact: without them the delegate is not found again, and another scheduler might bind it.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ _SHOWN = 8  # resources, and containers, that a message names
 
 
 def foreign(found: LivePod) -> str:
-    """Why a delegate without a node is not ours to bind; '' if it is."""
+    """Why we must not bind an unbound delegate (another scheduler is to); '' if we may."""
     name = found.spec.scheduler_name
     return "" if name == DELEGATE_SCHEDULER else f'the server gave it to scheduler "{name}"'
 
 
 def disowned(posted: bytes, made: LivePod) -> str:
-    """Why what the server made of a fresh delegate is not what it was to be; '' if it is."""
+    """Why a delegate just created is unusable (our metadata, schedulerName or node changed); '' if it is usable."""
     metadata = msgspec.json.decode(posted)["metadata"]
     for kind, now in (("labels", made.labels), ("annotations", made.annotations)):
         for key, value in metadata[kind].items():
@@ -34,7 +34,7 @@ def disowned(posted: bytes, made: LivePod) -> str:
 
 
 def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:
-    """How the pod that the server made is larger than the one that was posted; '' if it is not."""
+    """Which requests admission has raised, and by what, in words; '' if none."""
     names = sorted(name for name, amount in made.requests.items() if amount > wanted.requests.get(name, 0))
     if not names:
         return ""
@@ -43,7 +43,7 @@ def growth(wanted: Pod, made: Pod, posted: bytes, body: bytes) -> str:
 
 
 def beyond(at_most: Mapping[str, int], made: Pod) -> str:
-    """How what the server made requests more than was booked for it; '' if it does not, or nothing was told of that."""
+    """Which requests exceed `at_most` (internal units), in words; '' if none, or if `at_most` is empty."""
     names = sorted(name for name, amount in made.requests.items() if at_most and amount > at_most.get(name, 0))
     shown = (f"{name} {_amount(name, at_most)} -> {_shown(name, made)}" for name in names[:_SHOWN])
     return f"it requests more than was booked for it: {', '.join(shown)}" if names else ""

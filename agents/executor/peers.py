@@ -74,23 +74,23 @@ class PeerTable:
         return {name: known.peer for name, known in self._known.items()}
 
     def last_word(self, name: str) -> Peer | None:
-        """The same of one."""
+        """The last word about the peer of this proxy node, None if it was never named."""
         known = self._known.get(name)
         return known.peer if known is not None else None
 
     def dropped(self, name: str, now: float) -> bool:
-        """Whether a dispatcher that speaks no longer names the peer of this proxy node."""
+        """Whether this proxy node is to be removed: a dispatcher that is heard has left its cluster out for `ttl_s`."""
         if self.heard is None or now - self.heard >= self.ttl_s:
             return False
         known = self._known.get(name)
         return known is None or (known.unnamed is not None and now - known.unnamed >= self.ttl_s)
 
     def forget(self, name: str) -> None:
-        """Its proxy node is gone."""
+        """Drop the peer of a proxy node that was deleted."""
         self._known.pop(name, None)
 
     def lost(self, name: str) -> bool:
-        """Whether the last word is against the peer of this proxy node."""
+        """Whether the dispatcher last said that this proxy node's cluster is not Ready."""
         peer = self.last_word(name)
         return peer is not None and not peer.ready
 

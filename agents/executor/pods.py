@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, said
+from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, error_text
 from agents.executor.http import MERGE_PATCH, Procedure, Request
 from dispatcher.model import names, signatures
 from dispatcher.model.messages import PodRef
@@ -146,7 +146,7 @@ def look_up(namespace: str, name: str) -> Procedure[Lookup]:
         if response.ok:
             pod = read(response.body)
             return Lookup(True, pod, response.body) if pod else Lookup(False, problem="the server's pod cannot be read")
-        problem = said(response)
+        problem = error_text(response)
         if not response.unknown and response.status not in POSTPONED:
             break
     return Lookup(answered=False, problem=problem)

@@ -1,4 +1,4 @@
-"""Which procedure carries out which intent, and the epoch guard before it."""
+"""The table from intent types to procedures, with the epoch guard in front of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,7 @@ from agents.executor.mirror import mirror_status
 from agents.executor.report import report_unschedulable
 from agents.executor.volumes import bind_volume, select_node
 from dispatcher.model.messages import (
+    BOUND,
     DONE,
     REFUSED,
     STALE,
@@ -60,7 +61,7 @@ _PLACING = (Bind, Claim, Unclaim, RestoreClaim, CreateDelegate)
 
 
 def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Moment) -> Procedure[Outcome]:
-    """One intent from epoch guard to outcome. What an undone attempt still has on its way is stale from then on."""
+    """Carry out one intent. After one that ends an attempt, late copies of that attempt's intents are stale."""
     if isinstance(intent, _PLACING):
         late = local.epoch_guard.outdated(intent.pod.uid, dispatcher_epoch, intent.epoch)
         if late and isinstance(intent, CreateDelegate):
@@ -73,16 +74,17 @@ def carry_out(intent: AnyIntent, dispatcher_epoch: int, local: Local, now: Momen
             return outcome(intent, STALE, late)
     source = _source_of(intent, local)
     result = yield from PROCEDURES[type(intent)](intent, local, now)
-    if source and result.verdict in _UNDOES[type(intent)]:
+    if source and result.verdict in _ENDS[type(intent)]:
         # Its own epoch: a later attempt than a delegate's may have found it, and its copies are late ones, too.
         local.epoch_guard.invalidate(source, dispatcher_epoch, intent.epoch, result.message)
     return result
 
 
-# Verdicts after which no attempt up to the intent's own holds: a copy of its orders must not make it hold again.
-_UNDOES: dict[type[AnyIntent], tuple[str, ...]] = {
+# Verdicts after which no attempt up to the intent's own makes anything any more: a late copy of its orders must not
+# undo what came since. A delegate that was made and is gone is not made again, also where its order arrives twice.
+_ENDS: dict[type[AnyIntent], tuple[str, ...]] = {
     Unclaim: (DONE,),
-    CreateDelegate: (REFUSED, STALE),
+    CreateDelegate: (REFUSED, STALE, BOUND),
     DeleteDelegate: (DONE,),
     ConfirmNoDelegate: (DONE,),
 }
@@ -93,4 +95,4 @@ def _source_of(intent: AnyIntent, local: Local) -> str:
     if isinstance(intent, DeleteDelegate):
         delegate = local.view.pod(intent.pod.uid)
         return delegate.source.uid if delegate is not None and delegate.source is not None else ""
-    return intent.pod.uid if type(intent) in _UNDOES else ""
+    return intent.pod.uid if type(intent) in _ENDS else ""

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from agents.executor import proxy_objects
-from agents.executor.answer import CONFLICT, NOT_FOUND, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy
@@ -31,9 +31,10 @@ _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{proxy_objects.LEASE_NAMESPA
 
 
 class ReconcileTask(NamedTuple):
-    """A procedure that is due without being ordered; it returns '' or what went wrong, in words.
+    """A procedure that reconciles one object without an intent; it returns '' or an error text.
 
-    `name` says what it is about: never two of a name at once. `lane`: where it waits for its turn, None if it must not.
+    `name` identifies the object: at most one task of a name runs at once. `lane` is its queue for request slots (its
+    namespace), None for a task that needs no slot.
     """
 
     name: str
@@ -43,7 +44,7 @@ class ReconcileTask(NamedTuple):
 
 @dataclass(slots=True)
 class _Beat:
-    """When what was last written for one proxy node; monotonic seconds, minus infinity for never."""
+    """Times of the last writes for one proxy node: monotonic seconds, minus infinity for never."""
 
     created: float = float("-inf")
     status: float = float("-inf")
@@ -54,14 +55,14 @@ class _Beat:
 
 
 class ProxyNodes:
-    """Says which proxy nodes want a write now."""
+    """Decides which proxy nodes, statuses and Leases are due to be written."""
 
     def __init__(self, local: Local) -> None:
         self._local = local
         self._beats: dict[str, _Beat] = {}
 
     def due(self, now: Moment) -> Iterator[ReconcileTask]:
-        """One for each proxy node with something to write, by its name."""
+        """A task for each proxy node with something to write, named like the node."""
         peers, view = self._local.peers, self._local.view
         peers.recall(tuple(view.nodes()), now.mono)
         for name, peer in peers.known.items():
@@ -123,7 +124,7 @@ def _create(name: str, peer: Peer, beat: _Beat, now: Moment) -> Procedure[str]:
         return ""  # made a moment ago: the view has not caught up
     response = yield Request("POST", _NODES, msgspec.json.encode(proxy_objects.node_object(peer)))
     if not response.ok and response.status != CONFLICT:
-        return f'proxy node "{name}" cannot be created: {said(response)}'
+        return f'proxy node "{name}" cannot be created: {error_text(response)}'
     beat.created = now.mono
     if response.status == CONFLICT:
         return f'proxy node "{name}" exists and is not seen yet'
@@ -137,7 +138,7 @@ def _restore(peer: Peer, node: Node) -> Procedure[str]:
     if patch is None:
         return ""
     response = yield _patch(f"{_NODES}/{quote(node.name, safe='')}", patch, STRATEGIC_PATCH)
-    return "" if response.ok else f'node "{node.name}" keeps wrong labels or taints: {said(response)}'
+    return "" if response.ok else f'node "{node.name}" keeps wrong labels or taints: {error_text(response)}'
 
 
 def _write_status(name: str, peer: Peer, node: Node | None, beat: _Beat, now: Moment) -> Procedure[str]:
@@ -146,7 +147,7 @@ def _write_status(name: str, peer: Peer, node: Node | None, beat: _Beat, now: Mo
     patch = proxy_objects.status_patch(peer, node, now.wall)
     response = yield _patch(f"{_NODES}/{quote(name, safe='')}/status", patch, STRATEGIC_PATCH)
     if not response.ok:
-        return f'status of proxy node "{name}" cannot be written: {said(response)}'
+        return f'status of proxy node "{name}" cannot be written: {error_text(response)}'
     beat.status, beat.ready, beat.resources = now.mono, peer.ready, _amounts(peer)
     return ""
 
@@ -157,7 +158,7 @@ def _renew(name: str, uid: str, beat: _Beat, now: Moment) -> Procedure[str]:
         lease = proxy_objects.lease_object(name, uid, now.wall)
         response = yield Request("POST", _LEASES, msgspec.json.encode(lease))
     if not response.ok:
-        return f'lease of proxy node "{name}" cannot be renewed: {said(response)}'
+        return f'lease of proxy node "{name}" cannot be renewed: {error_text(response)}'
     beat.lease = now.mono
     return ""
 
@@ -168,7 +169,7 @@ def _remove(node: Node) -> Procedure[str]:
     if response.ok or response.status == NOT_FOUND:
         yield Request("DELETE", f"{_LEASES}/{quote(node.name, safe='')}")
         return ""
-    return f'proxy node "{node.name}" cannot be deleted: {said(response)}'
+    return f'proxy node "{node.name}" cannot be deleted: {error_text(response)}'
 
 
 def _patch(path: str, body: dict[str, Any], content_type: str) -> Request:

@@ -1,4 +1,4 @@
-"""What is due for the pods on proxy nodes without anybody's order: no kubelet looks after them.
+"""Reconciles the pods on proxy nodes, which have no kubelet, without an intent of the dispatcher.
 
 - One that is being deleted and that we do not hold is let go: a source pod that has a delegate carries our finalizer
   and is not meant.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from agents.executor import events, failover_mode, pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, is_ambiguous, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, error_text, is_ambiguous
 from agents.executor.deletion import delete_exactly
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
@@ -30,7 +30,7 @@ FREED_AT_ONCE = 20  # pods that may be replaced from now on, at each look: once 
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
-    """What is due now, by UID of the pod; what is urgent for services comes first."""
+    """Tasks that are due now, named by the pod's UID; deletions and readiness, on which Services rest, come first."""
     later: list[Pod] = []
     for node in tuple(local.view.nodes()):
         if not is_proxy(node):
@@ -63,7 +63,9 @@ def _let_go(ref: PodRef) -> Procedure[str]:
 
 
 def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedure[str]:
-    """As the node controller does it where it changes a node's condition. Without a reason: it would outlive this."""
+    """Set the Ready condition to False, as the node controller does for a lost node; without a reason, which the merge
+    would keep when the pod is Ready again.
+    """
     condition = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(now.wall)}
     # A view that lags gets 409 and comes again: what was mirrored meanwhile is newer than what it shows.
     metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
@@ -74,7 +76,7 @@ def _set_not_ready(pod: Pod, version: str, local: Local, now: Moment) -> Procedu
         _tell(pod, local, now)
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""
-    return f"pod {pod.key} of a lost cluster cannot be set not Ready: {said(response)}"
+    return f"pod {pod.key} of a lost cluster cannot be set not Ready: {error_text(response)}"
 
 
 def _wants_tolerations(pod: Pod, local: Local) -> bool:
@@ -90,14 +92,14 @@ def _mode(pod: Pod, failover: str, local: Local) -> str:
 
 
 def _failover(pod: LivePod, local: Local) -> str:
-    """As Pod.failover, of the truth."""
+    """As Pod.failover, of the pod as just read from the API server."""
     said, signed = pod.annotations.get(names.FAILOVER, ""), pod.claimed(local.keys.public)
     return "" if said == LEASE and (signed is None or signed.failover != LEASE) else said
 
 
 def _tell(pod: Pod, local: Local, now: Moment) -> None:
     cluster = pod.node.removeprefix(names.PROXY_NODE_PREFIX)
-    events.failover(local, _ref(pod), leases.told(cluster, local.peers.stopped_in(pod.node, pod.grace_s)), now)
+    events.failover(local, _ref(pod), leases.failover_text(cluster, local.peers.stopped_in(pod.node, pod.grace_s)), now)
 
 
 class _Spec(msgspec.Struct):
@@ -129,4 +131,4 @@ def _tolerate(pod: Pod, local: Local, now: Moment) -> Procedure[str]:
     if response.ok or is_ambiguous(response) or response.status == NOT_FOUND:
         return ""  # done, or looked at again at the next view
     what = "be replaced 300 s after its cluster is lost" if mode == failover_mode.STRICT else "never be replaced"
-    return f"pod {ref.namespace}/{ref.name} would {what}: {said(response)}"
+    return f"pod {ref.namespace}/{ref.name} would {what}: {error_text(response)}"

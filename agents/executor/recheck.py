@@ -1,4 +1,4 @@
-"""Would this node still take this pod? Asked of the agent's own, fresher cache just before a bind.
+"""Checks right before a bind whether the node still admits the pod, by the agent's own, fresher watch cache.
 
 The dispatcher has judged all nodes already; here only that is asked again which may have changed since, and which a
 kubelet would answer with a terminal rejection (OutOfcpu, NodeAffinity, NodePorts) if nobody asked.

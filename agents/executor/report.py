@@ -3,7 +3,7 @@
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, is_ambiguous, outcome, said
+from agents.executor.answer import NOT_FOUND, TRIES, error_text, is_ambiguous, outcome
 from agents.executor.bind import unfit
 from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment, Reported
@@ -16,7 +16,7 @@ _REASONS = ("Unschedulable", "SchedulingGated")
 
 
 def report_unschedulable(intent: ReportUnschedulable, local: Local, now: Moment) -> Procedure[Outcome]:
-    """Write the condition if it says something new, and an event now and then. A bound pod is left alone."""
+    """Patch the PodScheduled condition if it changed, with an event at most every 30 s. A bound pod is left alone."""
     if intent.reason not in (*_REASONS, WAITING):
         return outcome(intent, REFUSED, f"reason {intent.reason!r} is not one of {', '.join((*_REASONS, WAITING))}")
     early = unfit(local.view.pod(intent.pod.uid), intent.pod, node="")
@@ -58,7 +58,7 @@ def _write(intent: ReportUnschedulable, since: str) -> Procedure[tuple[str, str]
         response = yield request
         if response.ok:
             return DONE, ""
-        problem = said(response)
+        problem = error_text(response)
         if response.status == NOT_FOUND:
             return STALE, problem
         if not is_ambiguous(response):

@@ -1,4 +1,4 @@
-"""Shadow budgets: what keeps `kubectl drain` here from evicting delegates that budgets of their own clusters protect.
+"""Shadow PodDisruptionBudgets: make the Eviction API here respect the budgets of the delegates' home clusters.
 
 The Eviction API asks the budgets of its own cluster alone. So for budgets of another cluster that select delegates
 here there is a PodDisruptionBudget of ours beside them. What it keeps is the dispatcher's word, which sees both
@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor import pods
-from agents.executor.answer import CONFLICT, NOT_FOUND, said
+from agents.executor import events, pods
+from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import MERGE_PATCH, Procedure, Request
-from agents.executor.local import Local
+from agents.executor.local import Local, Moment
 from agents.executor.proxy import ReconcileTask
 from dispatcher.model import names
 from dispatcher.model.messages import Cover, Shadow
@@ -35,7 +35,7 @@ class _Found(msgspec.Struct):
 
 
 def reconcile_tasks(local: Local) -> Iterator[ReconcileTask]:
-    """What is due now: budgets that are missing or differ, those that nobody wants, delegates under the wrong one."""
+    """Tasks that are due now: budgets to create, change or delete, and delegates whose budget label is wrong."""
     said_ = local.shadows
     wanted = {(one.namespace, one.name): one for one in said_.shadows if one.name.startswith(names.BUDGET_PREFIX)}
     seen = {(one.namespace, one.name): one for one in local.view.budgets()} if said_.of else {}
@@ -51,6 +51,15 @@ def reconcile_tasks(local: Local) -> Iterator[ReconcileTask]:
             yield ReconcileTask(pod.uid, pod.namespace, _cover(cover))
 
 
+def warn_uncounted(local: Local, now: Moment) -> None:
+    """A Warning event for each pod of this cluster that runs elsewhere without all of its budgets, once a cause."""
+    for one in local.shadows.uncounted:
+        known = local.view.pod(one.pod.uid)
+        if known is not None and known.source is None and local.uncounted.get(one.pod.uid) != one.why:
+            local.uncounted.put(one.pod.uid, one.why)
+            events.budgets_not_kept(local, one.pod, one.why, now)
+
+
 def _duty(namespace: str, name: str, procedure: Procedure[str]) -> ReconcileTask:
     return ReconcileTask(f"budget {namespace}/{name}", namespace, procedure)
 
@@ -64,7 +73,7 @@ def _agrees(known: PodDisruptionBudget | None, shadow: Shadow) -> bool:
 
 
 def _may_cover(pod: Pod, cover: Cover, shadow: Shadow | None, of: tuple[str, ...]) -> bool:
-    """Only a delegate, only under a budget of its own cluster; and not where the label says so already."""
+    """Whether the label may and must be written: on a delegate, for a budget of its home cluster, and not yet there."""
     if pod.source is None or pod.terminating or pod.terminal or pod.labels.get(names.BUDGET, "") == cover.shadow:
         return False
     if not cover.shadow:
@@ -78,7 +87,7 @@ def _cover(cover: Cover) -> Procedure[str]:
     response = yield Request("PATCH", pods.path(ref.namespace, ref.name), msgspec.json.encode(body), MERGE_PATCH)
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""  # done, or another pod has its name now
-    return f"pod {ref.namespace}/{ref.name} is not under the budget of its own cluster: {said(response)}"
+    return f"pod {ref.namespace}/{ref.name} is not under the budget of its own cluster: {error_text(response)}"
 
 
 def _collection(namespace: str) -> str:
@@ -99,18 +108,18 @@ def _spec(shadow: Shadow) -> dict[str, Any]:
 
 
 def _keep(shadow: Shadow) -> Procedure[str]:
-    """Make the budget or change it; one that is not ours keeps its name."""
+    """Create the budget, or patch it; one of the same name that agents have not made is left alone, with an error."""
     what = f'budgets of cluster "{shadow.cluster}" are not kept by {shadow.namespace}/{shadow.name}'
     response = yield Request("GET", _path(shadow.namespace, shadow.name))
     if response.ok:
         return (yield from _change(shadow, _read(response.body), what))
     if response.status != NOT_FOUND:
-        return f"{what}: {said(response)}"
+        return f"{what}: {error_text(response)}"
     labels, told = {names.BUDGET_OF: shadow.cluster}, {names.BUDGETS: shadow.budgets}
     metadata = {"name": shadow.name, "namespace": shadow.namespace, "labels": labels, "annotations": told}
     body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": _spec(shadow)}
     response = yield Request("POST", _collection(shadow.namespace), msgspec.json.encode(body))
-    return "" if response.ok or response.status == CONFLICT else f"{what}: {said(response)}"
+    return "" if response.ok or response.status == CONFLICT else f"{what}: {error_text(response)}"
 
 
 def _change(shadow: Shadow, found: _Found, what: str) -> Procedure[str]:
@@ -122,11 +131,11 @@ def _change(shadow: Shadow, found: _Found, what: str) -> Procedure[str]:
     body = {"metadata": _exactly(found), "spec": _in_place_of(found.spec, spec)}
     path = _path(shadow.namespace, shadow.name)
     response = yield Request("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
-    return "" if response.ok or response.status in (NOT_FOUND, CONFLICT) else f"{what}: {said(response)}"
+    return "" if response.ok or response.status in (NOT_FOUND, CONFLICT) else f"{what}: {error_text(response)}"
 
 
 def _in_place_of(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """A merge patch after which nothing of `old` is left that somebody has added."""
+    """A merge patch that turns `old` into `new`: fields that somebody added become null."""
     patch: dict[str, Any] = dict.fromkeys(old)
     for key, value in new.items():
         inner = old.get(key)
@@ -139,7 +148,7 @@ def _exactly(found: _Found) -> dict[str, str]:
 
 
 def _remove(namespace: str, name: str, cluster: str) -> Procedure[str]:
-    """Nobody wants it any more; what was changed or made meanwhile is looked at again."""
+    """Delete a budget that is not wanted any more, with UID and resourceVersion as preconditions."""
     response = yield Request("GET", _path(namespace, name))
     if response.ok:
         found = _read(response.body)
@@ -149,7 +158,7 @@ def _remove(namespace: str, name: str, cluster: str) -> Procedure[str]:
         response = yield Request("DELETE", _path(namespace, name), msgspec.json.encode(options))
     if response.ok or response.status in (NOT_FOUND, CONFLICT):
         return ""
-    return f'budget {namespace}/{name} of cluster "{cluster}" cannot be removed: {said(response)}'
+    return f'budget {namespace}/{name} of cluster "{cluster}" cannot be removed: {error_text(response)}'
 
 
 def _read(body: bytes) -> _Found:

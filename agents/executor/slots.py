@@ -1,4 +1,4 @@
-"""Who may ask the API server next: a fair queue of slots, so that what hangs delays itself alone.
+"""Fair queuing of API requests by namespace, so that requests that hang delay their own namespace alone.
 
 Work waits in lanes, one for each namespace (a lane is any text). At most `limit` slots are held by requests that may
 still be answered soon. Waiting lanes take turns, first those that hold less than `share` slots; only when none of
@@ -39,7 +39,7 @@ class SlotRules:
 
     @classmethod
     def of(cls, limit: int) -> "SlotRules":
-        """For so many at once: a quarter for each lane, and twice as many again for those that hang."""
+        """Rules for `limit` requests at once: `share` is a quarter of it, `cap` three times as much."""
         return cls(limit=limit, share=max(1, limit // 4), cap=3 * limit)
 
 
@@ -125,13 +125,13 @@ class Slots:
         self._settle(held.lane, now)
 
     def due(self) -> float | None:
-        """When to ask `grant` again though nobody gives a slot back: somebody waits, and a slot will be slow then."""
+        """When (monotonic seconds) the oldest slot becomes slow, so that `grant` can give more; None if none waits."""
         if not self._waiting or not self._quick:
             return None
         return next(iter(self._quick.values())).since + self.rules.slow_s
 
     def hangs(self, ticket: int | None, lane: str, now: float) -> bool:
-        """Whether whoever holds this ticket, or waits in this lane, is held up by requests that hang."""
+        """Whether this ticket's request, or this lane, is slow."""
         held = self._quick.get(ticket) if ticket is not None else None
         if ticket in self._slow or (held is not None and now - held.since >= self.rules.slow_s):
             return True
@@ -141,7 +141,7 @@ class Slots:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _notice(self, now: float) -> None:
-        """Move what is held for too long to the slow ones."""
+        """Move slots that are held for `slow_s` from the quick ones to the slow ones."""
         while self._quick:
             ticket, held = next(iter(self._quick.items()))
             if now - held.since < self.rules.slow_s:

@@ -1,4 +1,4 @@
-"""The little that an executor must not forget: whom it obeys, what its cluster is called, and small values of others.
+"""Durable state of an executor: the dispatcher epoch that it obeys, its cluster's name, and small values of others.
 
 All of it is one Lease in the cluster's own API server, beside those of the proxy nodes; no cluster's name holds a dot,
 so none of them can have its name. Its transitions are the highest dispatcher epoch that was obeyed, its holder is that
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from agents.executor.answer import NOT_FOUND, TRIES, is_ambiguous, said
+from agents.executor.answer import NOT_FOUND, TRIES, error_text, is_ambiguous
 from agents.executor.http import MERGE_PATCH, Procedure, Request, Response
 from dispatcher.model import names
 
@@ -66,9 +66,9 @@ class _Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class ExecutorState:
-    """What is stored, as last read or written; `known` is False until it was read once.
+    """The stored state as last read or written; `known` is False until it was read once.
 
-    Each procedure returns '' or what went wrong, in words. Never two of them at a time.
+    Each procedure returns '' or an error text. The caller must not run two of them at once.
     """
 
     epoch: int = 0
@@ -80,15 +80,15 @@ class ExecutorState:
     _version: str = ""  # resourceVersion; "": there is none
 
     def load(self) -> Procedure[str]:
-        """Read. An epoch that is lower than the one that was obeyed (restored from a backup) is not believed."""
+        """Read the Lease. An epoch lower than the one obeyed in this life (a restored backup) is ignored."""
         response = yield Request("GET", PATH)
         if response.status == NOT_FOUND:
             self._stored, self._version, self.known = 0, "", True
             return ""
-        return self._read(response) if response.ok else f"{_UNREADABLE}: {said(response)}"
+        return self._read(response) if response.ok else f"{_UNREADABLE}: {error_text(response)}"
 
     def obey(self, epoch: int, dispatcher: str) -> Procedure[str]:
-        """Read, and write this dispatcher down if its epoch is higher. Afterwards the fields say who is obeyed."""
+        """Read, and store this dispatcher if its epoch is higher. Afterwards the fields say which one is obeyed."""
 
         def wanted() -> _Wanted | None:
             if epoch > self.epoch or not self.dispatcher:
@@ -98,7 +98,7 @@ class ExecutorState:
         return (yield from self._change(wanted))
 
     def be_called(self, cluster: str, before: str = "") -> Procedure[str]:
-        """Write down the name under which the cluster is served, unless it has one already that is not `before`."""
+        """Store the cluster's name; an error text if another one than `before` is stored."""
 
         def wanted() -> _Wanted | str | None:
             name = self.values.get(CLUSTER, "")
@@ -109,11 +109,11 @@ class ExecutorState:
         return (yield from self._change(wanted))
 
     def remember(self, key: str, value: str) -> Procedure[str]:
-        """Store a value beside what else is stored; '' forgets it."""
+        """Store a value under a key, the other keys unchanged; '' removes the key."""
         return (yield from self._change(lambda: self._with(key, value) if self.values.get(key, "") != value else None))
 
     def ask(self, questions: Mapping[str, str]) -> Procedure[str]:
-        """Put questions (with `ASKS`) in the place of words that are there and hold neither these nor the answer."""
+        """Write challenges (`ASKS` and a nonce) over operators' annotations that hold neither these nor the answer."""
 
         def wanted() -> _Wanted | None:
             asked: dict[str, str | None] = {
@@ -142,7 +142,7 @@ class ExecutorState:
         return (yield from self._change(wanted))
 
     def heed(self, words: frozenset[str], key: str, value: str) -> Procedure[str]:
-        """Take words off that were done, and store in the same write what they have made of a value."""
+        """Remove operators' annotations that were carried out, and store the resulting value in the same write."""
 
         def wanted() -> _Wanted | None:
             left = self.words.keys() & words
@@ -155,7 +155,7 @@ class ExecutorState:
         return _Wanted(self.epoch, self.dispatcher, {key: value for key, value in values.items() if value})
 
     def _change(self, wanted: Callable[[], _Wanted | str | None]) -> Procedure[str]:
-        """Read, write what is wanted then, and begin anew where somebody else wrote or nobody knows."""
+        """Read-modify-write with optimistic locking; tried again after a conflict or an unknown effect."""
         problem = ""
         for _ in range(TRIES):
             problem = yield from self.load()
@@ -169,7 +169,7 @@ class ExecutorState:
             if response.ok:
                 self.epoch, self.dispatcher, self.values, _ = change
                 return self._read(response)
-            problem = f"lease {NAMESPACE}/{NAME} cannot be written: {said(response)}"
+            problem = f"lease {NAMESPACE}/{NAME} cannot be written: {error_text(response)}"
             if response.status != NOT_FOUND and not is_ambiguous(response):
                 break
         return problem

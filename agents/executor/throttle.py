@@ -1,4 +1,4 @@
-"""How many requests at once an API server bears: halved when it says 429, grown by one for each round without.
+"""Limit of concurrent requests to an API server: halved at a 429, raised by one after as many answers as the limit.
 
 Additive increase, multiplicative decrease, as TCP does it (Chiu and Jain 1989): clients that share a server come to
 equal shares of it without knowing of each other.

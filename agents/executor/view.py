@@ -1,4 +1,4 @@
-"""What the executor knows of its own cluster without asking: the observer's cache, seen through a narrow window.
+"""The part of the observer's watch cache that the executor reads: a protocol, so that it does not import the cache.
 
 The view may lag behind the API server, never lead it. So it may refuse a write early, but it never makes one safe:
 that is done by the UID and version preconditions of the write itself.

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, is_ambiguous, outcome, said
+from agents.executor.answer import LOOKS, NOT_FOUND, POSTPONED, TRIES, Answer, error_text, is_ambiguous, outcome
 from agents.executor.http import MERGE_PATCH, Procedure, Request
 from agents.executor.local import Local, Moment
 from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, BindVolume, Outcome, SelectNode
@@ -96,7 +96,7 @@ def _same(there: _ClaimRef, wanted: dict[str, str]) -> bool:
 
 
 def _write(path: str, what: str, decide: Decide) -> Procedure[Answer]:
-    """Read, decide, write what was decided at the version that was read; again if somebody else wrote meanwhile."""
+    """Read-modify-write with the resourceVersion as precondition; tried again after a conflict."""
     problem = ""
     for _ in range(TRIES):
         stored = yield from _look_up(path, what)
@@ -110,7 +110,7 @@ def _write(path: str, what: str, decide: Decide) -> Procedure[Answer]:
         response = yield Request("PATCH", path, body, MERGE_PATCH)
         if response.ok:
             return Answer(DONE)
-        problem = said(response)
+        problem = error_text(response)
         if response.status != NOT_FOUND and not is_ambiguous(response):
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)
@@ -127,7 +127,7 @@ def _look_up(path: str, what: str) -> Procedure[_Stored | Answer]:
                 return _STORED.decode(response.body)
             except msgspec.MsgspecError:
                 return Answer(UNKNOWN, f"{what} cannot be read")
-        problem = said(response)
+        problem = error_text(response)
         if not response.unknown and response.status not in POSTPONED:
             return Answer(REFUSED, problem)
     return Answer(UNKNOWN, problem)

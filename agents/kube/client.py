@@ -30,11 +30,14 @@ FAILURES = (
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait, seconds: to connect, for a whole call, and between two loads of the credentials."""
+    """How long to wait, seconds: to connect, for a whole call, between two loads of the credentials, and for the next
+    byte of a list, before it is asked for once more (a request may wait so long in a queue of the API server's).
+    """
 
     connect_s: float = 3.0
     request_s: float = 10.0
     reload_s: float = 15.0
+    silent_s: float = 15.0
 
 
 class KubeClient:
@@ -73,7 +76,9 @@ class KubeClient:
 
     async def send(self, request: Request, *, timeout_s: float | None = None, max_body: int = MAX_BODY) -> Response:
         """One call. The caller is told of 429 at once, and waits as it sees fit; only a list, whose pages so far would
-        be lost, is asked for again a few times after the time that the server asks for.
+        be lost, is asked for again a few times after the time that the server asks for. A list of which no byte comes
+        for `Patience.silent_s` is sent once more with what is left of `timeout_s`: the connection may be half-open,
+        while a server that is merely slow still has that time.
         """
         tries = MAX_RETRIES_429 + 1 if request.params else 1
         for attempt in range(tries):
@@ -111,12 +116,20 @@ class KubeClient:
                 session = self._session or await self.session()
                 if session.exchanges is not None:
                     return await self._exchange(session, session.exchanges, request, (max_body, timeout_s))
-            limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s)
-            async with self._call(request, limits) as answer:
-                body = await _bounded(answer, max_body)
-                return Response(answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))
+            begun, is_list = time.monotonic(), request.method == "GET" and bool(request.params)
+            try:
+                return await self._read(request, timeout_s, self._patience.silent_s if is_list else None, max_body)
+            except aiohttp.SocketTimeoutError:
+                return await self._read(request, max(0.01, timeout_s - (time.monotonic() - begun)), None, max_body)
         except FAILURES as error:
             return _no_answer(request, error)
+
+    async def _read(self, request: Request, timeout_s: float, silence_s: float | None, max_body: int) -> Response:
+        """The whole answer; raises one of FAILURES, SocketTimeoutError when no byte of it came for `silence_s`."""
+        limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._patience.connect_s, sock_read=silence_s)
+        async with self._call(request, limits) as answer:
+            body = await _bounded(answer, max_body)
+            return Response(answer.status, body, _retry_after(answer.headers.get("Retry-After", "")))
 
     async def _exchange(
         self, session: ApiSession, exchanges: Exchanges, request: Request, limits: tuple[int, float]

@@ -1,6 +1,7 @@
 """The list-and-watch loop of one resource: list with quorum, watch from there, and never give up.
 
 - A list is read page by page from the server's own truth (no resourceVersion), restarted when its token expires (410).
+  A page of which nothing comes for 15 s is asked for once more (`KubeClient.send`): a half-open connection costs that.
 - A watch resumes from the last version seen; 410 or an unreadable event leads to a new list. So does a connection that
   broke, which is more than silence on an open one: behind it the server may have been restored from a backup and have
   overtaken that version since, and then neither its version nor its number of objects shows that it has other ones.
@@ -99,7 +100,7 @@ class ListWatch:
     seldom.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is watched, where, how it is read, and who is told
         self,
         client: KubeClient,
         kind: str,

@@ -16,7 +16,9 @@ from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantit
 MAX_LABEL_CHARS = 64 * 1024
 MAX_IMAGES = 100
 MAX_METRICS = 32
+MAX_ADDRESSES = 32
 KUBELET_PORT = 10250
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _IMAGE_NAMES: dict[str, str] = {}
 
 
@@ -119,6 +121,8 @@ def _target(node: wire_nodes.NodeObject, model: Node) -> NodeTarget | None:
         cpu=capacity.get(CPU, 0),
         memory=capacity.get(MEMORY, 0),
         bandwidth=model.bandwidth,
+        addresses=tuple(one.address for one in (status.addresses or ())[:MAX_ADDRESSES]),
+        kind=model.labels.get(INSTANCE_TYPE, ""),
     )
 
 

@@ -30,11 +30,12 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the picture can be trusted to be fresh, and why not. `restored`: as in Changes."""
+    """Whether the picture can be trusted to be fresh, and why not. `restored`, `confirmed`: as in Changes."""
 
     api_ok: bool = False
     problem: str = ""
     restored: bool = False
+    confirmed: int = 0
 
 
 class ChangeFeed:
@@ -118,5 +119,10 @@ class ChangeFeed:
 
 
 def _with(frame: Changes, health: Health, **fields: object) -> Changes:
-    told = {"api_ok": health.api_ok, "problem": health.problem, "restored": health.restored}
-    return msgspec.structs.replace(frame, **{**told, **fields})
+    known = {
+        "api_ok": health.api_ok,
+        "problem": health.problem,
+        "restored": health.restored,
+        "confirmed": health.confirmed,
+    }
+    return msgspec.structs.replace(frame, **{**known, **fields})

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.observer.changes import ChangeLog
+from agents.observer.links import Links
 from agents.observer.rates import Track
 from agents.observer.seen import NodeTarget
-from agents.observer.signals import BASE, OF_BANDWIDTH, RECEIVE, TRANSMIT, Signal
+from agents.observer.signals import BASE, LINK_SPEED, OF_BANDWIDTH, RECEIVE, TRANSMIT, Signal
 from dispatcher.model.node import Reading
 from dispatcher.model.signals import NETWORK_SIGNAL
 
 READINGS = "readings"
 OVER = 4.0  # a share above this many times the capacity is a fault of the source, not a load
 MAX_BYTES_S = 1e13
+DEFAULT_SOURCE = "kubelet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +22,57 @@ class Measure:
     """One number that a source measured at `time`, seconds of its own clock. None: it did not say.
 
     `counter`: a growing total, of which the rate counts. `parts` names what a total adds up, since a sum over other
-    parts (interfaces, say) is another counter.
+    parts (interfaces, say) is another counter. `age`: seconds from `time` to the source's answer by the source's own
+    clock, 0 where it does not tell.
     """
 
     value: float | None
     time: float = 0.0
     counter: bool = False
     parts: tuple[str, ...] = ()
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a source said of one node, by measure. Which signals are made of that is configuration (`signals`)."""
+    """What a source said of one node, by measure. Which signals are made of that is configuration (`signals`).
+
+    `source` is who said it. A configured source may have somebody stand in for it, as metrics.k8s.io does for a
+    kubelet that does not answer.
+    """
 
     source: str
     measures: Mapping[str, Measure] = field(default_factory=dict)
 
 
-class NodeLoad:
-    """Load of one node. Shares are of the node's capacity; network of its bandwidth, if that is known."""
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which configured source is asked for a signal first. One whose value is older than `stale_s` is passed over for
+    the next that has a fresher one; where none has, the freshest counts.
 
-    __slots__ = ("_parts", "_signals", "_source", "_target", "_tracks")
+    `order` by signal; signals that it does not name have `default`.
+    """
 
-    def __init__(self, target: NodeTarget, tau_s: float, signals: Sequence[Signal] = BASE) -> None:
-        self._target, self._signals = target, signals
-        self._source = ""
+    default: tuple[str, ...] = (DEFAULT_SOURCE,)
+    order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stale_s: float = 60.0
+
+    def of(self, signal: str) -> tuple[str, ...]:
+        """The sources of a signal, best first."""
+        return self.order.get(signal, self.default)
+
+    def sources(self) -> set[str]:
+        """All that any signal is asked from."""
+        return {*self.default, *(name for names in self.order.values() for name in names)}
+
+
+class SourceLoad:
+    """What one configured source tells of one node, smoothed."""
+
+    __slots__ = ("_parts", "_tracks", "source")
+
+    def __init__(self, target: NodeTarget, tau_s: float, signals: Sequence[Signal]) -> None:
+        self.source = ""  # who told it last
         self._parts: dict[str, tuple[str, ...]] = {}
         self._tracks: dict[tuple[str, str], Track] = {
             (signal.name, measure): Track(tau_s=tau_s if signal.smoothed else 0.0, limit=_limit(signal, target))
@@ -52,15 +80,10 @@ class NodeLoad:
             for measure in signal.of
         }
 
-    def fits(self, target: NodeTarget) -> bool:
-        """Whether the node still has the capacity that the load was measured against."""
-        mine = self._target
-        return (mine.cpu, mine.memory, mine.bandwidth) == (target.cpu, target.memory, target.bandwidth)
-
     def add(self, sample: Sample, now: float) -> bool:
         """Take a sample; True if any value is new."""
-        if sample.source != self._source:
-            self._source = sample.source
+        if sample.source != self.source:
+            self.source = sample.source
             for track in self._tracks.values():
                 track.rebase()
         news = False
@@ -71,52 +94,152 @@ class NodeLoad:
             if measure.counter:
                 if measure.parts != self._parts.get(name, measure.parts):
                     track.rebase()
-                news |= track.counter(measure.value, measure.time, now)
+                news |= track.counter(measure.value, measure.time, now, measure.age)
             else:
-                news |= track.gauge(measure.value, measure.time, now)
+                news |= track.gauge(measure.value, measure.time, now, measure.age)
         self._parts.update((name, measure.parts) for name, measure in sample.measures.items())
         return news
 
-    def cpu_age(self, now: float) -> float | None:
-        """Age of the first signal's value (CPU) in seconds, None if there is none."""
-        return next((track.age(now) for track in self._tracks_of(self._signals[0])), None)
+    def value(self, signal: Signal, now: float) -> tuple[float, float] | None:
+        """(the largest of the signal's measures, age of the oldest); None if none is known."""
+        known = [
+            (track.value, track.age(now))
+            for measure in signal.of
+            if (track := self._tracks[signal.name, measure]).value is not None
+        ]
+        return (max(value for value, _ in known), max(age for _, age in known)) if known else None
 
-    def _tracks_of(self, signal: Signal) -> list[Track]:
-        found = (self._tracks[signal.name, measure] for measure in signal.of)
-        return [track for track in found if track.value is not None]
+    def measure(self, signal: str, measure: str) -> float | None:
+        """One measure of a signal, None unknown."""
+        track = self._tracks.get((signal, measure))
+        return track.value if track is not None else None
 
-    def _told(self, signal: Signal, now: float) -> tuple[float | None, float]:
-        """(share, age) of a signal."""
-        tracks = self._tracks_of(signal)
-        busiest = max((track.value for track in tracks if track.value is not None), default=None)
-        return _share(busiest, signal.capacity(self._target)), max((track.age(now) for track in tracks), default=0.0)
+
+class NodeLoad:
+    """Load of one node from all sources. Shares are of the node's capacity; network of what `links` says is full."""
+
+    __slots__ = ("_by_source", "_links", "_preference", "_signals", "_target", "_tau")
+
+    def __init__(
+        self,
+        target: NodeTarget,
+        tau_s: float,
+        signals: Sequence[Signal] = BASE,
+        preference: Preference | None = None,
+        links: Links | None = None,
+    ) -> None:
+        self._target, self._signals, self._tau = target, signals, tau_s
+        self._preference = preference or Preference()
+        self._links = links or Links()
+        self._by_source: dict[str, SourceLoad] = {}
+
+    def fits(self, target: NodeTarget) -> bool:
+        """Whether the node still has the capacity that the load was measured against."""
+        mine = self._target
+        return (mine.cpu, mine.memory, mine.bandwidth) == (target.cpu, target.memory, target.bandwidth)
+
+    def add(self, sample: Sample, now: float, via: str = DEFAULT_SOURCE) -> bool:
+        """Take a sample that the configured source `via` brought; True if any value is new."""
+        load = self._by_source.get(via)
+        if load is None:
+            load = self._by_source[via] = SourceLoad(self._target, self._tau, self._signals)
+        if (speed := sample.measures.get(LINK_SPEED)) is not None and speed.value is not None:
+            self._links.speed(self._target.name, speed.value)
+        before = self._rates()
+        news = load.add(sample, now)
+        if (rates := self._rates()) != before:
+            self._links.carries(self._target, max(rates.values()), now)
+        return news
+
+    def age(self, signal: Signal, now: float) -> float | None:
+        """Age of a signal's value in seconds, None if there is none."""
+        chosen = self._chosen(signal, now)
+        return chosen[2] if chosen is not None else None
+
+    def ages(self, now: float) -> Iterable[tuple[str, str, float]]:
+        """(configured source, signal, age in seconds) of all that is known, whether it is preferred or not."""
+        for via, load in self._by_source.items():
+            for signal in self._signals:
+                if (found := load.value(signal, now)) is not None:
+                    yield via, signal.name, found[1]
+
+    def _chosen(self, signal: Signal, now: float) -> tuple[SourceLoad, float, float] | None:
+        """(source, value, age) by preference; see `Preference`."""
+        best: tuple[SourceLoad, float, float] | None = None
+        for via in self._preference.of(signal.name):
+            load = self._by_source.get(via)
+            found = load.value(signal, now) if load is not None else None
+            if load is None or found is None:
+                continue
+            if found[1] <= self._preference.stale_s:
+                return (load, *found)
+            if best is None or found[1] < best[2]:
+                best = (load, *found)
+        return best
+
+    def _capacity(self, signal: Signal, now: float) -> float:
+        """What is full, 0 unknown."""
+        return self._links.full(self._target, now) if signal.per == OF_BANDWIDTH else signal.capacity(self._target)
+
+    def _rates(self, chosen: SourceLoad | None = None) -> dict[str, float]:
+        """The node's bytes/s by measure, by the source that is chosen for the network, else the first that knows."""
+        ordered = (self._by_source.get(via) for via in self._preference.of(NETWORK_SIGNAL))
+        for load in (chosen, *ordered):
+            if load is None:
+                continue
+            told = {name: value for name in _NETWORK if (value := load.measure(NETWORK_SIGNAL, name)) is not None}
+            if told:
+                return told
+        return {}
 
     def reading(self, now: float) -> Reading:
         """The reading as of `now`."""
-        receive, transmit = (self._tracks.get((NETWORK_SIGNAL, measure)) for measure in (RECEIVE, TRANSMIT))
+        told: dict[str, tuple[float | None, float]] = {}
+        sources: dict[str, None] = {}  # an ordered set
+        network: SourceLoad | None = None
+        for signal in self._signals:
+            chosen = self._chosen(signal, now)
+            if chosen is None:
+                told[signal.name] = (None, 0.0)
+                continue
+            load, value, age = chosen
+            told[signal.name] = (_share(value, self._capacity(signal, now)), age)
+            sources[load.source] = None
+            network = load if signal.name == NETWORK_SIGNAL else network
+        rates = self._rates(network)
         return Reading.of(
             self._target.name,
-            {signal.name: self._told(signal, now) for signal in self._signals},
-            self._source,
-            receive_bytes_s=receive.value if receive is not None else None,
-            transmit_bytes_s=transmit.value if transmit is not None else None,
+            told,
+            "+".join(sources or dict.fromkeys(load.source for load in self._by_source.values())),
+            receive_bytes_s=rates.get(RECEIVE),
+            transmit_bytes_s=rates.get(TRANSMIT),
         )
 
 
 class Loads:
     """Loads of all nodes; every new value is a numbered change."""
 
-    def __init__(self, log: ChangeLog, *, tau_s: float, signals: Sequence[Signal] = BASE) -> None:
+    def __init__(
+        self,
+        log: ChangeLog,
+        *,
+        tau_s: float,
+        signals: Sequence[Signal] = BASE,
+        preference: Preference | None = None,
+    ) -> None:
         self._log = log
         self._tau, self._signals = tau_s, signals
+        self._preference = preference or Preference()
+        self._links = Links()
         self._loads: dict[str, NodeLoad] = {}
 
-    def add(self, target: NodeTarget, sample: Sample, now: float) -> bool:
-        """Take a sample of a node; True if it said something new."""
+    def add(self, target: NodeTarget, sample: Sample, now: float, via: str = DEFAULT_SOURCE) -> bool:
+        """Take a sample of a node that the configured source `via` brought; True if it said something new."""
         load = self._loads.get(target.name)
         if load is None or not load.fits(target):
-            load = self._loads[target.name] = NodeLoad(target, self._tau, self._signals)
-        if not load.add(sample, now):
+            load = NodeLoad(target, self._tau, self._signals, self._preference, self._links)
+            self._loads[target.name] = load
+        if not load.add(sample, now, via):
             return False
         self._log.touch(READINGS, target.name)
         return True
@@ -125,6 +248,7 @@ class Loads:
         """Forget the loads of nodes that are not in `names`."""
         for name in self._loads.keys() - set(names):
             del self._loads[name]
+            self._links.forget(name)
             self._log.drop(READINGS, name)
 
     def names(self) -> Iterable[str]:
@@ -134,12 +258,23 @@ class Loads:
     def age(self, name: str, now: float) -> float | None:
         """Age of the node's CPU value, None if unknown."""
         load = self._loads.get(name)
-        return load.cpu_age(now) if load is not None else None
+        return load.age(self._signals[0], now) if load is not None else None
+
+    def ages(self, now: float) -> dict[tuple[str, str], list[float]]:
+        """By (configured source, signal) the ages of all nodes' values, in seconds."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for load in self._loads.values():
+            for via, signal, age in load.ages(now):
+                found.setdefault((via, signal), []).append(age)
+        return found
 
     def reading(self, name: str, now: float) -> Reading | None:
         """The node's reading as of `now`."""
         load = self._loads.get(name)
         return load.reading(now) if load is not None else None
+
+
+_NETWORK = (RECEIVE, TRANSMIT)
 
 
 def _share(value: float | None, capacity: float) -> float | None:

@@ -36,7 +36,7 @@ class MarkVerifier:
         if pod.source is not None:
             return (seen, "") if self._is_delegate(pod, pod.source) else (_as_foreign(seen, pod), _PROOF)
         if pod.claim is not None and not self._is_claimed(pod):
-            return msgspec.structs.replace(seen, pod=_unclaimed(pod)), _CLAIM
+            return msgspec.structs.replace(seen, pod=_unclaimed(pod)), "" if pod.terminating else _CLAIM
         marked = names.CLAIM in pod.annotations and pod.claim is None
         return seen, _CLAIM if marked else ""
 

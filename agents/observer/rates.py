@@ -1,7 +1,8 @@
 """Samples of counters and gauges -> smoothed values with an age. Distrusts every number and every clock.
 
 `time` is the clock of whoever took the sample and is only ever compared with that clock's earlier times; `now` is our
-own monotonic clock. The age of a value is counted from when its sample was first seen by us.
+own monotonic clock. The age of a value is counted from when its sample was first seen by us, plus the age that it had
+by then by its source's own clock, where the source tells that.
 """
 
 from math import exp, isfinite
@@ -26,25 +27,25 @@ class Track:
 
     def __init__(self, *, tau_s: float = 0.0, limit: float = MAX_VALUE) -> None:
         self.value: float | None = None
-        self.seen = 0.0  # when (our clock) the sample behind `value` was first seen
+        self.seen = 0.0  # when (our clock) the sample behind `value` was taken, or first seen
         self._tau = tau_s
         self._limit = limit
         self._time: float | None = None  # the sampler's clock
         self._touched = 0.0  # when (our clock) `_time` was set
         self._counter: float | None = None
 
-    def gauge(self, value: float | None, time: float, now: float) -> bool:
-        """Take a momentary value, such as cores in use; True if it was new and believable."""
+    def gauge(self, value: float | None, time: float, now: float, age: float = 0.0) -> bool:
+        """Take a momentary value, such as cores in use, `age` seconds old; True if it was new and believable."""
         if value is None or not believable(value, self._limit):
             return False
         first = self._time is None
         step = self._advance(time, now)
         if step is None and not first:
             return False
-        self._smooth(value, step if step is not None else now - self.seen, now)
+        self._smooth(value, step if step is not None else now - self.seen, now - age)
         return True
 
-    def counter(self, value: float | None, time: float, now: float) -> bool:
+    def counter(self, value: float | None, time: float, now: float, age: float = 0.0) -> bool:
         """Take a growing total, such as bytes sent; True if it gave a rate per second.
 
         The first sample, one after the total fell (a reset) and one after the sampler's clock jumped only set the base.
@@ -59,7 +60,7 @@ class Track:
         rate = (value - before) / step
         if not believable(rate, self._limit):
             return False
-        self._smooth(rate, step, now)
+        self._smooth(rate, step, now - age)
         return True
 
     def rebase(self) -> None:
@@ -68,7 +69,7 @@ class Track:
         self._counter = None
 
     def age(self, now: float) -> float:
-        """Seconds since the sample behind the value was first seen."""
+        """Seconds since the sample behind the value was taken, as far as that is known, else first seen."""
         return max(0.0, now - self.seen)
 
     def _advance(self, time: float, now: float) -> float | None:
@@ -84,9 +85,9 @@ class Track:
         step = time - before
         return step if 0 < step <= now - touched + MAX_AHEAD_S else None
 
-    def _smooth(self, value: float, step: float, now: float) -> None:
+    def _smooth(self, value: float, step: float, taken: float) -> None:
         if self.value is None or self._tau <= 0:
             self.value = value
         else:
             self.value += (1 - exp(-max(0.0, step) / self._tau)) * (value - self.value)
-        self.seen = now
+        self.seen = taken

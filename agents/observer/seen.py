@@ -16,6 +16,7 @@ class NodeTarget:
     """What telemetry needs of a node and placement does not: where its kubelet answers, and what its shares are of.
 
     `cpu` in milli-cores and `memory` in bytes are the machine's capacity, `bandwidth` bytes/s per direction, 0 unknown.
+    `addresses`: all that its status lists, names among them. `kind`: its instance type, empty where it has none.
     """
 
     name: str
@@ -24,6 +25,8 @@ class NodeTarget:
     cpu: int = 0
     memory: int = 0
     bandwidth: int = 0
+    addresses: tuple[str, ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

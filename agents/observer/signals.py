@@ -8,6 +8,8 @@ from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
 CPU, MEMORY, RECEIVE, TRANSMIT = "cpu", "memory", "network_receive", "network_transmit"  # measures
 DISK, PRESSURE_CPU, PRESSURE_MEMORY, PRESSURE_IO = "disk", "pressure_cpu", "pressure_memory", "pressure_io"
+DISK_BUSY, GPU, GPU_MEMORY = "disk_busy", "gpu", "gpu_memory"
+LINK_SPEED = "link_speed"  # bytes/s in each direction; what full means for the network, and no load itself
 OF_CPU, OF_MEMORY, OF_BANDWIDTH = "cpu", "memory", "bandwidth"
 
 

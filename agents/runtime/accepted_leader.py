@@ -5,7 +5,7 @@ seconds only: a dispatcher that slept through its own replacement finds nobody w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
@@ -103,8 +103,7 @@ class AcceptedLeader:
         """
         state, trusted = self._local.state, self._local.trusted
         words = frozenset(word for word, said in state.words.items() if self._questions.get(word) == said)
-        asked = {word: ASKS + self._question(word) for word in state.words.keys() - words}
-        problem = await self._drive(state.ask(asked)) if asked.items() - state.words.items() else ""
+        problem = await self._ask_back(state.words.keys() - words)
         for word in sorted(words):
             LOG.info("an operator says so", cluster=self._local.cluster, word=word)
             if word == CONFIRM_RESTORED:
@@ -119,6 +118,14 @@ class AcceptedLeader:
             return
         for word in words:
             del self._questions[word]  # the answer counts once
+
+    async def _ask_back(self, words: Collection[str]) -> str:
+        """Write our question in the place of each of these words of operators, where it is not there yet; '' or what
+        went wrong.
+        """
+        state = self._local.state
+        asked = {word: ASKS + self._question(word) for word in words}
+        return await self._drive(state.ask(asked)) if asked.items() - state.words.items() else ""
 
     def _question(self, word: str) -> str:
         """With both clocks in it, so that no other life asks the same."""
@@ -163,18 +170,18 @@ class AcceptedLeader:
     async def _hold_keys(self) -> str:
         state, cluster, keys, word = self._local.state, self._local.cluster, self._local.keys, self._forget_own
         if word in state.words and state.words[word] != self._questions.get(word):
-            problem = await self._drive(state.ask({word: ASKS + self._question(word)}))
+            problem = await self._ask_back((word,))
             if problem:
                 return problem
         answer = {word: self._questions[word]} if word in self._questions else {}
-        lifted = answer.items() <= state.words.items() if answer else False
         problem = await self._drive(state.hold_keys(keys.text, lambda stored: keys.objection(stored, cluster), answer))
-        if not problem:
-            self._held = True
-        if not problem and lifted:
+        if problem:
+            return problem
+        self._held = True
+        if answer and word not in state.words:  # as the write has read it: the answer may have come just before
             del self._questions[word]  # the answer counts once
             LOG.warning("an operator says so: the cluster signs with another key", cluster=cluster, key=keys.public[0])
-        return problem
+        return ""
 
     async def _take_name(self) -> str:
         remote = self.remote_pods() if self._rename_from else None

@@ -23,7 +23,6 @@ from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads
 from agents.observer.mark_verifier import MarkVerifier
 from agents.observer.seen import NODES, PODS, WrongSchedulerName
-from agents.observer.signals import with_base
 from agents.runtime.coalescing import coalesce_changes
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
@@ -32,6 +31,7 @@ from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.watch_handler import WatchHandler
 from agents.runtime.watch_verifier import WatchVerifier
+from agents.telemetry.source import Status
 from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef
 
 LOG = structlog.get_logger("agent")
@@ -52,13 +52,16 @@ class Agent:
         self._log = ChangeLog(max_graves=settings.max_graves, on_change=self._news.set)
         self.cache = ClusterCache(self._log, (kind.name for kind in KINDS))
         self._loads = Loads(
-            self._log, tau_s=settings.kubelet.smoothing_s, signals=with_base(one.signal() for one in settings.signals)
+            self._log,
+            tau_s=settings.kubelet.smoothing_s,
+            signals=settings.all_signals(),
+            preference=settings.telemetry.preference(),
         )
         self._follow = ChangeFeed(self.cache, self._loads)
         api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
         keys = load_keys(settings.key_file, settings.cluster)
-        self._keys = keys.told()
+        self._keys = keys.endorsed_keys()
         self._watch_handler = watch_handler = WatchHandler(
             self.cache, settings.kubelet.bandwidth, MarkVerifier(keys.public)
         )
@@ -73,7 +76,7 @@ class Agent:
         )
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
         self._watch_verifier = WatchVerifier(self._client, self._watches, api, self._reopen, self._went_back)
-        self._readings = Readings(self._client, self.cache.targets, self._loads, settings.kubelet)
+        self._readings = Readings(self._client, self.cache.targets, self._loads, settings)
         executor = executor_settings(settings)
         self._policy = executor.policy
         self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
@@ -162,6 +165,11 @@ class Agent:
         """Whether the API server answers and is the right one, and why not."""
         problem = self._executor.accepted_leader.not_ours
         return Health(problem=problem) if problem else self._health.now
+
+    @property
+    def sources(self) -> dict[str, Status]:
+        """How each source of readings does."""
+        return self._readings.status
 
     def confirm_restored(self) -> None:
         """An operator says that what the API server shows since it went back in time is meant."""

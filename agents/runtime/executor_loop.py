@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from agents.executor import events
+from agents.executor import events, shadows
 from agents.executor.answer import outcome
 from agents.executor.http import Procedure
 from agents.executor.keys import OwnKeys
@@ -198,6 +198,7 @@ class ExecutorLoop:
         told = [one if current else msgspec.structs.replace(one, unrenewed_s=0.0) for one in peers.peers]
         self._local.peers.update(tuple(told), self._clock().mono, peers.lease_s)
         self._local.shadows = peers.shadows
+        shadows.warn_uncounted(self._local, self._clock())
         for peer in peers.peers:
             self._reconciler.note(
                 f"keys of {peer.cluster}", self._local.trusted.hear(peer.cluster, peer.uid, peer.keys)

@@ -54,6 +54,7 @@ class HealthMonitor:
         self._watches = watches
         self._settings = settings
         self._restored = ServerRestore(settings.restored_hold_s)
+        self._confirmed = 0
         self._on_change = on_change
         self._rewatch = rewatch
         self._last_good = time.monotonic()
@@ -78,6 +79,7 @@ class HealthMonitor:
         """An operator says that what the server shows now is meant."""
         LOG.info("what the API server shows since it went back is confirmed")
         self._restored.confirm()
+        self._confirmed += 1
         self._judge(time.monotonic())
 
     def highest_seen(self) -> dict[str, int]:
@@ -118,7 +120,8 @@ class HealthMonitor:
     def _judge(self, now: float) -> None:
         problem = self._find(now)
         restored = self._restored.problem(now)
-        health = Health(problem == "", problem or restored or self._unheeded(now), restored != "")
+        words = problem or restored or self._unheeded(now)
+        health = Health(problem == "", words, restored != "", self._confirmed)
         if health == self.now:
             return
         turned, also = health.api_ok != self.now.api_ok, health.restored != self.now.restored

@@ -1,58 +1,68 @@
-"""Joins telemetry to one cluster: kubelets first, metrics.k8s.io where they do not answer."""
+"""Joins telemetry to one cluster: its sources are asked beside each other, and none waits for another.
+
+Kubelets first, metrics.k8s.io where they do not answer; whatever else the configuration names, by the same port.
+"""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
 from agents.executor.http import Request
 from agents.kube.client import KubeClient, describe
 from agents.kube.session import AccessError
-from agents.observer.loads import Loads, Sample
+from agents.observer.loads import DEFAULT_SOURCE, Loads, Sample
 from agents.observer.seen import NodeTarget
-from agents.runtime.settings import KubeletSettings
-from agents.telemetry.kubelet import Kubelets, SourceError
+from agents.observer.signals import LINK_SPEED
+from agents.runtime.settings import AgentSettings, KubeletSettings
+from agents.runtime.telemetry_settings import METRICS_API, NodeExporterSettings
+from agents.telemetry.kubelet import Kubelets
+from agents.telemetry.load_watcher import LoadWatcher
 from agents.telemetry.metrics_api import PATH, read_metrics
+from agents.telemetry.node_exporter import NodeExporters
+from agents.telemetry.polls import Polls
+from agents.telemetry.prometheus import Prometheus
 from agents.telemetry.rounds import Cadence, Rounds
+from agents.telemetry.source import Answer, FleetSource, NodeSource, SourceError, Status
+from agents.telemetry.static_file import StaticFile
+from agents.telemetry.web import Pool, Web
 
 LOG = structlog.get_logger("agent.telemetry")
 RETRY_S = 5.0
 MAX_METRICS = 64 * 1024 * 1024
 
 
-class Readings:
-    """Keeps `loads` fresh, also while the API server is lost: only other certificates mean other connections."""
+class Asking(Protocol):
+    """Keeps asking one source."""
 
-    def __init__(
-        self, client: KubeClient, targets: Mapping[str, NodeTarget], loads: Loads, settings: KubeletSettings
-    ) -> None:
+    status: Status
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+class ClusterKubelets:
+    """The cluster's kubelets, asked with the agent's own rights. Other certificates mean other connections."""
+
+    def __init__(self, client: KubeClient, settings: KubeletSettings) -> None:
         self._client = client
-        self._targets = targets
         self._settings = settings
         self._kubelets: Kubelets | None = None
         self._trust: tuple[str, ...] = ()
         self._opening = asyncio.Lock()
-        cadence = Cadence(settings.interval_s, settings.concurrency)
-        self._rounds = Rounds(targets, loads, self._ask_node, self._ask_all, cadence)
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                await self._rounds.run()
-            except Exception as error:  # a fault of ours must not end the readings of the cluster
-                LOG.exception("telemetry failed", problem=describe(error))
-                await asyncio.sleep(RETRY_S)
+    async def sample(self, target: NodeTarget) -> Sample:
+        """One node's sample; SourceError says why there is none."""
+        kubelets = await self._open()
+        return await kubelets.sample(target)
 
     async def close(self) -> None:
         """Close all connections."""
         if self._kubelets is not None:
             await self._kubelets.close()
-
-    async def _ask_node(self, target: NodeTarget) -> Sample:
-        kubelets = await self._open()
-        return await kubelets.sample(target)
 
     async def _open(self) -> Kubelets:
         async with self._opening:
@@ -73,11 +83,110 @@ class Readings:
         authorization = await session.authorization()
         return {"Authorization": authorization} if authorization else {}
 
-    async def _ask_all(self) -> dict[str, Sample]:
+
+class MetricsApi:
+    """metrics.k8s.io of the cluster's API server."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def samples(self) -> dict[str, Sample]:
+        """By node name; SourceError says why there are none."""
         answer = await self._client.send(Request("GET", PATH), max_body=MAX_METRICS)
         if not answer.ok:
             raise SourceError(f"{PATH} answers {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
         return read_metrics(answer.body)
+
+    async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
+        """The same as a source for all nodes."""
+        answer = Answer()
+        for name, sample in (await self.samples()).items():
+            if name in targets:
+                answer.samples[name] = sample
+            else:
+                answer.matching.miss(name)
+        return answer
+
+    async def close(self) -> None:
+        """The API client is not ours."""
+
+
+class Readings:
+    """Keeps `loads` fresh, also while the API server is lost. `status` says how each source does."""
+
+    def __init__(
+        self, client: KubeClient, targets: Mapping[str, NodeTarget], loads: Loads, settings: AgentSettings
+    ) -> None:
+        self._targets, self._loads = targets, loads
+        self._sources: list[NodeSource | FleetSource] = []
+        self._asking: list[Asking] = []
+        wanted = settings.telemetry.preference().sources()
+        if DEFAULT_SOURCE in wanted:
+            self._add_kubelets(client, settings.kubelet)
+        for one in settings.telemetry.node_exporter:
+            if one.name in wanted:
+                self._add_exporters(one)
+        for name, (source, interval_s) in _fleet_sources(client, settings).items():
+            if name in wanted:
+                self._sources.append(source)
+                self._asking.append(Polls(name, source, targets, loads, interval_s))
+
+    @property
+    def status(self) -> dict[str, Status]:
+        """By source."""
+        return {asking.status.name: asking.status for asking in self._asking}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for asking in self._asking:
+                group.create_task(_kept_up(asking))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for source in self._sources:
+            await source.close()
+
+    def _add_kubelets(self, client: KubeClient, settings: KubeletSettings) -> None:
+        kubelets = ClusterKubelets(client, settings)
+        cadence = Cadence(settings.interval_s, settings.concurrency)
+        rounds = Rounds(self._targets, self._loads, kubelets.sample, MetricsApi(client).samples, cadence)
+        self._sources.append(kubelets)
+        self._asking.append(rounds)
+
+    def _add_exporters(self, settings: NodeExporterSettings) -> None:
+        at, pool = (settings.scheme, settings.port), Pool(settings.tls(), settings.concurrency)
+        source = NodeExporters(at, settings.limits(), pool, settings.credentials(), settings.interfaces)
+        cadence = Cadence(settings.interval_s, settings.concurrency)
+        self._sources.append(source)
+        self._asking.append(Rounds(self._targets, self._loads, source.sample, None, cadence, settings.name))
+
+
+def _fleet_sources(client: KubeClient, settings: AgentSettings) -> dict[str, tuple[FleetSource, float]]:
+    """By name (source, seconds between two questions)."""
+    telemetry, found = settings.telemetry, dict[str, tuple[FleetSource, float]]()
+    measures = frozenset({LINK_SPEED, *(name for signal in settings.all_signals() for name in signal.of)})
+    for one in telemetry.prometheus:
+        web = Web(one.url, one.limits(), Pool(one.tls()), one.credentials())
+        queries = one.all_queries(settings.cluster, measures)
+        found[one.name] = Prometheus(one.name, web, queries, one.node_labels), one.interval_s
+    for watcher in telemetry.load_watcher:
+        web = Web(watcher.url, watcher.limits(), Pool(watcher.tls()), watcher.credentials())
+        found[watcher.name] = LoadWatcher(watcher.name, web), watcher.interval_s
+    for file in telemetry.file:
+        found[file.name] = StaticFile(file.name, file.path, constant=file.constant), file.interval_s
+    if telemetry.metrics_api.enabled:
+        found[METRICS_API] = MetricsApi(client), telemetry.metrics_api.interval_s
+    return found
+
+
+async def _kept_up(asking: Asking) -> None:
+    while True:
+        try:
+            await asking.run()
+        except Exception as error:  # a fault of ours must not end the readings of the cluster
+            LOG.exception("telemetry failed", source=asking.status.name, problem=describe(error))
+            await asyncio.sleep(RETRY_S)
 
 
 def with_bandwidth(target: NodeTarget, default: int) -> NodeTarget:

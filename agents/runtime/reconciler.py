@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from itertools import chain, islice
+from itertools import chain
 
 import structlog
 
@@ -13,23 +13,27 @@ from agents.executor.local import Local, Moment
 from agents.executor.proxy import ProxyNodes, ReconcileTask
 from agents.runtime.driver import ApiClient, Driver, Execution
 from agents.runtime.slot_queue import SlotQueue
+from agents.runtime.task_places import TaskPlaces
 from dispatcher.model.backoff import Backoff
 
 _log = structlog.get_logger()
-_MAX_PODS = 512  # duties about pods at once; the rest waits for a later tick
+_MAX_PODS = 512  # tasks about pods and budgets at once; the rest waits for a later tick
 _PATIENCE_S = 20.0  # with a server that is too busy; then a task is begun anew
 _AGAIN_S = 10.0  # before a task that could not be done is begun anew: about a pod
 _FIRST_AGAIN_S = 1.0  # and about a proxy node, doubling up to the same: its heartbeat is worth more tries
 
 
 class Reconciler:
-    """Begins what is due. Proxy nodes wait for nobody: a namespace that hangs must not cost a cluster its Lease."""
+    """Begins what is due. Proxy nodes wait for nobody: a namespace that hangs must not cost a cluster its Lease. Tasks
+    about pods and budgets wait for places that namespaces share, so that none holds up another's.
+    """
 
     def __init__(self, local: Local, driver: Driver, clock: Callable[[], Moment]) -> None:
         self._local = local
         self._driver = driver
         self._clock = clock
         self._proxies = ProxyNodes(local)
+        self._places = TaskPlaces(_MAX_PODS)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._problems: dict[str, str] = {}
         self._again: dict[str, float] = {}  # not before, by name
@@ -57,9 +61,16 @@ class Reconciler:
             proxy_pods.reconcile_tasks(local, now),
             shadows.reconcile_tasks(local),
         )
-        due = (one for one in found if self._may_begin(one))
-        for task in islice(due, max(0, _MAX_PODS - len(self._running))):
-            self._begin(task, now)
+        due: dict[str, list[ReconcileTask]] = {}
+        for task in found:
+            waiting = due.setdefault(task.lane or "", [])
+            if len(waiting) < self._places.limit and self._may_begin(task):
+                waiting.append(task)
+        for ticket, task in self._places.grant(due, now.mono):
+            if self._may_begin(task):  # two of a name may be due
+                self._begin(task, now, ticket)
+            else:
+                self._places.give_back(ticket, now.mono)
         for name in rested:
             if name not in self._running:  # nothing is due any more: the pod, or the node, is gone or as it should be
                 self._failed.pop(name, None)
@@ -75,10 +86,10 @@ class Reconciler:
     def _may_begin(self, task: ReconcileTask) -> bool:
         return task.name not in self._running and task.name not in self._again
 
-    def _begin(self, task: ReconcileTask, now: Moment) -> None:
-        self._running[task.name] = asyncio.create_task(self._carry_out(task, now))
+    def _begin(self, task: ReconcileTask, now: Moment, ticket: int | None = None) -> None:
+        self._running[task.name] = asyncio.create_task(self._carry_out(task, now, ticket))
 
-    async def _carry_out(self, task: ReconcileTask, now: Moment) -> None:
+    async def _carry_out(self, task: ReconcileTask, now: Moment, ticket: int | None) -> None:
         execution = Execution(now.mono + _PATIENCE_S, task.lane)
         try:
             await self._driver.begin(execution)
@@ -88,6 +99,8 @@ class Reconciler:
         finally:
             self._driver.end(execution)
             del self._running[task.name]
+            if ticket is not None:
+                self._places.give_back(ticket, self._clock().mono)
         self.note(task.name, problem)
         if not problem:
             self._failed.pop(task.name, None)

@@ -1,12 +1,13 @@
 """What one agent is told when it starts. Times are seconds, sizes as said."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agents.executor.policy import ANNOTATIONS, Allowance
 from agents.observer.rates import MAX_VALUE
-from agents.observer.signals import Signal
+from agents.observer.signals import Signal, with_base
+from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
 
@@ -40,7 +41,7 @@ class SignalSettings(BaseModel):
     of: tuple[str, ...] = Field(
         default=(),
         description="Measures of the sources, of which the largest counts (network_receive, network_transmit, disk, "
-        "pressure_cpu, pressure_memory, pressure_io); empty: the one of the same name.",
+        "pressure_cpu, pressure_memory, pressure_io, disk_busy, gpu, gpu_memory); empty: the one of the same name.",
     )
     per: Literal["cpu", "memory", "bandwidth"] | float = Field(
         default=1.0,
@@ -67,7 +68,11 @@ class ApiSettings(BaseModel):
 
     connect_s: float = Field(default=3.0, gt=0, description="Seconds to connect.")
     request_s: float = Field(default=10.0, gt=0, description="Seconds for one call.")
-    list_s: float = Field(default=60.0, gt=0, description="Seconds for one page of a list.")
+    list_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds for one page of a list; one that stands still for 15 s is asked for once more.",
+    )
     silence_s: float = Field(
         default=28.0,
         gt=0,
@@ -148,6 +153,7 @@ class AgentSettings(BaseModel):
     signals: tuple[SignalSettings, ...] = Field(
         default=(), max_length=MAX_SIGNALS, description="Signals of live load beside cpu, memory and network."
     )
+    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."
@@ -167,3 +173,14 @@ class AgentSettings(BaseModel):
     max_graves: int = Field(
         default=20_000, ge=1, description="Deleted objects remembered for followers that are behind."
     )
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        known = [signal.name for signal in self.all_signals()]
+        for name in self.telemetry.order.keys() - {"default", *known}:
+            raise ValueError(f"telemetry.order names {name[:40]!r}, which is no signal: {', '.join(known)}, default")
+        return self
+
+    def all_signals(self) -> tuple[Signal, ...]:
+        """What is told of every node: the usual signals, those by queries, and those that are named."""
+        return with_base((*self.telemetry.signals(), *(one.signal() for one in self.signals)))

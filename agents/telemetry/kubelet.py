@@ -3,6 +3,7 @@
 import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 
 import aiohttp
@@ -11,6 +12,7 @@ import msgspec
 from agents.observer import signals
 from agents.observer.loads import Measure, Sample
 from agents.observer.seen import NodeTarget
+from agents.telemetry.source import MAX_AHEAD_S, SourceError, date_of
 
 SOURCE = "kubelet"
 MAX_BODY = 32 * 1024 * 1024
@@ -30,10 +32,6 @@ VIRTUAL = (
     "tunl",
 )
 Headers = Callable[[], Awaitable[dict[str, str]]]
-
-
-class SourceError(RuntimeError):
-    """A source did not give a sample; the text says which and why."""
 
 
 class Some(msgspec.Struct, gc=False):
@@ -117,16 +115,23 @@ class Summary(msgspec.Struct, gc=False):
 _SUMMARY = msgspec.json.Decoder(Summary)
 
 
-def read_summary(body: bytes) -> Sample:
-    """A summary as a sample; SourceError if it is none."""
+def read_summary(body: bytes, answered_at: float = 0.0) -> Sample:
+    """A summary as a sample; SourceError if it is none. `answered_at`: the kubelet's own clock, 0 unknown."""
     try:
         node = _SUMMARY.decode(body).node
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(f"the summary cannot be read: {error}") from None
     memory = Measure(node.memory.working_set_bytes, seconds(node.memory.time))
-    return Sample(
-        SOURCE, {signals.CPU: _cpu(node.cpu), signals.MEMORY: memory, **_network(node.network), **_more(node)}
-    )
+    measures = {signals.CPU: _cpu(node.cpu), signals.MEMORY: memory, **_network(node.network), **_more(node)}
+    return Sample(SOURCE, {name: _aged(measure, answered_at) for name, measure in measures.items()})
+
+
+def _aged(measure: Measure, answered_at: float) -> Measure:
+    """With its age by the kubelet's clock; without a value if it was taken in that clock's future."""
+    if not answered_at or not measure.time:
+        return measure
+    value = None if measure.time > answered_at + MAX_AHEAD_S else measure.value
+    return replace(measure, value=value, age=max(0.0, answered_at - measure.time))
 
 
 def _cpu(cpu: Cpu) -> Measure:
@@ -189,14 +194,18 @@ def no_address(target: NodeTarget) -> SourceError:
     return SourceError(f"node {target.name} has no InternalIP")
 
 
-def summary_url(target: NodeTarget) -> str:
-    """Where a node's kubelet answers; SourceError without a usable InternalIP."""
+def host_of(target: NodeTarget) -> str:
+    """A node's InternalIP as the host of a URL; SourceError without a usable one."""
     try:
         address = ipaddress.ip_address(target.address)
     except ValueError:
         raise no_address(target) from None
-    host = f"[{address}]" if address.version == 6 else str(address)
-    return f"https://{host}:{target.port}/stats/summary?only_cpu_and_memory=false"
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def summary_url(target: NodeTarget) -> str:
+    """Where a node's kubelet answers; SourceError without a usable InternalIP."""
+    return f"https://{host_of(target)}:{target.port}/stats/summary?only_cpu_and_memory=false"
 
 
 class Kubelets:
@@ -225,7 +234,7 @@ class Kubelets:
             raise SourceError(f"kubelet of {target.name}: {type(error).__name__}: {error}"[:300]) from None
         if answer.status != 200:
             raise SourceError(f"kubelet of {target.name} answers {answer.status}: {body[:100]!r}")
-        return read_summary(body)
+        return read_summary(body, date_of(answer.headers.get("Date")))
 
     async def close(self) -> None:
         """Close all connections."""

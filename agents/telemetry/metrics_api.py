@@ -6,7 +6,8 @@ import msgspec
 
 from agents.observer import signals
 from agents.observer.loads import Measure, Sample
-from agents.telemetry.kubelet import SourceError, seconds
+from agents.telemetry.kubelet import seconds
+from agents.telemetry.source import SourceError
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 SOURCE = "metrics.k8s.io"

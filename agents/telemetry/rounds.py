@@ -1,7 +1,7 @@
 """Who is asked when: every node once an interval, spread over it, so that a dead kubelet delays nobody.
 
-Nodes whose kubelet did not answer are asked less and less often, by questioners of their own, and meanwhile read from
-metrics.k8s.io if that is there.
+Nodes that did not answer are asked less and less often, by questioners of their own. Where their kubelet is the source,
+they are meanwhile read from metrics.k8s.io if that is there.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from agents.observer.loads import Loads, Sample
+from agents.observer.loads import DEFAULT_SOURCE, Loads, Sample
 from agents.observer.seen import NodeTarget
-from agents.telemetry.kubelet import SourceError, no_address
+from agents.telemetry.kubelet import no_address
+from agents.telemetry.source import SourceError, Status, pause_s
 
 LOG = structlog.get_logger("agent.telemetry")
 FIRST_GAP_S = 2.0
-MAX_SKIPS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,9 @@ class Turn:
 
 @dataclass(slots=True)
 class Turned:
-    """Nodes whose kubelet ceased or began to answer, told together: a lost zone is one line, not a thousand."""
+    """Nodes of which a source ceased or began to tell, told together: a lost zone is one line, not a thousand."""
 
+    source: str
     lost: list[str] = field(default_factory=list)
     recovered: list[str] = field(default_factory=list)
     problem: str = ""
@@ -50,9 +51,10 @@ class Turned:
     def tell(self) -> None:
         """Log and forget."""
         if self.lost:
-            LOG.warning("kubelets do not answer", count=len(self.lost), nodes=self.lost[:3], problem=self.problem)
+            told = {"count": len(self.lost), "nodes": self.lost[:3], "problem": self.problem}
+            LOG.warning(f"{self.source}s do not answer", **told)
         if self.recovered:
-            LOG.info("kubelets answer again", count=len(self.recovered), nodes=self.recovered[:3])
+            LOG.info(f"{self.source}s answer again", count=len(self.recovered), nodes=self.recovered[:3])
         self.lost, self.recovered = [], []
 
 
@@ -61,11 +63,21 @@ AskAll = Callable[[], Awaitable[Mapping[str, Sample]]]
 
 
 class Rounds:
-    """Asks all nodes in turn and puts what they say into `loads`. `targets` is read anew at every tick."""
+    """Asks all nodes in turn and puts what they say into `loads`, as what the source `name` says.
+
+    `targets` is read anew at every tick. `ask_all` stands in for nodes that do not answer, where there is such a thing.
+    """
 
     def __init__(
-        self, targets: Mapping[str, NodeTarget], loads: Loads, ask: AskNode, ask_all: AskAll, cadence: Cadence
+        self,
+        targets: Mapping[str, NodeTarget],
+        loads: Loads,
+        ask: AskNode,
+        ask_all: AskAll | None,
+        cadence: Cadence,
+        name: str = DEFAULT_SOURCE,
     ) -> None:
+        self.status = Status(name)
         self._targets = targets
         self._loads = loads
         self._ask = ask
@@ -75,7 +87,7 @@ class Rounds:
         self._slots = asyncio.Semaphore(cadence.concurrency)
         self._doubtful = asyncio.Semaphore(max(1, cadence.concurrency // 4))
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turned = Turned()
+        self._turned = Turned(name)
         self._fallback_due = 0.0
         self._fallback_ok = True
 
@@ -109,9 +121,9 @@ class Rounds:
             else:  # nobody to ask: thousands of tasks to find that out would delay everything else
                 self._failed(target, turn, no_address(target))
                 self._asked(turn)
-        if now >= self._fallback_due and any(turn.fails for turn in self._turns.values()):
+        if self._ask_all is not None and now >= self._fallback_due and any(turn.fails for turn in self._turns.values()):
             self._fallback_due = now + self._cadence.interval_s
-            self._spawn(self._fallback())
+            self._spawn(self._fallback(self._ask_all))
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -122,8 +134,11 @@ class Rounds:
         try:
             # A kubelet that failed before must not hold a slot that a live one needs.
             async with self._doubtful if turn.fails else self._slots:
+                begun = time.monotonic()
                 sample = await self._ask(target)
-            self._loads.add(target, sample, time.monotonic())
+            now = time.monotonic()
+            self.status.answered(now, now - begun)
+            self._loads.add(target, sample, now, self.status.name)
             if turn.fails:
                 self._turned.recovered.append(target.name)
             turn.fails = 0
@@ -138,19 +153,20 @@ class Rounds:
             self._turned.lost.append(target.name)
             self._turned.problem = str(error)
         turn.fails += 1
+        self.status.failed(str(error), 0.0)
 
     def _asked(self, turn: Turn) -> None:
         """When it is asked next."""
         interval = self._cadence.interval_s
         turn.asked += 1
         # The second sample soon: rates need two.
-        gap = min(interval, FIRST_GAP_S) if turn.asked == 1 else interval * min(MAX_SKIPS, 2**turn.fails)
+        gap = min(interval, FIRST_GAP_S) if turn.asked == 1 else pause_s(interval, turn.fails)
         turn.due = time.monotonic() + gap * random.uniform(0.9, 1.1)
 
-    async def _fallback(self) -> None:
-        """Read nodes whose kubelet fails from the metrics API."""
+    async def _fallback(self, ask_all: AskAll) -> None:
+        """Read nodes that do not answer from who stands in."""
         try:
-            samples = await self._ask_all()
+            samples = await ask_all()
         except SourceError as error:
             if self._fallback_ok:
                 LOG.warning("no fallback readings", problem=str(error))
@@ -160,4 +176,4 @@ class Rounds:
         now = time.monotonic()
         for name, turn in self._turns.items():
             if turn.fails and name in samples and name in self._targets:
-                self._loads.add(self._targets[name], samples[name], now)
+                self._loads.add(self._targets[name], samples[name], now, self.status.name)

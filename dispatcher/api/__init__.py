@@ -1,1 +1,1 @@
-"""What a running dispatcher shows: the HTTP API, the metrics and the page. No decisions, no state."""
+"""What a running dispatcher shows: the HTTP API and the page. No decisions, no state."""

@@ -8,10 +8,10 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from dispatcher.api.fleet_views import FleetViews
 from dispatcher.api.page import render_page
 from dispatcher.config.version import version
 from dispatcher.model import names
+from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
 

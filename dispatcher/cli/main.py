@@ -57,7 +57,7 @@ Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to std
 
 
 @app.command()
-def demo(  # noqa: PLR0913, PLR0917 - an option is an argument
+def demo(  # noqa: PLR0913 - an option is an argument
     real: Annotated[
         bool,
         typer.Option(
@@ -110,10 +110,11 @@ def run(
     Their agents run beside the dispatcher, with the kubeconfig contexts that it lists.
     """
     from agents.runtime.limits import collect_less_often
+    from dispatcher.api.listen import listen
     from dispatcher.service.run import run_dispatcher
 
     collect_less_often()
-    raise typer.Exit(run_dispatcher(config, level.value if level else None))
+    raise typer.Exit(run_dispatcher(config, level.value if level else None, listen))
 
 
 @app.command()

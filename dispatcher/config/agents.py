@@ -20,6 +20,7 @@ _BESIDE = {"cluster": "name", "kubeconfig": "kubeconfig", "context": "context"} 
 
 
 _FILES = (("key_file",), ("log_file",), ("kubelet", "ca_file"))  # keys of an agent that name files
+_SOURCE_FILES = {"token_file", "password_file", "ca_file", "cert_file", "key_file", "path"}  # of a source of telemetry
 
 
 def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:
@@ -31,7 +32,28 @@ def with_whole_paths(agent: Mapping[str, Any], whole: Callable[[str], str]) -> d
             inner[section] = inner = dict(found) if isinstance(found := inner.get(section), Mapping) else {}
         if isinstance(name := inner.get(key), str) and name:
             inner[key] = whole(name)
+    if isinstance(telemetry := placed.get("telemetry"), Mapping):
+        placed["telemetry"] = {key: _sources_placed(value, whole) for key, value in telemetry.items()}
     return {key: value for key, value in placed.items() if value or key in agent}
+
+
+def _sources_placed(sources: Any, whole: Callable[[str], str]) -> Any:
+    """Sources of telemetry of one kind, the files that they name by whole paths; of any shape."""
+    if not isinstance(sources, list):
+        return sources
+    return [_source_placed(one, whole) if isinstance(one, Mapping) else one for one in sources]
+
+
+def _source_placed(source: Mapping[str, Any], whole: Callable[[str], str]) -> dict[str, Any]:
+    placed = dict(source)
+    for key in _SOURCE_FILES & source.keys():
+        if isinstance(name := source[key], str) and name:
+            placed[key] = whole(name)
+    if isinstance(headers := source.get("header_files"), Mapping):
+        placed["header_files"] = {
+            name: whole(file) if isinstance(file, str) and file else file for name, file in headers.items()
+        }
+    return placed
 
 
 def agent_file_problems(cluster: ClusterSection, at: int, document: Document) -> list[Problem]:

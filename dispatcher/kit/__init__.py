@@ -7,6 +7,7 @@ to the laws. The dispatcher does the same before it takes over a plugin file tha
 from dispatcher.kit.asking import reasons, scores
 from dispatcher.kit.laws import broken_laws
 from dispatcher.kit.room import Room
-from dispatcher.kit.samples import a_fleet, a_node, a_pod
+from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
+from dispatcher.scheduling.fleet.view import view_of
 
-__all__ = ["Room", "a_fleet", "a_node", "a_pod", "broken_laws", "reasons", "scores"]
+__all__ = ["Room", "a_fleet", "a_node", "a_pod", "broken_laws", "reasons", "scores", "seat", "view_of"]

@@ -3,7 +3,8 @@
 import numpy as np
 
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Filter, Floats, Placed, Plugin, Refuse, Score, Skip
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import Filter, FleetView, Floats, Placed, Plugin, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 
 Node = tuple[str, str]  # cluster, node
@@ -11,30 +12,34 @@ Node = tuple[str, str]  # cluster, node
 
 def reasons(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, str]:
     """(cluster, node) -> why not, for the nodes it refuses; under ("", "") if it refuses the pod itself."""
-    state = plugin.pre_filter(placed, fleet)
+    view = view_of(fleet)
+    state = plugin.pre_filter(placed, view)
     if isinstance(state, Refuse):
         return {("", ""): state.why.text}
     if isinstance(state, Skip) or not isinstance(plugin, Filter):
         return {}
-    codes = plugin.filter(state, fleet, slice(0, fleet.n))
+    codes = plugin.filter(state, view, slice(0, fleet.n))
     rows = [row for row in np.flatnonzero(codes).tolist() if fleet.live[row]]
     return {fleet.name_of(row): fleet.reasons.why(int(codes[row])).text for row in rows}
 
 
 def scores(plugin: Plugin, placed: Placed, fleet: FleetState) -> dict[Node, float]:
     """(cluster, node) -> score 0..100 of every node; empty if the plugin has nothing to say about the pod."""
-    state = plugin.pre_filter(placed, fleet)
+    view = view_of(fleet)
+    state = plugin.pre_filter(placed, view)
     if isinstance(state, Skip | Refuse) or not isinstance(plugin, Score):
         return {}
     rows = np.flatnonzero(fleet.live)
-    state = prepared_for_score(plugin, state, placed, fleet)
+    state = prepared_for_score(plugin, state, placed, view)
     if isinstance(state, Skip):
         return {}
-    found: Floats = plugin.score(state, fleet, rows)
+    found: Floats = plugin.score(state, view, rows)
     final = plugin.normalize(found) if plugin.normalizes else found
     return {fleet.name_of(row): float(value) for row, value in zip(rows.tolist(), final.tolist(), strict=True)}
 
 
-def prepared_for_score(plugin: Plugin, state: object, placed: Placed, fleet: FleetState) -> object:
+def prepared_for_score(plugin: Plugin, state: object, placed: Placed, fleet: FleetView) -> object:
     """What `score` is handed: PreFilter's `state`, or what PreScore makes of it as if all nodes were feasible."""
-    return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.live)) if isinstance(plugin, PreScore) else state
+    if not isinstance(plugin, PreScore):
+        return state
+    return plugin.pre_score(state, placed, fleet, np.flatnonzero(fleet.nodes.live))

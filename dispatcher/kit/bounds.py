@@ -1,19 +1,18 @@
-"""The laws of plugins with bounds: no score passes its ceiling, a filter by room refuses only where some lacks."""
+"""The laws of plugins with bounds: no score passes its upper bound, a filter by room refuses only where some lacks."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from dispatcher.kit.odd import odd_pods
-from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Plugin, Refuse, Skip
+from dispatcher.scheduling.framework import FleetView, Plugin, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
 from dispatcher.scheduling.rules.requests import nonzero_request
 
 _SLACK = 1e-6
 
 
-def bound_laws(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def bound_laws(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     """What is wrong with the bounds of a plugin that has any."""
     for placed in odd_pods():
         state = plugin.pre_filter(placed, fleet)
@@ -25,24 +24,24 @@ def bound_laws(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
             yield from _refused_with_room(plugin, state, fleet)
 
 
-def _passed(plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: FleetState) -> Iterator[str]:
+def _passed(plugin: BoundedScore, state: object, asked: tuple[int, int], fleet: FleetView) -> Iterator[str]:
     rows = slice(0, fleet.n)
-    one = plugin.ceiling(fleet, rows, fleet.now + 10.0)
+    one = plugin.upper_bound(fleet, rows, fleet.now + 10.0)
     if one is None:
         return
     milli, size = asked
     falls = np.minimum(one.cpu * milli, one.most_cpu) + np.minimum(one.memory * size, one.most_memory)
     if (plugin.score(state, fleet, rows) > one.base - falls + _SLACK).any():
-        yield "a score is higher than its ceiling"
+        yield "a score is higher than its upper bound"
 
 
-def _refused_with_room(plugin: RoomFilter, state: object, fleet: FleetState) -> Iterator[str]:
+def _refused_with_room(plugin: RoomFilter, state: object, fleet: FleetView) -> Iterator[str]:
     wanted = plugin.wants(state)
     if wanted is None:
         return
     room = np.ones(fleet.n, dtype=np.bool_)
     for name, amount in wanted:
         column = fleet.axis.column(name)
-        room &= False if column is None else fleet.allocatable[column] - fleet.requested[column] >= amount
+        room &= False if column is None else fleet.nodes.allocatable[column] - fleet.nodes.requested[column] >= amount
     if plugin.filter(state, fleet, slice(0, fleet.n))[room].any():
         yield "filter refuses a node on which all that wants() tells of is free"

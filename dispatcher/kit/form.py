@@ -6,6 +6,7 @@ from typing import Any
 
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
+from dispatcher.scheduling.framework.domains import lacks_explain_batch
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
 
 NAME = re.compile(r"[A-Z][A-Za-z0-9]{1,62}")
@@ -43,6 +44,8 @@ def _name(cls: type[Plugin]) -> Iterator[str]:
 def _missing(cls: type[Plugin]) -> Iterator[str]:
     if cls.class_key is Plugin.class_key and any(issubclass(cls, point) for point in (Filter, Score, Reserve, Permit)):
         yield "class_key is missing: it answers everything of the pod that the plugin looks at, None for nothing"
+    if lacks_explain_batch(cls):
+        yield "explain_batch is missing: a plugin with count_rules and explain tells what it adds to a whole batch"
     if issubclass(cls, DomainPlugin):
         return
     for point, methods in _METHODS.items():

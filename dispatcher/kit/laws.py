@@ -2,6 +2,7 @@
 
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table;
+a placement changes no more of its answers than `depends` says;
 pods with equal class keys get equal answers; a key can be hashed;
 what is reserved and given back leaves no trace: the next pod is answered as before;
 it raises for no pod, and an explanation is plain JSON;
@@ -24,11 +25,15 @@ from dispatcher.kit.asking import prepared_for_score
 from dispatcher.kit.bounds import bound_laws
 from dispatcher.kit.odd import Asked, odd_fleet, odd_pods
 from dispatcher.kit.room import Room
+from dispatcher.kit.stale import stale_law
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
+    CycleState,
     Filter,
+    FleetView,
     Floats,
     Permit,
     Placed,
@@ -49,15 +54,17 @@ def broken_laws(plugin: Plugin) -> list[str]:
     asked = Asked(odd_fleet())
     broken: list[str] = []
     for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
-        broken += _said(law, plugin, cast(FleetState, asked))
-        broken += _said(law, plugin, odd_fleet(asked.labels, asked.metrics))
+        broken += _said(law, plugin, view_of(cast(FleetState, asked)))
+        broken += _said(law, plugin, view_of(odd_fleet(asked.labels, asked.metrics)))
+    touched = odd_fleet(asked.labels, asked.metrics)
+    broken += _said(lambda one, _: stale_law(one, touched), plugin, view_of(touched))
     return list(dict.fromkeys(broken))
 
 
-Law = Callable[[Plugin, FleetState], Iterator[str]]
+Law = Callable[[Plugin, FleetView], Iterator[str]]
 
 
-def _said(law: Law, plugin: Plugin, fleet: FleetState) -> list[str]:
+def _said(law: Law, plugin: Plugin, fleet: FleetView) -> list[str]:
     found: list[str] = []
     try:
         found.extend(law(plugin, fleet))
@@ -73,7 +80,7 @@ def _where(plugin: Plugin, error: Exception) -> str:
     return f" (line {frames[-1].lineno}, in {frames[-1].name})" if frames else ""
 
 
-def _keys(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     for placed in odd_pods():
         key = plugin.class_key(placed)
         try:
@@ -84,7 +91,7 @@ def _keys(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
             yield "class_key answers differently when asked again"
 
 
-def _answers(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     for placed in odd_pods():
         state = plugin.pre_filter(placed, fleet)
         if isinstance(state, Refuse | Skip):
@@ -101,7 +108,7 @@ def _answers(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
                 yield f"explain answers what is no plain JSON: {error}"
 
 
-def _filter_laws(plugin: Filter, state: object, fleet: FleetState) -> Iterator[str]:
+def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[str]:
     codes: Any = plugin.filter(state, fleet, slice(0, fleet.n))
     if not isinstance(codes, np.ndarray) or codes.dtype != np.uint16 or codes.shape != (fleet.n,):
         yield f"filter must answer [{fleet.n}] uint16, not {_kind(codes)}"
@@ -118,14 +125,14 @@ def _filter_laws(plugin: Filter, state: object, fleet: FleetState) -> Iterator[s
         yield "filter answers differently for all rows than row by row"
 
 
-def _score_laws(plugin: Score, state: object, fleet: FleetState) -> Iterator[str]:
+def _score_laws(plugin: Score, state: object, fleet: FleetView) -> Iterator[str]:
     raw: Any = plugin.score(state, fleet, slice(0, fleet.n))
     if not isinstance(raw, np.ndarray) or raw.dtype != np.float64 or raw.shape != (fleet.n,):
         yield f"score must answer [{fleet.n}] float64, not {_kind(raw)}"
         return
     if not np.isfinite(raw).all():
         row = int(np.flatnonzero(~np.isfinite(raw))[0])
-        yield f"score must answer finite numbers, not {raw[row]} ({'/'.join(fleet.name_of(row))})"
+        yield f"score must answer finite numbers, not {raw[row]} ({'/'.join(fleet.nodes.name_of(row))})"
         return
     rows = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
     if raw.tolist() != [float(value) for value in rows]:
@@ -153,7 +160,7 @@ def _normalize_laws(plugin: Score, raw: Floats) -> Iterator[str]:
         yield "normalize answers differently when each score comes twice: it must rest on the set of scores alone"
 
 
-def _classes(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def _classes(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     known: dict[Hashable, str] = {}
     for placed in odd_pods():
         key, answer = plugin.class_key(placed), _answer(plugin, placed, fleet)
@@ -161,7 +168,7 @@ def _classes(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
             yield f"pod {placed.pod.name} has the class key of another pod but another answer: put what differs into it"
 
 
-def _answer(plugin: Plugin, placed: Placed, fleet: FleetState) -> str:
+def _answer(plugin: Plugin, placed: Placed, fleet: FleetView) -> str:
     """What it says, as text: no number is unequal to itself there."""
     state = plugin.pre_filter(placed, fleet)
     if isinstance(state, Refuse | Skip):
@@ -174,30 +181,35 @@ def _answer(plugin: Plugin, placed: Placed, fleet: FleetState) -> str:
     return repr([codes, plugin.score(prepared, fleet, rows).tolist()])
 
 
-def _reserves(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def _reserves(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     if not isinstance(plugin, Reserve):
         return
     for placed in odd_pods():
         before = _answer(plugin, placed, fleet)
-        if plugin.reserve(placed, 0, fleet) is None:
+        if plugin.reserve(_cycle(plugin, placed, fleet), placed, 0, fleet) is None:
             plugin.unreserve(placed, 0, fleet)
         if _answer(plugin, placed, fleet) != before:
             yield "unreserve does not undo reserve: the next pod is answered differently"
 
 
-def _later_points(plugin: Plugin, fleet: FleetState) -> Iterator[str]:
+def _later_points(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
     """None, a Refuse, or what else a point knows; Reserve came before it."""
-    room = Room(plugin, fleet) if isinstance(plugin, Permit) else None
+    room = Room(plugin) if isinstance(plugin, Permit) else None
     for placed in odd_pods():
         if isinstance(plugin, PreEnqueue):
             yield from _is_answer("pre_enqueue", plugin.pre_enqueue(placed), ())
         if room is not None and isinstance(plugin, Permit):
-            answer = plugin.permit(placed, 0, fleet)
+            answer = plugin.permit(_cycle(plugin, placed, fleet), placed, 0, fleet)
             yield from _is_answer("permit", answer, (int, float))
             if isinstance(answer, int | float) and not 0 < answer < math.inf:
                 yield f"permit must answer seconds above 0, not {answer!r}"
         if isinstance(plugin, PreBind):
-            yield from _is_answer("pre_bind", plugin.pre_bind(placed, 0, fleet), (Sequence,))
+            orders = plugin.pre_bind(_cycle(plugin, placed, fleet), placed, 0, fleet)
+            yield from _is_answer("pre_bind", orders, (Sequence,))
+
+
+def _cycle(plugin: Plugin, placed: Placed, fleet: FleetView) -> CycleState:
+    return CycleState({plugin.name: plugin.pre_filter(placed, fleet)})
 
 
 def _is_answer(method: str, answer: object, more: tuple[type, ...]) -> Iterator[str]:

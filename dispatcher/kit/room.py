@@ -6,7 +6,8 @@ from dispatcher.kit.samples import a_fleet, a_node
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Permit, Placed, Plugin, Refuse
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import CycleState, Permit, Placed, Plugin, Refuse
 
 
 class Room:
@@ -19,7 +20,7 @@ class Room:
         self.fleet = fleet or a_fleet({"east": [a_node("n1")]})
         self.gone: list[str] = []
         self.refused: dict[str, str] = {}
-        self._plugin = plugin
+        self._plugin, self._view = plugin, view_of(self.fleet)
         self._waiting: dict[PodId, tuple[Placed, float]] = {}
         plugin.attach(self)
 
@@ -28,13 +29,17 @@ class Room:
         for placed in pods:
             pod_id = (placed.home, placed.pod.uid)
             self.fleet.place(pod_id, placed, *self.fleet.name_of(0), assumed=True)
-            answer = self._plugin.permit(placed, 0, self.fleet) if isinstance(self._plugin, Permit) else None
+            answer = self._asked(self._plugin, placed) if isinstance(self._plugin, Permit) else None
             if answer is None:
                 self.gone.append(placed.pod.name)
             elif isinstance(answer, Refuse):
                 self._end(pod_id, placed, answer.why)
             else:
                 self._waiting[pod_id] = (placed, self.fleet.now + answer)
+
+    def _asked(self, plugin: Permit, placed: Placed) -> Refuse | float | None:
+        cycle = CycleState({plugin.name: plugin.pre_filter(placed, self._view)})
+        return plugin.permit(cycle, placed, 0, self._view)
 
     def later(self, seconds: float) -> None:
         """Time passes; who waited too long gives the place back."""

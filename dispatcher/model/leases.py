@@ -17,7 +17,7 @@ def stopped_after_s(lease_s: float, grace_s: float) -> float:
     return (lease_s + RESTART_S + grace_s) * RATE + SLACK_S
 
 
-def told(cluster: str, wait_s: float | None) -> str:
+def failover_text(cluster: str, wait_s: float | None) -> str:
     """What becomes of a pod of this mode whose cluster is lost: stopped there in `wait_s`; None: that is not known."""
     lost = f'cluster "{cluster}" is lost'
     if wait_s is None:

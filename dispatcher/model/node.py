@@ -71,12 +71,14 @@ class Reading(Record, frozen=True):
 
     @classmethod
     def of(
-        cls, node: str, told: Mapping[str, tuple[float | None, float]], source: str = "", **rates: float | None
+        cls, node: str, signals: Mapping[str, tuple[float | None, float]], source: str = "", **rates: float | None
     ) -> "Reading":
         """A reading of (share, age) by signal; `rates`: `receive_bytes_s` and `transmit_bytes_s`, if known."""
-        cpu, memory, net = (told.get(name, _UNKNOWN) for name in BASE_SIGNALS)
+        cpu, memory, net = (signals.get(name, _UNKNOWN) for name in BASE_SIGNALS)
         more = {
-            name: (share, age) for name, (share, age) in told.items() if name not in BASE_SIGNALS and share is not None
+            name: (share, age)
+            for name, (share, age) in signals.items()
+            if name not in BASE_SIGNALS and share is not None
         }
         return cls(
             node,

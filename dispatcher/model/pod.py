@@ -108,6 +108,14 @@ class Claim(Record, frozen=True):
     epoch: int
 
 
+class PodRef(Record, frozen=True):
+    """Which pod, exactly: the UID is a precondition of every write."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class SourceRef(Record, frozen=True):
     """Whose delegate a pod is. `cluster_uid` is the UID of the source's kube-system namespace."""
 

@@ -147,8 +147,8 @@ class Why(NamedTuple):
     @property
     def detail(self) -> str:
         """The same with the argument (which taint, which domains) where the text leaves it out."""
-        told = not self.argument or "{" in self.reason.value
-        return self.text if told else f"{self.text} ({self.argument})"
+        is_shown = not self.argument or "{" in self.reason.value
+        return self.text if is_shown else f"{self.text} ({self.argument})"
 
     @property
     def resolvable(self) -> bool:

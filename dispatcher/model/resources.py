@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
+from dispatcher.model.axis import Axis
+
 CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -135,24 +137,13 @@ def format_quantity(resource: str, value: int) -> str:
     return str(value)
 
 
-class ResourceAxis:
-    """One fixed order of resources: name <-> column. New (extended) resources append; columns never move."""
+class ResourceAxis(Axis):
+    """The order of resources; new (extended) ones append."""
 
     def __init__(self, names: Iterable[str] = BASE_RESOURCES) -> None:
-        self.names: list[str] = list(names)
-        self._column = {name: column for column, name in enumerate(self.names)}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def column(self, name: str) -> int | None:
-        """Column of `name`, or None if no node has ever had it."""
-        return self._column.get(name)
+        super().__init__(names)
 
     def intern(self, name: str) -> int:
         """Column of `name`, appended if new."""
         found = self._column.get(name)
-        if found is None:
-            found = self._column[name] = len(self.names)
-            self.names.append(name)
-        return found
+        return self.append(name) if found is None else found

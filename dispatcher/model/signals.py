@@ -8,6 +8,8 @@ none, which is never the same as 0.
 import re
 from collections.abc import Iterable
 
+from dispatcher.model.axis import Axis
+
 CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL = "cpu", "memory", "network"
 BASE_SIGNALS = (CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL)
 MAX_SIGNALS = 32  # of a fleet: each costs 12 bytes a node
@@ -20,24 +22,15 @@ def is_signal_name(name: str) -> bool:
     return _NAME.match(name) is not None
 
 
-class SignalAxis:
-    """One fixed order of signals: name <-> column. New ones append, up to MAX_SIGNALS; columns never move."""
+class SignalAxis(Axis):
+    """The order of signals; new ones append, up to MAX_SIGNALS."""
 
     def __init__(self, names: Iterable[str] = BASE_SIGNALS) -> None:
-        self.names: list[str] = list(names)
-        self._column = {name: column for column, name in enumerate(self.names)}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def column(self, name: str) -> int | None:
-        """Column of `name`, None if no node has told it."""
-        return self._column.get(name)
+        super().__init__(names)
 
     def intern(self, name: str) -> int | None:
         """Column of `name`, appended if new; None if it is no name or there are too many: agents are not trusted."""
         found = self._column.get(name)
         if found is None and len(self.names) < MAX_SIGNALS and is_signal_name(name):
-            found = self._column[name] = len(self.names)
-            self.names.append(name)
+            return self.append(name)
         return found

@@ -129,9 +129,9 @@ def vouches(key: str, successor: str, signature: str) -> bool:
 _SUCCESSOR = b"global-dispatcher successor 1\n"
 
 
-def plain_keys(told: Iterable[str]) -> tuple[str, ...]:
+def plain_keys(entries: Iterable[str]) -> tuple[str, ...]:
     """Public keys as a cluster tells them, without the signatures that vouch for them."""
-    return tuple(entry.partition(" ")[0] for entry in told)
+    return tuple(entry.partition(" ")[0] for entry in entries)
 
 
 def is_key(text: str) -> bool:

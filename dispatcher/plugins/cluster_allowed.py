@@ -22,7 +22,7 @@ from dispatcher.scheduling.framework import (
     Codes,
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Placed,
     Refuse,
     Rows,
@@ -42,11 +42,11 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
         """The two annotations, whether there are volumes, and the home of a pod that stays there."""
         return clusters_key(placed)
 
-    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
         """The clusters that are closed to pods from its home; None if none is."""
         return fleet.closed.get(placed.home)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Bools, Reason, Codes] | Refuse | Skip:
         """([clusters] which are allowed, the reason at others, [clusters] codes of those closed to pods from its home).
 
         SKIP if it may go to all; INVALID if the annotations cannot be followed.
@@ -67,9 +67,9 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
         )
         return allowed, reason, np.fromiter(cordoned, dtype=np.uint16)
 
-    def filter(self, state: tuple[Bools, Reason, Codes], fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[Bools, Reason, Codes], fleet: FleetView, rows: Rows) -> Codes:
         """CLUSTER_NOT_ALLOWED outside the allowed set, VOLUMES_ELSEWHERE for a pod with volumes; CLUSTER_CORDONED."""
         allowed, reason, cordoned = state
         by_cluster = np.where(allowed, cordoned, np.uint16(fleet.reasons.code(reason)))
-        codes: Codes = by_cluster[fleet.cluster[rows]].astype(np.uint16, copy=False)
+        codes: Codes = by_cluster[fleet.nodes.cluster[rows]].astype(np.uint16, copy=False)
         return codes

@@ -13,7 +13,7 @@ import numpy as np
 
 from dispatcher.model.reasons import Reason
 from dispatcher.model.refusal import Refusal
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 
 
 class ClusterRefused(Filter[Bools]):
@@ -27,7 +27,7 @@ class ClusterRefused(Filter[Bools]):
         barring = _barring(placed)
         return (placed.home, barring) if barring else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Bools | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Bools | Refuse | Skip:
         """[clusters] which are passed over; SKIP if none is."""
         barring = _barring(placed)
         if not barring:
@@ -35,10 +35,10 @@ class ClusterRefused(Filter[Bools]):
         barred = [any(one.bars(info.name, placed.home) for one in barring) for info in fleet.clusters]
         return np.array(barred, dtype=np.bool_)
 
-    def filter(self, state: Bools, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Bools, fleet: FleetView, rows: Rows) -> Codes:
         """CLUSTER_REFUSED in those clusters."""
         code = np.uint16(fleet.reasons.code(Reason.CLUSTER_REFUSED))
-        codes: Codes = state[fleet.cluster[rows]] * code
+        codes: Codes = state[fleet.nodes.cluster[rows]] * code
         return codes
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.model.objects import PodDisruptionBudget
-from dispatcher.scheduling.framework import Depends, Fleet, Placed
+from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
 from dispatcher.scheduling.framework.plugin_args import Args
 
@@ -56,7 +56,9 @@ class DefaultPreemption(PostFilter[None]):
         """What nodes are fit for the pod does not rest on its priority."""
         return None
 
-    def post_filter(self, placed: Placed, trial: Trial, fleet: Fleet) -> Nomination | NoHelp | None:
+    def post_filter(
+        self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
+    ) -> Nomination | NoHelp | None:
         """The best candidate, or why there is none in kube-scheduler's words."""
         if not placed.pod.preempts:
             return NoHelp("preemption: not eligible due to preemptionPolicy=Never.", keeps=True)
@@ -92,7 +94,7 @@ def _message(trial: Trial, refused: Sequence[object]) -> str:
 class _Tried:
     """What comes of trying rows: a candidate, or the texts of why it is none."""
 
-    def __init__(self, trial: Trial, fleet: Fleet) -> None:
+    def __init__(self, trial: Trial, fleet: FleetView) -> None:
         self._trial, self._fleet = trial, fleet
         self._budgets = _Budgets(fleet)
 
@@ -122,7 +124,7 @@ class _Tried:
                 self._trial.without([returning[row][0]])
                 evicted[row].append(returning[row])
             turn += 1
-        return [_candidate(self._fleet.name_of(row), row, pods) for row, pods in evicted.items() if pods]
+        return [_candidate(self._fleet.nodes.name_of(row), row, pods) for row, pods in evicted.items() if pods]
 
     def _by_budgets(self, pods: list[Victim]) -> list[tuple[Victim, bool]]:
         """(pod, whether a budget forbids its eviction), the forbidden first, else in the order given."""
@@ -134,14 +136,14 @@ class _Tried:
 class _Budgets:
     """The fleet's PodDisruptionBudgets. Those of a pod's home cluster count for it, and of the one where it runs."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: FleetView) -> None:
         self._fleet = fleet
         self._of: dict[str, dict[str, list[PodDisruptionBudget]]] = {}
 
     def _in(self, cluster: str, namespace: str) -> Sequence[PodDisruptionBudget]:
         if cluster not in self._of:
             self._of[cluster] = {}
-            for budget in self._fleet.objects(cluster, PodDisruptionBudget).values():
+            for budget in self._fleet.objects.of(cluster, PodDisruptionBudget).values():
                 self._of[cluster].setdefault(budget.namespace, []).append(budget)
         return self._of[cluster].get(namespace, ())
 

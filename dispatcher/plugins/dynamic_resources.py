@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip, refuse
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
 
 
 class DynamicResources(Filter[None]):
@@ -19,11 +19,11 @@ class DynamicResources(Filter[None]):
         """The names of the claims."""
         return placed.pod.resource_claims
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Refuse | Skip | None:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip | None:
         """DEVICES with the names of the claims; SKIP without any."""
         claims = placed.pod.resource_claims
         return refuse(Reason.DEVICES, ", ".join(claims)[:200]) if claims else SKIP
 
-    def filter(self, state: None, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: None, fleet: FleetView, rows: Rows) -> Codes:
         """No node is refused: the pod as a whole is."""
-        return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+        return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)

@@ -28,7 +28,7 @@ from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
     DomainPlugin,
-    Fleet,
+    FleetView,
     Floats,
     Part,
     Placed,
@@ -36,9 +36,9 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
+from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPod, Scale, ScoreTerm
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
-from dispatcher.scheduling.framework.tallies import LN, CountRules, Gain, Scale, Story
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
     LabelMasks,
@@ -97,10 +97,10 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         self._defaults, self._system = defaults, defaulting == SYSTEM
         self._masks = LabelMasks()
 
-    def _rules(self, placed: Placed, fleet: Fleet) -> tuple[SpreadConstraint, ...]:
+    def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
         if placed.pod.spread or not self._system:
             return self._own_rules(placed.pod)
-        return system_defaults(fleet.default_selector(placed))
+        return system_defaults(fleet.affinity.default_selector(placed))
 
     def _own_rules(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         """Those that rest on the pod alone."""
@@ -112,15 +112,15 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
         return _key(placed, self._own_rules(placed.pod))
 
-    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
         """The same of System defaults, which rest on Services and on the pod's owner."""
         if not self._system or placed.pod.spread:
             return None
-        return _key(placed, system_defaults(fleet.default_selector(placed)))
+        return _key(placed, system_defaults(fleet.affinity.default_selector(placed)))
 
     # --- the ground --------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Ground | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         pod, rules = placed.pod, self._rules(placed, fleet)
         if not rules:
@@ -132,28 +132,28 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         return _Ground(pod, _counted(hard, pod, fleet), _counted(soft, pod, fleet), weights, strict)
 
     def _areas(
-        self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: Fleet, *, strict: bool
+        self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: FleetView, *, strict: bool
     ) -> tuple[Area, ...]:
         pod, base = placed.pod, _open_rows(placed, fleet)
         for rule in rules if strict else ():
-            base = base & (fleet.domain(topology_key(rule.key, pod)) >= 0)
+            base = base & (fleet.topology.domain(topology_key(rule.key, pod)) >= 0)
         return tuple(area_of(rule, pod, fleet, self._policies(rule, placed, fleet, base)) for rule in rules)
 
-    def _policies(self, rule: SpreadConstraint, placed: Placed, fleet: Fleet, base: Bools) -> Bools:
+    def _policies(self, rule: SpreadConstraint, placed: Placed, fleet: FleetView, base: Bools) -> Bools:
         pod = placed.pod
         if rule.honor_affinity and selection_key(pod) is not None:
             base = base & self._masks.selected(pod, fleet, slice(0, fleet.n))
         return base & tolerated(placed, fleet) if rule.honor_taints else base
 
-    def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: Fleet) -> _Ground | Refuse | Skip:
+    def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
         if not isinstance(state, _Ground):
             return state
         hard = _counted([one.area for one in state.hard], placed.pod, fleet)
         return replace(state, hard=hard, soft=_counted([one.area for one in state.soft], placed.pod, fleet))
 
-    def weigh(self, state: _Ground, fleet: Fleet, rows: Rows) -> _Ground:
-        """Weigh the soft constraints by the domains of the feasible rows."""
+    def pre_score_domains(self, state: _Ground, fleet: FleetView, rows: Rows) -> _Ground:
+        """Give the soft constraints their weights by the domains of the feasible rows."""
         ground = state
         if not ground.soft:
             return ground
@@ -166,7 +166,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def filter_parts(self, state: _Ground, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
         """SPREAD_LABEL where the node has no such domain, SPREAD where one pod more would break max_skew."""
         parts = []
         for rule in state.hard:
@@ -176,7 +176,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def score_parts(self, state: _Ground, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
         """Minus the cost of the module, lower for fuller domains."""
         ground = state
         parts: list[Part] = []
@@ -187,23 +187,26 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             parts.append(Part(rule.area.domain, answers))
         return parts
 
-    def count_rules(self, state: _Ground, placed: Placed, fleet: Fleet) -> CountRules:
+    def count_rules(self, state: _Ground, placed: Placed, fleet: FleetView) -> CountRules:
         """The same as rules."""
         ground, code = state, fleet.reasons.code
-        caps = [
-            rule.cap(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
+        limits = [
+            rule.max_count(code(Reason.SPREAD, rule.area.level), code(Reason.SPREAD_LABEL, rule.area.level))
             for rule in ground.hard
         ]
         if not ground.soft:
-            return CountRules(caps)
+            return CountRules(limits)
         elsewhere = _LACKS_KEY if ground.strict else 0.0
-        gains = [Gain(rule.tally, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere) for rule in ground.soft]
+        score_terms = [
+            ScoreTerm(rule.domain_count, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere)
+            for rule in ground.soft
+        ]
         return CountRules(
-            caps,
-            gains=gains,
+            limits,
+            score_terms=score_terms,
             base=-_HEARD,
             sized=True,
-            whole=ground.strict,
+            needs_all_domains=ground.strict,
             void=_LACKS_KEY / 2,
             scale=Scale.COST,
         )
@@ -218,12 +221,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             return np.where(has, MAX_SCORE, 0.0)
         return np.where(has, np.floor(MAX_SCORE * (largest + cost[has].min() - cost) / largest), 0.0)
 
-    def explain(self, state: _Ground, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
-    def explain_batch(self, state: _Ground, rows: RowList, fleet: Fleet) -> Story:
+    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPod:
         """The same of each pod of a batch."""
         ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
@@ -239,16 +242,16 @@ def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
     return pod.namespace, keys, selection_key(pod), clusters_key(placed), taints, bool(pod.spread)
 
 
-def _open_rows(placed: Placed, fleet: Fleet) -> Bools:
+def _open_rows(placed: Placed, fleet: FleetView) -> Bools:
     """[n] live rows of clusters that the pod allows."""
     try:
         allowed = allowed_clusters(placed, fleet)
     except ClusterChoiceError:  # ClusterAllowed says so where that plugin is on
         allowed = None
-    return fleet.live if allowed is None else fleet.live & allowed[fleet.cluster]
+    return fleet.nodes.live if allowed is None else fleet.nodes.live & allowed[fleet.nodes.cluster]
 
 
-def _counted(areas: Sequence[Area], pod: Pod, fleet: Fleet) -> tuple[Spread, ...]:
+def _counted(areas: Sequence[Area], pod: Pod, fleet: FleetView) -> tuple[Spread, ...]:
     return tuple(Spread.of(area, pod, fleet) for area in areas)
 
 

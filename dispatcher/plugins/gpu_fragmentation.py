@@ -25,9 +25,10 @@ from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
     Codes,
+    CycleState,
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Floats,
     Placed,
     Refuse,
@@ -116,26 +117,26 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
 
     # --- free GPUs of each row ---------------------------------------------------------------------------------------
 
-    def _known(self, fleet: Fleet, rows: Rows) -> Milli:
+    def _known(self, fleet: FleetView, rows: Rows) -> Milli:
         """[GPUs, rows] free thousandths; a row that holds another node than before starts with all GPUs free."""
         numbers = range(fleet.n)[rows] if isinstance(rows, slice) else rows.tolist()
         for row in numbers:
-            if row >= len(self._nodes) or (fleet.live[row] and self._nodes[row] != fleet.name_of(row)):
+            if row >= len(self._nodes) or (fleet.nodes.live[row] and self._nodes[row] != fleet.nodes.name_of(row)):
                 self._begin(fleet, row)
         free: Milli = self._free[:, rows]
         return free
 
-    def _begin(self, fleet: Fleet, row: int) -> None:
+    def _begin(self, fleet: FleetView, row: int) -> None:
         if row >= len(self._nodes):
             self._nodes += [None] * (fleet.n - len(self._nodes))
             missing = fleet.n - self._free.shape[1]
             if missing > 0:
                 self._free = np.pad(self._free, ((0, 0), (0, max(missing, self._free.shape[1]))))
-        if not fleet.live[row]:
+        if not fleet.nodes.live[row]:
             return
         column = fleet.axis.column(GPU_MILLI)
-        offered = 0 if column is None else fleet.allocatable.item(column, row)
-        self._nodes[row] = fleet.name_of(row)
+        offered = 0 if column is None else fleet.nodes.allocatable.item(column, row)
+        self._nodes[row] = fleet.nodes.name_of(row)
         self._free[:, row] = np.clip(offered - WHOLE * np.arange(MOST_GPUS), 0, WHOLE)
 
     # --- points ------------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
         """CPU and GPU requested."""
         return placed.pod.requests.get(CPU, 0), placed.pod.requests.get(GPU_MILLI, 0)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, thousandths of GPU); a Refuse for more than one GPU but not whole ones."""
         cpu, gpu = self.class_key(placed)
         if gpu > WHOLE and (gpu % WHOLE or gpu > WHOLE * MOST_GPUS):
@@ -152,16 +153,16 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             return refuse(Reason.INVALID, text)
         return SKIP if not gpu and not len(self._mix.part) else (cpu, gpu)
 
-    def filter(self, state: Amounts, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Amounts, fleet: FleetView, rows: Rows) -> Codes:
         """INSUFFICIENT where no GPU has the share free, or too few are free as a whole."""
         _, gpu = state
         if not gpu:
-            return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+            return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         enough = (self._known(fleet, rows) >= min(gpu, WHOLE)).sum(axis=0)
         codes: Codes = (enough < max(gpu // WHOLE, 1)) * np.uint16(fleet.reasons.code(Reason.INSUFFICIENT, GPU_MILLI))
         return codes
 
-    def score(self, state: Amounts, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """How little the pod would fragment the node's GPUs."""
         cpu, gpu = state
         worse = self._fragments(self._known(fleet, rows), _free_cpu(fleet, rows), cpu, gpu).min(axis=0)
@@ -188,7 +189,7 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
 
     # --- booking -----------------------------------------------------------------------------------------------------
 
-    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
         """Book the GPUs of the choice that fragments least; pods without GPU book nothing."""
         cpu, gpu = self.class_key(placed)
         if gpu and row >= 0:
@@ -202,27 +203,27 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
             self._book(placed, row, fleet, tuple((one, min(gpu, WHOLE)) for one in chosen))
         return None
 
-    def _book(self, placed: Placed, row: int, fleet: Fleet, parts: tuple[tuple[int, int], ...]) -> None:
+    def _book(self, placed: Placed, row: int, fleet: FleetView, parts: tuple[tuple[int, int], ...]) -> None:
         for gpu, amount in parts:
             self._free[gpu, row] -= amount
-        self._booked[placed.home, placed.pod.uid] = (row, fleet.name_of(row), parts)
+        self._booked[placed.home, placed.pod.uid] = (row, fleet.nodes.name_of(row), parts)
 
-    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Give back the GPUs that were booked, if their node is still there."""
         booked = self._booked.pop((placed.home, placed.pod.uid), None)
         if booked is not None and self._nodes[booked[0]] == booked[1]:
             for gpu, amount in booked[2]:
                 self._free[gpu, booked[0]] += amount
 
-    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Free thousandths of each GPU of the node before this pod."""
         free = self._known(fleet, np.asarray([row]))[:, 0]
         return {"free": [int(one) for one in free if one]}
 
 
-def _free_cpu(fleet: Fleet, rows: Rows) -> NDArray[np.int64]:
+def _free_cpu(fleet: FleetView, rows: Rows) -> NDArray[np.int64]:
     column = cast(int, fleet.axis.column(CPU))
-    free: NDArray[np.int64] = fleet.allocatable[column, rows] - fleet.requested[column, rows]
+    free: NDArray[np.int64] = fleet.nodes.allocatable[column, rows] - fleet.nodes.requested[column, rows]
     return free
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, Depends, Fleet, Floats, Placed, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import MAX_SCORE, Depends, FleetView, Floats, Placed, Refuse, Rows, Score, Skip
 
 
 class HomeCluster(Score[int]):
@@ -22,11 +22,11 @@ class HomeCluster(Score[int]):
         """The cluster of submission."""
         return placed.home
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> int | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> int | Refuse | Skip:
         """Index of the home cluster, -2 (matches no row) if the fleet does not know it."""
         return next((at for at, info in enumerate(fleet.clusters) if info.name == placed.home), -2)
 
-    def score(self, state: int, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: int, fleet: FleetView, rows: Rows) -> Floats:
         """100 at home, 0 elsewhere."""
-        scores: Floats = np.where(fleet.cluster[rows] == state, MAX_SCORE, 0.0)
+        scores: Floats = np.where(fleet.nodes.cluster[rows] == state, MAX_SCORE, 0.0)
         return scores

@@ -10,7 +10,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Depends, Fleet, Floats, Placed, Refuse, Rows, Score, Skip
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    SKIP,
+    Depends,
+    FleetView,
+    Floats,
+    Placed,
+    Refuse,
+    Rows,
+    Score,
+    Skip,
+)
 
 _MIB = 1024 * 1024
 _LEAST, _MOST = 23 * _MIB, 1000 * _MIB
@@ -28,23 +39,23 @@ class ImageLocality(Score[Floats]):
         names = tuple(sorted(map(normalised, (*pod.images, *pod.volume_images))))
         return names, len(pod.images)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Floats | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Floats | Refuse | Skip:
         """[n] the score of every node; SKIP if no node has any of the images."""
         pod = placed.pod
         names = [normalised(image) for image in (*pod.images, *pod.volume_images)]
-        held = [(name, fleet.nodes_with_image(name)) for name in names]
+        held = [(name, fleet.images.nodes_with(name)) for name in names]
         if not any(nodes for _, nodes in held):
             return SKIP
-        total, found = int(np.count_nonzero(fleet.live)), np.zeros(fleet.n, dtype=np.int64)
+        total, found = int(np.count_nonzero(fleet.nodes.live)), np.zeros(fleet.n, dtype=np.int64)
         for name, nodes in held:
             if nodes:
-                found += (fleet.image_sizes(name) * (nodes / total)).astype(np.int64)
+                found += (fleet.images.sizes(name) * (nodes / total)).astype(np.int64)
         most = _MOST * max(len(pod.images), 1)
         share = int(MAX_SCORE) * (np.clip(found, _LEAST, most) - _LEAST) // (most - _LEAST)
         scores: Floats = share.astype(np.float64)
         return scores
 
-    def score(self, state: Floats, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Floats, fleet: FleetView, rows: Rows) -> Floats:
         """What PreFilter found."""
         return state[rows]
 

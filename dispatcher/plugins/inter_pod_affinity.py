@@ -26,7 +26,7 @@ from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
     DomainPlugin,
-    Fleet,
+    FleetView,
     Floats,
     Ints,
     Part,
@@ -35,12 +35,12 @@ from dispatcher.scheduling.framework import (
     Skip,
     SmallInts,
 )
+from dispatcher.scheduling.framework.domain_counts import CountRules, Scale
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.plugin_args import Args
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
-from dispatcher.scheduling.framework.tallies import CountRules, Scale
 from dispatcher.scheduling.rules.affinity import AffinityBook, AffinityRule, AffinityRules
-from dispatcher.scheduling.rules.affinity_tallies import AffinityTallies, is_one_of
+from dispatcher.scheduling.rules.affinity_counts import AffinityCounts, is_one_of
 
 _NO_RULES = AffinityRules((), (), (), None)
 
@@ -88,7 +88,7 @@ class InterPodAffinity(DomainPlugin[_State]):
         rules = self._book.rules_of(placed.pod)
         return None if rules is None else (rules.name, _self_key(rules, placed))
 
-    def standing_key(self, placed: Placed, fleet: Fleet) -> Hashable:
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
         """The numbers of the terms of placed pods that mean this pod; None if none does.
 
         Labels and namespace matter by these terms alone, so pods of different labels stay one class until a term tells
@@ -97,8 +97,8 @@ class InterPodAffinity(DomainPlugin[_State]):
         """
         return tuple([term.number for term in self._about(placed, self._book.rules_of(placed.pod), fleet)]) or None
 
-    def _about(self, placed: Placed, rules: AffinityRules | None, fleet: Fleet) -> Sequence[StandingTerm]:
-        found = fleet.terms_about(placed)
+    def _about(self, placed: Placed, rules: AffinityRules | None, fleet: FleetView) -> Sequence[StandingTerm]:
+        found = fleet.affinity.terms_about(placed)
         if not found:
             return found
         scored = not self._own_only or (rules is not None and bool(rules.preferred))
@@ -123,7 +123,7 @@ class InterPodAffinity(DomainPlugin[_State]):
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """The answers by domain as things stand; SKIP where no term of the pod or about it exists."""
         rules = self._book.rules_of(placed.pod)
         about = self._about(placed, rules, fleet)
@@ -137,31 +137,33 @@ class InterPodAffinity(DomainPlugin[_State]):
         )
         return _State(filters, self._scores(rules, about, fleet), rules, about)
 
-    def _scores(self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: Fleet) -> tuple[Part, ...]:
+    def _scores(self, rules: AffinityRules, about: Sequence[StandingTerm], fleet: FleetView) -> tuple[Part, ...]:
         sums: dict[str, Ints] = {}
         for key, weight, counts in (
-            *((rule.key, rule.weight, fleet.count_in(rule.pods, rule.key)) for rule in rules.preferred),
+            *((rule.key, rule.weight, fleet.affinity.count_in(rule.pods, rule.key)) for rule in rules.preferred),
             *((key, 1, counts) for key, counts in _counts_of(about, TermKind.PREFERRED, fleet)),
             *((key, self._hard_weight, counts) for key, counts in _counts_of(about, TermKind.REQUIRED, fleet)),
         ):
             sums[key] = sums[key] + weight * counts if key in sums else weight * counts
-        return tuple(Part(fleet.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items())
+        return tuple(
+            Part(fleet.topology.domain(key), np.append(total, 0).astype(np.float64)) for key, total in sums.items()
+        )
 
-    def filter_parts(self, state: _State, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """Required affinity, required anti-affinity, that of placed pods."""
         return state.filters
 
-    def score_parts(self, state: _State, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: _State, fleet: FleetView) -> Sequence[Part]:
         """One part for each topology key."""
         return state.scores
 
-    def count_rules(self, state: _State, placed: Placed, fleet: Fleet) -> CountRules | None:
+    def count_rules(self, state: _State, placed: Placed, fleet: FleetView) -> CountRules | None:
         """The same as rules; None while nobody holds one of the pod's terms: the next pod would meet a new one."""
-        known, brought = state, fleet.brings(placed)
+        known, brought = state, fleet.affinity.brings(placed)
         if brought is None:
             return None
-        moving = AffinityTallies(known.rules, known.about, placed, fleet, brought)
-        return CountRules(moving.refusals(), moving.first, moving.gains(self._hard_weight), scale=Scale.RANGE)
+        moving = AffinityCounts(known.rules, known.about, placed, fleet, brought)
+        return CountRules(moving.refusals(), moving.first, moving.score_terms(self._hard_weight), scale=Scale.RANGE)
 
     def normalize(self, raw: Floats) -> Floats:
         """Whole numbers: 0 for the least, 100 for the most; 0 for all if they are equal."""
@@ -176,25 +178,25 @@ def _keys(rules: Iterable[AffinityRule]) -> Iterable[str]:
     return dict.fromkeys(rule.key for rule in rules)
 
 
-def _drawn(rules: AffinityRules, placed: Placed, fleet: Fleet) -> Iterator[Part]:
+def _drawn(rules: AffinityRules, placed: Placed, fleet: FleetView) -> Iterator[Part]:
     """Required affinity: each key's domains that hold a pod which all terms mean."""
     if rules.together is None:
         return
-    counts = {key: fleet.count_in(rules.together, key) for key in _keys(rules.required)}
+    counts = {key: fleet.affinity.count_in(rules.together, key) for key in _keys(rules.required)}
     first = not any(found.any() for found in counts.values()) and is_one_of(rules.together, placed, fleet)
     code = fleet.reasons.code(Reason.POD_AFFINITY)
     for key, found in counts.items():
-        yield _refusing(fleet.domain(key), (found <= 0) & (not first), code, elsewhere=code)
+        yield _refusing(fleet.topology.domain(key), (found <= 0) & (not first), code, elsewhere=code)
 
 
-def _refused(counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: Fleet) -> Iterator[Part]:
+def _refused(counts: Iterable[tuple[str, Ints]], reason: Reason, fleet: FleetView) -> Iterator[Part]:
     """Refuse the domains in which anything is counted."""
     taken: dict[str, Bools] = {}
     for key, found in counts:
         taken[key] = taken[key] | (found > 0) if key in taken else found > 0
     code = fleet.reasons.code(reason)
     for key, domains in taken.items():
-        yield _refusing(fleet.domain(key), domains, code)
+        yield _refusing(fleet.topology.domain(key), domains, code)
 
 
 def _refusing(domain: SmallInts, refused: Bools, code: int, *, elsewhere: int = 0) -> Part:
@@ -204,12 +206,12 @@ def _refusing(domain: SmallInts, refused: Bools, code: int, *, elsewhere: int = 
     return Part(domain, answers)
 
 
-def _own_counts(rules: Iterable[AffinityRule], fleet: Fleet) -> Iterator[tuple[str, Ints]]:
-    return ((rule.key, fleet.count_in(rule.pods, rule.key)) for rule in rules)
+def _own_counts(rules: Iterable[AffinityRule], fleet: FleetView) -> Iterator[tuple[str, Ints]]:
+    return ((rule.key, fleet.affinity.count_in(rule.pods, rule.key)) for rule in rules)
 
 
-def _counts_of(about: Sequence[StandingTerm], kind: TermKind, fleet: Fleet) -> Iterator[tuple[str, Ints]]:
-    return ((term.key, fleet.count_of(term)) for term in about if term.kind is kind)
+def _counts_of(about: Sequence[StandingTerm], kind: TermKind, fleet: FleetView) -> Iterator[tuple[str, Ints]]:
+    return ((term.key, fleet.affinity.count_of(term)) for term in about if term.kind is kind)
 
 
 def _self_key(rules: AffinityRules, placed: Placed) -> Hashable:

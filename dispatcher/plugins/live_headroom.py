@@ -24,8 +24,8 @@ from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.framework import Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
-from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
     IntColumn,
@@ -39,7 +39,7 @@ from dispatcher.scheduling.framework.kernels import (
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
 from dispatcher.scheduling.rules.requests import nonzero_request
 
-_RESOURCES = (CPU, MEMORY)  # rows of fleet.nonzero and fleet.recent
+_RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.recent
 _ADDS_TO = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}  # signal -> the row of what pods are expected to add to it
 Amounts = tuple[int, int]
 _NOTHING: Amounts = (0, 0)
@@ -109,7 +109,7 @@ _FORMULA = (_measured, _requested, _weight, _mixed, _score, _lowest, _slope)
 
 
 @kernel(LoadColumns, "float float float float float out", formulas=_FORMULA)
-def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no-untyped-def]
+def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """The score of each row."""
     used, sampled_at, recent, more = columns.used, columns.sampled_at, columns.recent, columns.more
     nonzero0, capacity0, nonzero1, capacity1 = columns.nonzero0, columns.capacity0, columns.nonzero1, columns.capacity1
@@ -129,7 +129,7 @@ def _scores(columns, now, fresh, stale, knee, extra, scores):  # type: ignore[no
 
 
 @kernel(LoadColumns, "float float float float out out out", formulas=_FORMULA)
-def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+def _bounds(columns, until, fresh, knee, extra, base, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """See `_LiveHeadroom._bound`."""
     used, sampled_at, recent, more = columns.used, columns.sampled_at, columns.recent, columns.more
     nonzero0, capacity0, nonzero1, capacity1 = columns.nonzero0, columns.capacity0, columns.nonzero1, columns.capacity1
@@ -172,18 +172,23 @@ class _LiveHeadroom(BoundedScore[Amounts]):
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self._fresh_s, self._stale_s = fresh_s, stale_s
         self._knee, self._extra = hot_above, hot_steepness - 1.0
-        self._signals = self.SIGNALS
+        self._take(self.SIGNALS)
+
+    def _take(self, signals: Sequence[str]) -> None:
+        self._signals = tuple(signals)
+        added = {_ADDS_TO.get(name) for name in self._signals}
+        self._only = added.pop() if len(added) == 1 else None  # which of the expected amounts tells classes apart
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory: the fallback judges by them."""
-        amounts, added = nonzero_request(placed.pod), {_ADDS_TO.get(name) for name in self._signals}
-        return amounts[only] if len(added) == 1 and (only := added.pop()) is not None else amounts
+        amounts = nonzero_request(placed.pod)
+        return amounts if self._only is None else amounts[self._only]
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Amounts | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
         """(milli-CPU, bytes) the pod is expected to use."""
         return nonzero_request(placed.pod)
 
-    def score(self, state: Amounts, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """The curve of the module over the utilisation expected with this pod; the least of several signals."""
         scores = self._score(_columns(self._signals[0], state, fleet, rows), fleet.now)
         for name in self._signals[1:]:
@@ -208,7 +213,7 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         weight = _weight(age, self._fresh_s, self._stale_s, measured)
         return _mixed(measured, least(_requested_in(columns), 1.0), weight), weight
 
-    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
         """By the reading where it counts in full until then, else by the lesser of reading and requests.
 
         The curve bends down at the knee, so its slope without the pod bounds it up to full utilisation. The least of
@@ -219,7 +224,7 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         base, slope, room = self._bound(columns, until)
         none, adds_to = np.zeros(len(base)), _ADDS_TO.get(signal)
         falls = none if adds_to is None else slope / most(columns.capacity0, 1)
-        return Ceiling(base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room)
+        return UpperBound(base, falls if adds_to == 0 else none, room, falls if adds_to == 1 else none, room)
 
     def _bound(self, columns: LoadColumns, until: float) -> tuple[Floats, Floats, Floats]:
         """[rows] the score without the pod, and what it falls by for a whole node more and for all that is left."""
@@ -232,11 +237,11 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         slope = _slope(low, self._knee, self._extra)
         return _score(low, self._knee, self._extra), slope, slope * (1.0 - low)
 
-    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """What the chosen row was judged by: utilisation, reading, age in seconds, and in words."""
         return self._told(self._signals[0], state, fleet, row)
 
-    def _told(self, signal: str, amounts: Amounts, fleet: Fleet, row: int) -> dict[str, Any]:
+    def _told(self, signal: str, amounts: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
         columns = _columns(signal, amounts, fleet, np.asarray([row]))
         utilisation, weight = self._utilisation(columns, fleet.now)
         used, sampled_at = float(columns.used[0]), float(columns.sampled_at[0])
@@ -249,21 +254,21 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         }
 
 
-def _columns(signal: str, amounts: Amounts, fleet: Fleet, rows: Rows) -> LoadColumns:
+def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> LoadColumns:
     """What the formula takes of a signal, for a pod that is expected to use `amounts`."""
     used, sampled_at = fleet.signals.used(signal)[rows], fleet.signals.sampled_at(signal)[rows]
     adds_to = _ADDS_TO.get(signal)
     if adds_to is None:
         pairs = (*_fallback(0, amounts, fleet, rows), *_fallback(1, amounts, fleet, rows))
-        return LoadColumns(used, sampled_at, fleet.recent[0][rows], -1.0, *pairs)
+        return LoadColumns(used, sampled_at, fleet.nodes.recent[0][rows], -1.0, *pairs)
     pair = _fallback(adds_to, amounts, fleet, rows)
-    return LoadColumns(used, sampled_at, fleet.recent[adds_to][rows], pair[2], *pair, *pair)
+    return LoadColumns(used, sampled_at, fleet.nodes.recent[adds_to][rows], pair[2], *pair, *pair)
 
 
-def _fallback(at: int, amounts: Amounts, fleet: Fleet, rows: Rows) -> tuple[Ints, Ints, float]:
+def _fallback(at: int, amounts: Amounts, fleet: FleetView, rows: Rows) -> tuple[Ints, Ints, float]:
     """Of CPU or memory: requested, allocatable, and what the pod requests."""
-    nonzero, column = fleet.nonzero[at][rows], fleet.axis.column(_RESOURCES[at])
-    capacity = fleet.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
+    nonzero, column = fleet.nodes.nonzero[at][rows], fleet.axis.column(_RESOURCES[at])
+    capacity = fleet.nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
     return nonzero, capacity, float(amounts[at])
 
 
@@ -340,8 +345,8 @@ class LiveHeadroom(_LiveHeadroom):
         self, signals: Sequence[str], fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float
     ) -> None:
         super().__init__(fresh_s, stale_s, hot_above, hot_steepness)
-        self._signals = tuple(signals)
+        self._take(signals)
 
-    def explain(self, state: Amounts, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal, what the chosen row was judged by."""
         return {name: self._told(name, state, fleet, row) for name in self._signals}

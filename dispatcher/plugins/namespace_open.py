@@ -14,7 +14,7 @@ import numpy as np
 from dispatcher.model.names import ACCEPT
 from dispatcher.model.objects import Namespace
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 
 _SYSTEM = "kube-"
@@ -38,25 +38,25 @@ class NamespaceOpen(Filter[Codes]):
         """The pod's own cluster and its namespace."""
         return placed.home, placed.pod.namespace
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Codes | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Codes | Refuse | Skip:
         """[clusters] the reason code at each, 0 where its namespace is open; SKIP if it is everywhere."""
         reasons = [_reason(info.name, placed, fleet) for info in fleet.clusters]
         if not any(reasons):
             return SKIP
         return np.array([fleet.reasons.code(one) if one else 0 for one in reasons], dtype=np.uint16)
 
-    def filter(self, state: Codes, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Codes, fleet: FleetView, rows: Rows) -> Codes:
         """NAMESPACE_ABSENT or NAMESPACE_CLOSED in those clusters."""
-        codes: Codes = state[fleet.cluster[rows]]
+        codes: Codes = state[fleet.nodes.cluster[rows]]
         return codes
 
 
-def _reason(cluster: str, placed: Placed, fleet: Fleet) -> Reason | None:
+def _reason(cluster: str, placed: Placed, fleet: FleetView) -> Reason | None:
     if cluster == placed.home:
         return None
     if placed.pod.namespace.startswith(_SYSTEM):
         return Reason.NAMESPACE_CLOSED
-    shown = fleet.objects(cluster, Namespace)
+    shown = fleet.objects.of(cluster, Namespace)
     found = shown.get(placed.pod.namespace)
     if found is None:
         return Reason.NAMESPACE_ABSENT if shown else None

@@ -21,7 +21,7 @@ from dispatcher.scheduling.framework import (
     Codes,
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Floats,
     Placed,
     Refuse,
@@ -81,11 +81,11 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         """The only node names that the required terms allow."""
         return named_nodes(placed.pod)
 
-    def node_names(self, placed: Placed, fleet: Fleet) -> frozenset[str] | None:
+    def node_names(self, placed: Placed, fleet: FleetView) -> frozenset[str] | None:
         """The same; terms that conflict are told of as that."""
         return named_nodes(placed.pod) or None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Pod | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if nothing is asked for; AFFINITY_CONFLICT if its terms name nodes that cannot be one."""
         names = named_nodes(placed.pod)
         if names is not None and not names:
@@ -93,7 +93,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
         asks = self.class_key(placed) is not None or self._added != Affinity()
         return placed.pod if asks else SKIP
 
-    def filter(self, state: Pod, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Pod, fleet: FleetView, rows: Rows) -> Codes:
         """ADDED_AFFINITY where the profile's terms do not match, AFFINITY where its own or its selector do not."""
         mask = self._masks.selected(state, fleet, rows)
         codes: Codes = ~mask * np.uint16(fleet.reasons.code(Reason.AFFINITY))
@@ -102,10 +102,10 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
             codes[~enforced] = fleet.reasons.code(Reason.ADDED_AFFINITY)
         return codes
 
-    def score(self, state: Pod, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """Sum of the weights of the matching preferred terms."""
         pod = state
-        scores = np.zeros(len(fleet.live[rows]))
+        scores = np.zeros(len(fleet.nodes.live[rows]))
         own = pod.affinity.preferred if pod.affinity else ()
         for preferred in (*self._added.preferred, *own):
             scores += preferred.weight * self._masks.term(preferred.term, fleet, rows)

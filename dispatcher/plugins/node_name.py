@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 
 
 class NodeName(Filter[str]):
@@ -22,15 +22,15 @@ class NodeName(Filter[str]):
         """The name."""
         return placed.pod.node
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> str | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> str | Refuse | Skip:
         """The name; SKIP without."""
         return placed.pod.node or SKIP
 
-    def filter(self, state: str, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: str, fleet: FleetView, rows: Rows) -> Codes:
         """NODE_NAME everywhere but on nodes of that name, one a cluster at most."""
         codes = np.full(fleet.n, fleet.reasons.code(Reason.NODE_NAME), dtype=np.uint16)
         for info in fleet.clusters:
-            row = fleet.row_of(info.name, state)
+            row = fleet.nodes.row_of(info.name, state)
             if row is not None:
                 codes[row] = 0
         return codes[rows]

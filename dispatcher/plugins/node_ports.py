@@ -11,7 +11,7 @@ import numpy as np
 
 from dispatcher.model.pod import HostPort
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a value to compare, never a bind address
 Taken = Mapping[tuple[str, int], Sequence[str]]
@@ -27,17 +27,17 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
         """The set of host ports."""
         return frozenset(placed.pod.ports)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[HostPort, ...] | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[HostPort, ...] | Refuse | Skip:
         """The wanted ports; SKIP without any."""
         return placed.pod.ports or SKIP
 
-    def filter(self, state: tuple[HostPort, ...], fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[HostPort, ...], fleet: FleetView, rows: Rows) -> Codes:
         """PORTS where one of them is taken. Only rows on which any host port is taken are looked at."""
         wanted = state
         code = np.uint16(fleet.reasons.code(Reason.PORTS))
         taken = np.zeros(fleet.n, dtype=np.uint16)
-        for row in fleet.rows_with_ports():
-            if any(_clashes(port, fleet.ports_taken(row)) for port in wanted):
+        for row in fleet.nodes.rows_with_ports():
+            if any(_clashes(port, fleet.nodes.ports_taken(row)) for port in wanted):
                 taken[row] = code
         return taken[rows]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dispatcher.model.node import NO_SCHEDULE, Taint
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import Codes, Depends, Filter, Fleet, Placed, Rows
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Placed, Rows
 
 TAINTS = tuple(Taint(f"node.kubernetes.io/{name}", "", NO_SCHEDULE) for name in ("not-ready", "unreachable"))
 
@@ -28,15 +28,15 @@ class NodeReady(Filter[bool]):
         tolerations = placed.pod.tolerations
         return all(any(taint.tolerated_by(one) for one in tolerations) for taint in TAINTS)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> bool:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> bool:
         """The same."""
         return self.class_key(placed)
 
-    def filter(self, state: bool, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: bool, fleet: FleetView, rows: Rows) -> Codes:
         """CLUSTER_NOT_READY before NOT_READY."""
         usable = np.fromiter((info.ready and info.synced for info in fleet.clusters), dtype=np.bool_)
-        clusters = fleet.cluster[rows]
-        node_code = np.where(fleet.ready[rows] | state, 0, fleet.reasons.code(Reason.NOT_READY))
+        clusters = fleet.nodes.cluster[rows]
+        node_code = np.where(fleet.nodes.ready[rows] | state, 0, fleet.reasons.code(Reason.NOT_READY))
         if not len(usable):
             return node_code.astype(np.uint16)
         codes: Codes = np.where(usable[clusters], node_code, fleet.reasons.code(Reason.CLUSTER_NOT_READY))

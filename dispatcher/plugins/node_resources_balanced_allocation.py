@@ -14,8 +14,19 @@ from msgspec import Meta
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
-from dispatcher.scheduling.framework import MAX_SCORE, SKIP, Bools, Depends, Fleet, Floats, Placed, Refuse, Rows, Skip
-from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    SKIP,
+    Bools,
+    Depends,
+    FleetView,
+    Floats,
+    Placed,
+    Refuse,
+    Rows,
+    Skip,
+)
+from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_NAMES, Args
 from dispatcher.scheduling.rules.whole import EXACT, plus
@@ -47,26 +58,26 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
         requests = placed.pod.requests
         return tuple(requests.get(name, 0) for name in self._resources)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Pod | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Pod | Refuse | Skip:
         """The pod; SKIP if it requests none of the balanced resources."""
         return placed.pod if any(map(placed.pod.requests.get, self._resources)) else SKIP
 
-    def score(self, state: Pod, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Pod, fleet: FleetView, rows: Rows) -> Floats:
         """The gain in balance."""
         asked = self._asked(state, fleet)
         if _two.fast is not None and len(asked) == 2 and max(amount for _, amount in asked) < EXACT:
             columns: list[Any] = []
             for column, amount in asked:
-                columns += [fleet.allocatable[column][rows], fleet.requested[column][rows], amount]
+                columns += [fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount]
             gains = np.empty(len(columns[0]))
             _two.fast(*columns, gains)
             return gains
-        allocatable = fleet.allocatable[[column for column, _ in asked]][:, rows]
+        allocatable = fleet.nodes.allocatable[[column for column, _ in asked]][:, rows]
         has = allocatable > 0
         whole = np.maximum(allocatable, 1)
-        shares = np.empty((2, len(asked), len(fleet.live[rows])))
+        shares = np.empty((2, len(asked), len(fleet.nodes.live[rows])))
         for at, (column, amount) in enumerate(asked):
-            requested = fleet.requested[column][rows]
+            requested = fleet.nodes.requested[column][rows]
             np.divide(plus(requested, amount), whole[at], out=shares[0, at])
             np.divide(requested, whole[at], out=shares[1, at])
         np.minimum(shares, 1.0, out=shares)
@@ -75,23 +86,25 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
         scores: Floats = _HALF + np.trunc(gain / 2)
         return scores
 
-    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
         """As if the pod brought the node into perfect balance."""
         if not set(self._resources) <= set(_ALWAYS):
             return None
         columns = [column for name in self._resources if (column := fleet.axis.column(name)) is not None]
         if _best.fast is not None and len(columns) == 2:
-            pairs = [table[column][rows] for column in columns for table in (fleet.allocatable, fleet.requested)]
+            pairs = [
+                table[column][rows] for column in columns for table in (fleet.nodes.allocatable, fleet.nodes.requested)
+            ]
             base, none = np.empty(len(pairs[0])), np.zeros(len(pairs[0]))
             _best.fast(*pairs, base)
-            return Ceiling(base, none, none, none, none)
-        allocatable = fleet.allocatable[columns][:, rows]
-        shares = np.minimum(fleet.requested[columns][:, rows] / np.maximum(allocatable, 1), 1.0)
+            return UpperBound(base, none, none, none, none)
+        allocatable = fleet.nodes.allocatable[columns][:, rows]
+        shares = np.minimum(fleet.nodes.requested[columns][:, rows] / np.maximum(allocatable, 1), 1.0)
         before = np.floor((1.0 - _deviation(shares, allocatable > 0)) * MAX_SCORE)
         none = np.zeros(len(before))
-        return Ceiling(_HALF + np.trunc((_HALF + MAX_SCORE - before) / 2), none, none, none, none)
+        return UpperBound(_HALF + np.trunc((_HALF + MAX_SCORE - before) / 2), none, none, none, none)
 
-    def _asked(self, pod: Pod, fleet: Fleet) -> list[tuple[int, int]]:
+    def _asked(self, pod: Pod, fleet: FleetView) -> list[tuple[int, int]]:
         """(column, amount) of the resources that have a part; an extended one only if it is requested."""
         amounts = ((name, fleet.axis.column(name), pod.requests.get(name, 0)) for name in self._resources)
         return [
@@ -102,7 +115,7 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
 
 
 @kernel("ints ints int ints ints int out")
-def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-untyped-def]
+def _two(all0, used0, asked0, all1, used1, asked1, scores):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The score for two resources."""
     for row in range(len(scores)):
         whole0, whole1 = all0[row], all1[row]

@@ -24,8 +24,8 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
-from dispatcher.scheduling.framework import Bools, Codes, Depends, Fleet, Floats, Ints, Placed, Refuse, Rows, Skip
-from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling, RoomFilter
+from dispatcher.scheduling.framework import Bools, Codes, Depends, FleetView, Floats, Ints, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter, UpperBound
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_WEIGHTS, Args, read_by, shown, texts, whole_number
@@ -35,7 +35,7 @@ from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 LEAST: Final = "LeastAllocated"
 MOST: Final = "MostAllocated"
 RATIO: Final = "RequestedToCapacityRatio"
-_NONZERO = (CPU, MEMORY)  # rows of fleet.nonzero
+_NONZERO = (CPU, MEMORY)  # rows of fleet.nodes.nonzero
 _ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_TOLD = 62  # resources; each is one bit
 
@@ -146,7 +146,7 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         asked = frozenset(item for item in placed.pod.requests.items() if item[1])
         return asked, nonzero_request(placed.pod), placed.sizes
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Asked | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Asked | Refuse | Skip:
         """What must have room: one pod, and what is requested and not ignored; in each cluster by the true size."""
         sizes = {one.cluster for one in placed.sizes}
         infos = enumerate(fleet.clusters) if sizes else ()
@@ -166,11 +166,11 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
 
     # --- room --------------------------------------------------------------------------------------------------------
 
-    def filter(self, state: _Asked, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _Asked, fleet: FleetView, rows: Rows) -> Codes:
         """TOO_MANY_PODS and INSUFFICIENT for each resource that lacks, as one code."""
         codes = _no_room(state.wanted, fleet, rows)
         for cluster, wanted in state.sized:
-            there = fleet.cluster[rows] == cluster
+            there = fleet.nodes.cluster[rows] == cluster
             if there.any():
                 np.copyto(codes, _no_room(wanted, fleet, rows), where=there)
         return codes
@@ -181,26 +181,26 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
 
     # --- strategies --------------------------------------------------------------------------------------------------
 
-    def score(self, state: _Asked, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: _Asked, fleet: FleetView, rows: Rows) -> Floats:
         """The strategy's mean, a whole number 0..100."""
         pod = state.pod
         if _two.fast is not None and self._strategy != RATIO and len(self._resources) == 2:
             return self._score_two(pod, fleet, rows)
         return self._score_any(pod, fleet, rows)
 
-    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
         """Of LeastAllocated, which falls with what the pod asks for; without rounding down."""
         if self._strategy != LEAST or not {name for name, _ in self._resources} <= set(_ALWAYS):
             return None
         slopes: dict[str, Floats] = {}
         free: dict[str, Floats] = {}
-        weights: Floats = np.zeros(len(fleet.live[rows]))
+        weights: Floats = np.zeros(len(fleet.nodes.live[rows]))
         for name, weight in self._resources:
             column = fleet.axis.column(name)
             if column is None:
                 continue
-            allocatable = fleet.allocatable[column][rows]
-            used = fleet.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.requested[column]
+            allocatable = fleet.nodes.allocatable[column][rows]
+            used = fleet.nodes.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.nodes.requested[column]
             share = weight * (allocatable > 0)
             slopes[name] = 100.0 * share / np.maximum(allocatable, 1)
             free[name] = slopes[name] * np.maximum(allocatable - used[rows], 0)
@@ -209,29 +209,29 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
         base = sum(free.values(), zeros) / whole
         falls = ([one.get(name, zeros) / whole for one in (slopes, free)] for name in _NONZERO)
         (cpu, most_cpu), (memory, most_memory) = falls
-        return Ceiling(base, cpu, most_cpu, memory, most_memory)
+        return UpperBound(base, cpu, most_cpu, memory, most_memory)
 
-    def _score_two(self, pod: Pod, fleet: Fleet, rows: Rows) -> Floats:
+    def _score_two(self, pod: Pod, fleet: FleetView, rows: Rows) -> Floats:
         columns: list[Any] = []
         for name, weight in self._resources:
             column, asked = fleet.axis.column(name), _expected(pod, name)
             if column is None or not _has_part(name, asked) or asked >= EXACT:
                 return self._score_any(pod, fleet, rows)
-            used = fleet.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.requested[column]
-            columns += [fleet.allocatable[column][rows], used[rows], asked, float(weight)]
+            used = fleet.nodes.nonzero[_NONZERO.index(name)] if name in _NONZERO else fleet.nodes.requested[column]
+            columns += [fleet.nodes.allocatable[column][rows], used[rows], asked, float(weight)]
         scores = np.empty(len(columns[0]))
         if not _two.fast(*columns, self._strategy == MOST, scores):
             return self._score_any(pod, fleet, rows)
         return scores
 
-    def _score_any(self, pod: Pod, fleet: Fleet, rows: Rows) -> Floats:
-        total = np.zeros(len(fleet.live[rows]))
+    def _score_any(self, pod: Pod, fleet: FleetView, rows: Rows) -> Floats:
+        total = np.zeros(len(fleet.nodes.live[rows]))
         weights: Floats = np.zeros(1)
         for name, weight in self._resources:
             column, asked = fleet.axis.column(name), _expected(pod, name)
             if column is None or not _has_part(name, asked):
                 continue
-            allocatable = fleet.allocatable[column][rows]
+            allocatable = fleet.nodes.allocatable[column][rows]
             value = self._value(_with_pod(fleet, rows, column, name, asked), allocatable)
             share = np.full(1, float(weight))
             if self._strategy == RATIO or not allocatable.all():
@@ -265,7 +265,7 @@ def _broken_line(shape: Sequence[tuple[int, int]], utilisation: int) -> int:
 
 
 @kernel("ints ints int float ints ints int float int out")
-def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
+def _two(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     all0, used0, asked0, weight0, all1, used1, asked1, weight1, most, scores
 ):
     """The mean of two resources, least or `most` allocated; 0 where a quantity is too great for exact floats."""
@@ -292,10 +292,10 @@ def _lacking(allocatable, requested, amount):  # type: ignore[no-untyped-def]
     return short
 
 
-def _no_room(wanted: Sequence[tuple[str, int]], fleet: Fleet, rows: Rows) -> Codes:
+def _no_room(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Rows) -> Codes:
     wanted = wanted[:_MOST_TOLD]
     if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
-        return np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+        return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
     lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
     codes = np.zeros(len(lacks[0]), dtype=np.uint16)
     short = np.flatnonzero(np.logical_or.reduce(lacks))
@@ -305,27 +305,27 @@ def _no_room(wanted: Sequence[tuple[str, int]], fleet: Fleet, rows: Rows) -> Cod
     return codes
 
 
-def _lacks_anywhere(name: str, amount: int, fleet: Fleet, rows: Rows) -> bool:
+def _lacks_anywhere(name: str, amount: int, fleet: FleetView, rows: Rows) -> bool:
     column = fleet.axis.column(name)
     if column is None:
         return True
-    return bool(_lacking.fast(fleet.allocatable[column][rows], fleet.requested[column][rows], amount))
+    return bool(_lacking.fast(fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount))
 
 
-def _lacks(name: str, amount: int, fleet: Fleet, rows: Rows) -> Bools:
+def _lacks(name: str, amount: int, fleet: FleetView, rows: Rows) -> Bools:
     column = fleet.axis.column(name)
     if column is None:
-        return np.ones(len(fleet.live[rows]), dtype=np.bool_)
-    lacks: Bools = amount > fleet.allocatable[column][rows] - fleet.requested[column][rows]
+        return np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
+    lacks: Bools = amount > fleet.nodes.allocatable[column][rows] - fleet.nodes.requested[column][rows]
     return lacks
 
 
-def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: Fleet, rows: Rows) -> Codes:
+def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows) -> Codes:
     """[rows] the code of everything that lacks there; each kind of row makes its code once."""
     patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
     for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):
         column = fleet.axis.column(name)
-        beyond = one if column is None else one & (amount > fleet.allocatable[column][rows])
+        beyond = one if column is None else one & (amount > fleet.nodes.allocatable[column][rows])
         patterns[0] |= one.astype(np.int64) << bit
         patterns[1] |= (beyond & (name != PODS)).astype(np.int64) << bit
     bits = len(wanted)
@@ -341,7 +341,7 @@ def _told(wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: Flee
     return np.asarray(codes, dtype=np.uint16)[pair_of.reshape(-1)]
 
 
-def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: Fleet) -> int:
+def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: FleetView) -> int:
     table = fleet.reasons
     codes = [
         table.code(Reason.TOO_MANY_PODS)
@@ -364,7 +364,7 @@ def _has_part(resource: str, asked: int) -> bool:
     return resource in _ALWAYS or (asked > 0 and is_scalar(resource))
 
 
-def _with_pod(fleet: Fleet, rows: Rows, column: int, resource: str, asked: int) -> Ints:
+def _with_pod(fleet: FleetView, rows: Rows, column: int, resource: str, asked: int) -> Ints:
     if resource in _NONZERO:
-        return plus(fleet.nonzero[_NONZERO.index(resource)][rows], asked)
-    return plus(fleet.requested[column][rows], asked)
+        return plus(fleet.nodes.nonzero[_NONZERO.index(resource)][rows], asked)
+    return plus(fleet.nodes.requested[column][rows], asked)

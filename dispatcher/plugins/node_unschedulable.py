@@ -11,7 +11,7 @@ import numpy as np
 from dispatcher.model.node import NO_SCHEDULE, Node, Taint
 from dispatcher.model.pod import Toleration
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Bools, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
 
@@ -33,16 +33,16 @@ class NodeUnschedulable(Filter[Bools]):
         """Whether the pod tolerates a cordon, and if so, where."""
         return tolerations_key(placed) if _tolerates(placed.pod.tolerations) else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Bools | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Bools | Refuse | Skip:
         """[clusters] whether the pod tolerates no cordon there; SKIP for one that does everywhere."""
         kinds, of = Tolerance.read(placed, fleet)
         refused = np.array([not _tolerates(kind) for kind in kinds])[of]
         return refused if refused.any() else SKIP
 
-    def filter(self, state: Bools, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Bools, fleet: FleetView, rows: Rows) -> Codes:
         """UNSCHEDULABLE where the node is cordoned."""
         code = np.uint16(fleet.reasons.code(Reason.UNSCHEDULABLE))
-        codes: Codes = (fleet.unschedulable[rows] & state[fleet.cluster[rows]]) * code
+        codes: Codes = (fleet.nodes.unschedulable[rows] & state[fleet.nodes.cluster[rows]]) * code
         return codes
 
 

@@ -20,7 +20,7 @@ from dispatcher.model.objects import (
 )
 from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import CsiVolume, csi_volume_of_claim, csi_volume_of_disk
 
 _NO_LIMIT = 2**31  # volumes
@@ -41,10 +41,10 @@ class _State(NamedTuple):
 class _Volumes:
     """The CSI volumes behind the volumes of a cluster's pods."""
 
-    def __init__(self, cluster: str, fleet: Fleet) -> None:
-        self._claims = fleet.objects(cluster, PersistentVolumeClaim)
-        self._volumes = fleet.objects(cluster, PersistentVolume)
-        self._classes = fleet.objects(cluster, StorageClass)
+    def __init__(self, cluster: str, fleet: FleetView) -> None:
+        self._claims = fleet.objects.of(cluster, PersistentVolumeClaim)
+        self._volumes = fleet.objects.of(cluster, PersistentVolume)
+        self._classes = fleet.objects.of(cluster, StorageClass)
 
     def behind(self, used: Iterable[tuple[str, Volume]]) -> frozenset[CsiVolume]:
         """Of (namespace, volume); what is no CSI volume, or not known, is left out."""
@@ -78,7 +78,7 @@ class NodeVolumeLimits(Filter[_State]):
         pod = placed.pod
         return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """The pod's CSI volumes and what is attached where; SKIP for a pod without any."""
         pod = placed.pod
         if not pod.volumes:
@@ -87,8 +87,8 @@ class NodeVolumeLimits(Filter[_State]):
         wanted = volumes.behind((pod.namespace, volume) for volume in pod.volumes)
         if not wanted:
             return SKIP
-        attached = volumes.attached(fleet.objects(placed.home, VolumeAttachment).values())
-        limits = fleet.objects(placed.home, CSINode)
+        attached = volumes.attached(fleet.objects.of(placed.home, VolumeAttachment).values())
+        limits = fleet.objects.of(placed.home, CSINode)
         least = min((min(node.limits.values()) for node in limits.values() if node.limits), default=_NO_LIMIT)
         tight: frozenset[str] = frozenset()
         if least < len(wanted):
@@ -97,29 +97,29 @@ class NodeVolumeLimits(Filter[_State]):
         spare = least - len(wanted) - max(map(len, attached.values()), default=0)
         return _State(placed.home, wanted, attached, tight, spare)
 
-    def refresh(self, state: _State | Refuse | Skip, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
+    def refresh(self, state: _State | Refuse | Skip, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """What rests on objects alone has not changed."""
         return state
 
-    def filter(self, state: _State, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
         """VOLUME_LIMIT where the limit of a driver would be passed."""
         asked = state
         codes = np.zeros(fleet.n, dtype=np.uint16)
         code = np.uint16(fleet.reasons.code(Reason.VOLUME_LIMIT))
-        limits, volumes = fleet.objects(asked.home, CSINode), _Volumes(asked.home, fleet)
+        limits, volumes = fleet.objects.of(asked.home, CSINode), _Volumes(asked.home, fleet)
         for name in self._worth_a_look(asked, fleet):
-            row, node = fleet.row_of(asked.home, name), limits.get(name)
+            row, node = fleet.nodes.row_of(asked.home, name), limits.get(name)
             if row is not None and node is not None and node.limits:
-                there = volumes.behind(fleet.volumes_on(row))
+                there = volumes.behind(fleet.volumes.on(row))
                 if _too_many(asked.wanted, there, asked.attached.get(name, frozenset()), node.limits):
                     codes[row] = code
         return codes[rows]
 
     @staticmethod
-    def _worth_a_look(asked: _State, fleet: Fleet) -> set[str]:
+    def _worth_a_look(asked: _State, fleet: FleetView) -> set[str]:
         """Nodes whose volumes in use might leave too little, or with too small a limit; others have room."""
-        many = (row for row in fleet.rows_with_volumes() if len(fleet.volumes_on(row)) > asked.spare)
-        used = (fleet.name_of(row) for row in many)
+        many = (row for row in fleet.volumes.rows() if len(fleet.volumes.on(row)) > asked.spare)
+        used = (fleet.nodes.name_of(row) for row in many)
         return {name for cluster, name in used if cluster == asked.home} | asked.attached.keys() | asked.tight
 
 

@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework import (
     Codes,
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Floats,
     Placed,
     Refuse,
@@ -40,26 +40,26 @@ class _Verdicts:
     codes: list[list[int]] = field(default_factory=list)  # [sets][kinds]
     soft: list[list[int]] = field(default_factory=list)
 
-    def catch_up(self, fleet: Fleet) -> None:
+    def catch_up(self, fleet: FleetView) -> None:
         """Judge the taint sets that are new; a set never changes once it has its number."""
         kinds = self.tolerance.kinds
-        for taints in fleet.taint_sets[len(self.codes) :]:
+        for taints in fleet.nodes.taint_sets[len(self.codes) :]:
             self.codes.append([self._code(kind, taints, fleet) for kind in kinds])
             self.soft.append([sum(not _tolerates(kind, one) for one in _soft(taints)) for kind in kinds])
 
-    def _code(self, kind: Sequence[Toleration], taints: Sequence[Taint], fleet: Fleet) -> int:
+    def _code(self, kind: Sequence[Toleration], taints: Sequence[Taint], fleet: FleetView) -> int:
         hard = untolerated(kind, taints)
         if hard is None:
             return 0
         abroad = _tolerates(self.tolerance.kinds[0], hard)
         return fleet.reasons.code(Reason.TAINT_ABROAD if abroad else Reason.TAINT, str(hard))
 
-    def at(self, table: list[list[int]], dtype: "type[np.generic]", fleet: Fleet, rows: Rows) -> NDArray[Any]:
+    def at(self, table: list[list[int]], dtype: "type[np.generic]", fleet: FleetView, rows: Rows) -> NDArray[Any]:
         """[rows] the entry of the node's taint set and of the cluster's kind."""
         answers: NDArray[Any] = np.asarray(table, dtype=dtype)
         if len(self.tolerance.kinds) == 1:
-            return answers[:, 0][fleet.taint_set[rows]]
-        found: NDArray[Any] = answers[fleet.taint_set[rows], self.tolerance.of[fleet.cluster[rows]]]
+            return answers[:, 0][fleet.nodes.taint_set[rows]]
+        found: NDArray[Any] = answers[fleet.nodes.taint_set[rows], self.tolerance.of[fleet.nodes.cluster[rows]]]
         return found
 
 
@@ -86,17 +86,17 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
         """The tolerations, and where they hold."""
         return tolerations_key(placed)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> _Verdicts | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Verdicts | Refuse | Skip:
         """What the pod thinks of each taint set."""
         return _Verdicts(Tolerance.read(placed, fleet))
 
-    def filter(self, state: _Verdicts, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Codes:
         """TAINT with the first hard taint that is not tolerated; TAINT_ABROAD if it would be at home."""
         verdicts = state
         verdicts.catch_up(fleet)
         return verdicts.at(verdicts.codes, np.uint16, fleet, rows)
 
-    def score(self, state: _Verdicts, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: _Verdicts, fleet: FleetView, rows: Rows) -> Floats:
         """Minus the number of soft taints that are not tolerated."""
         verdicts = state
         verdicts.catch_up(fleet)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling.framework import SKIP, Depends, Fleet, Placed, Refuse, Reserve, Skip, refuse
+from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, Placed, Refuse, Reserve, Skip, refuse
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 
@@ -42,23 +42,23 @@ class TenantQuota(Reserve[None]):
         tenant = self._tenant(placed)
         return (tenant, frozenset(charge_of(placed.pod).items())) if tenant else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> Refuse | Skip | None:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Refuse | Skip | None:
         """SKIP for a pod that nobody is charged for; QUOTA with the numbers for one that does not fit."""
         tenant = self._tenant(placed)
         if tenant is None:
             return SKIP
         return self._refusal(tenant, placed, fleet)
 
-    def _refusal(self, tenant: str, placed: Placed, fleet: Fleet) -> Refuse | None:
+    def _refusal(self, tenant: str, placed: Placed, fleet: FleetView) -> Refuse | None:
         if self.ledger.charged(_pod_id(placed)):
             return None  # it holds its share already
         unknown = self.ledger.unknown(tenant, fleet.clusters)
         if unknown:
             return refuse(Reason.QUOTA_UNKNOWN, unknown)
-        exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), fleet.allocatable_total())
+        exceeded = self.ledger.exceeded(tenant, charge_of(placed.pod), fleet.nodes.allocatable_total())
         return refuse(Reason.QUOTA, exceeded.text) if exceeded else None
 
-    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
         """Charge the pod; a pod that does not fit (any more) is charged nothing."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -68,12 +68,12 @@ class TenantQuota(Reserve[None]):
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
         return refused
 
-    def too_large(self, placed: Placed, fleet: Fleet) -> Mapping[str, str]:
+    def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""
         tenant = self._tenant(placed)
         if tenant is None or self.ledger.charged(_pod_id(placed)):
             return {}
-        totals = fleet.allocatable_total()
+        totals = fleet.nodes.allocatable_total()
         clusters = [one.cluster for one in placed.sizes]
         found = {name: self.ledger.exceeded(tenant, charge_of(placed.at(name).pod), totals) for name in clusters}
         return {name: f"quota exceeded: {one.text}" for name, one in found.items() if one is not None}
@@ -82,17 +82,17 @@ class TenantQuota(Reserve[None]):
         """Whether anybody is charged for the pod."""
         return self._tenant(placed) is not None
 
-    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Give back what the pod is charged, if anything."""
         self.ledger.release(_pod_id(placed))
 
-    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Charge a pod that is found bound, whatever the limit: it is there."""
         tenant = self._tenant(placed)
         if tenant is not None:
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
 
-    def explain(self, state: None, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: None, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """The tenant, and per limited resource what was used before and after this pod, and the limit."""
         tenant = self._tenant(placed)
         if tenant is None:
@@ -100,7 +100,7 @@ class TenantQuota(Reserve[None]):
         usage, charge = self.ledger.usage(tenant), self.ledger.charged(_pod_id(placed))
         asked = charge_of(placed.pod)
         held = charge.amounts if charge else {}
-        limits = self.ledger.limits(tenant, fleet.allocatable_total())
+        limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
         return {"tenant": tenant} | {
             name: {
                 "used_before": format_quantity(name, usage.get(name, 0) - held.get(name, 0)),

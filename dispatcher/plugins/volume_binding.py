@@ -21,9 +21,10 @@ from dispatcher.scheduling.framework import (
     SKIP,
     Bools,
     Codes,
+    CycleState,
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Placed,
     Refuse,
     Reserve,
@@ -83,15 +84,17 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         named = tuple((volume.name, pod.uid if volume.ephemeral else "") for volume in claims_of(pod))
         return (placed.home, pod.namespace, named) if named else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> VolumePlan | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> VolumePlan | Refuse | Skip:
         """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not bound yet."""
         return plan_of(placed, fleet) if any(claims_of(placed.pod)) else SKIP
 
-    def refresh(self, state: VolumePlan | Refuse | Skip, placed: Placed, fleet: Fleet) -> VolumePlan | Refuse | Skip:
+    def refresh(
+        self, state: VolumePlan | Refuse | Skip, placed: Placed, fleet: FleetView
+    ) -> VolumePlan | Refuse | Skip:
         """Pods change nothing here except by what they hold of objects."""
         return state
 
-    def filter(self, state: VolumePlan, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: VolumePlan, fleet: FleetView, rows: Rows) -> Codes:
         """Why the claims cannot be served, all reasons together; VOLUMES_ELSEWHERE outside the home cluster."""
         plan = state
         bits = self._rulings.judge(plan, fleet, rows).bits
@@ -103,51 +106,53 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         codes[~_at_home(plan.home, fleet, rows)] = fleet.reasons.code(Reason.VOLUMES_ELSEWHERE)
         return codes
 
-    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
         if not any(claims_of(placed.pod)):
             return None
-        known = fleet.cycle.read(self.name)
+        known = cycle.read(self.name)
         return self._book(placed, row, fleet, known if isinstance(known, VolumePlan) else plan_of(placed, fleet))
 
-    def _book(self, placed: Placed, row: int, fleet: Fleet, plan: VolumePlan | Refuse) -> Refuse | None:
+    def _book(self, placed: Placed, row: int, fleet: FleetView, plan: VolumePlan | Refuse) -> Refuse | None:
         if isinstance(plan, Refuse):
             return plan
         verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
         if verdict.bits[0]:
             return refuse(BITS[int(verdict.bits[0]).bit_length() - 1])
-        _, node = fleet.name_of(row)
+        _, node = fleet.nodes.name_of(row)
         for one in plan.delayed:
             at = int(verdict.chosen[one.claim.key][0]) if one.claim.key in verdict.chosen else -1
             held = _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node)
-            fleet.assume(plan.home, held.object, held.fields, placed.pod.uid)
+            fleet.objects.assume(plan.home, held.object, held.fields, placed.pod.uid)
             self._held.setdefault(placed.pod.uid, []).append(held)
         return None
 
-    def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | Sequence[Order] | None:
+    def pre_bind(
+        self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView
+    ) -> Refuse | Sequence[Order] | None:
         """Orders until every claim has its volume; a Refuse if what was chosen is gone, or its making was given up."""
         orders: list[Order] = []
         for held in self._held.get(placed.pod.uid, ()):
-            claim = fleet.reported(placed.home, held.claim)
+            claim = fleet.objects.reported(placed.home, held.claim)
             if claim is None or claim.uid != held.claim.uid:
                 return refuse(Reason.PRE_BIND, f'persistentvolumeclaim "{held.claim.name}" is gone')
             if claim.bound:
                 continue
-            given_up = _given_up(held, claim, fleet.reported(placed.home, held.volume) if held.volume else None)
+            given_up = _given_up(held, claim, fleet.objects.reported(placed.home, held.volume) if held.volume else None)
             if given_up:
                 return refuse(Reason.PRE_BIND, given_up)
             orders.append(held.order(placed))
         return orders
 
-    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """A pod that is bound has its volumes there; one that is on its way there gets held what it needs."""
         if row >= 0 and not placed.pod.node and any(claims_of(placed.pod)):
             self._book(placed, row, fleet, plan_of(placed, fleet))
 
-    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Let go of everything that was held for the pod."""
         for held in self._held.pop(placed.pod.uid, ()):
-            fleet.release(placed.home, held.object, placed.pod.uid)
+            fleet.objects.release(placed.home, held.object, placed.pod.uid)
 
 
 def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> str:
@@ -164,7 +169,7 @@ def _given_up(held: _Held, claim: PersistentVolumeClaim, volume: PersistentVolum
     return f'the volume of persistentvolumeclaim "{held.claim.name}" could not be provided on node "{held.node}"'
 
 
-def _at_home(home: str, fleet: Fleet, rows: Rows) -> Bools:
+def _at_home(home: str, fleet: FleetView, rows: Rows) -> Bools:
     index = next((at for at, info in enumerate(fleet.clusters) if info.name == home), -1)
-    here: Bools = fleet.cluster[rows] == index
+    here: Bools = fleet.nodes.cluster[rows] == index
     return here

@@ -14,7 +14,7 @@ import numpy as np
 from dispatcher.model.objects import PersistentVolumeClaim
 from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
 
 _RESTRICTED = (EBS_VOLUME, GCE_DISK, ISCSI, RBD)
@@ -36,12 +36,12 @@ class VolumeRestrictions(Filter[_State]):
         pod = placed.pod
         return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> _State | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a claim that is not."""
         pod = placed.pod
         if not pod.volumes:
             return SKIP
-        claims, in_use = fleet.objects(placed.home, PersistentVolumeClaim), False
+        claims, in_use = fleet.objects.of(placed.home, PersistentVolumeClaim), False
         for volume in claims_of(pod):
             if volume.ephemeral:
                 continue
@@ -49,19 +49,19 @@ class VolumeRestrictions(Filter[_State]):
             if claim is None:
                 return not_found("persistentvolumeclaim", volume.name)
             alone = READ_WRITE_ONCE_POD in claim.access_modes
-            in_use |= alone and fleet.claim_users(placed.home, pod.namespace, volume.name) > 0
+            in_use |= alone and fleet.volumes.claim_users(placed.home, pod.namespace, volume.name) > 0
         disks = tuple(volume for volume in pod.volumes if volume.kind in _RESTRICTED)
         return _State(disks, in_use) if disks or in_use else SKIP
 
-    def filter(self, state: _State, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
         """DISK_CONFLICT where a disk is in use, else CLAIM_IN_USE everywhere if a claim is."""
         wanted = state
         refused = fleet.reasons.code(Reason.CLAIM_IN_USE) if wanted.in_use else 0
         codes = np.full(fleet.n, refused, dtype=np.uint16)
         if wanted.disks:
             conflict = np.uint16(fleet.reasons.code(Reason.DISK_CONFLICT))
-            for row in fleet.rows_with_volumes():
-                used = [volume for _, volume in fleet.volumes_on(row)]
+            for row in fleet.volumes.rows():
+                used = [volume for _, volume in fleet.volumes.on(row)]
                 if any(_clash(mine, theirs) for mine in wanted.disks for theirs in used):
                     codes[row] = conflict
         return codes[rows]

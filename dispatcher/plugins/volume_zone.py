@@ -20,7 +20,7 @@ from dispatcher.scheduling.framework import (
     Codes,
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Placed,
     Refuse,
     Rows,
@@ -49,14 +49,14 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         named = tuple(volume.name for volume in claims_of(placed.pod) if not volume.ephemeral)
         return (placed.home, placed.pod.namespace, named) if named else None
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[Requirement, ...] | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Requirement, ...] | Refuse | Skip:
         """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that will get no volume."""
         pod = placed.pod
         if not pod.volumes:
             return SKIP
         demands: list[Requirement] = []
-        claims = fleet.objects(placed.home, PersistentVolumeClaim)
-        volumes = fleet.objects(placed.home, PersistentVolume)
+        claims = fleet.objects.of(placed.home, PersistentVolumeClaim)
+        volumes = fleet.objects.of(placed.home, PersistentVolume)
         for named in claims_of(pod):
             if named.ephemeral:
                 continue
@@ -74,30 +74,30 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
             demands += _demands(volume)
         return tuple(demands) or SKIP
 
-    def filter(self, state: tuple[Requirement, ...], fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[Requirement, ...], fleet: FleetView, rows: Rows) -> Codes:
         """VOLUME_ZONE where a label differs, on nodes that have any label of zone or region."""
-        fits = np.ones(len(fleet.live[rows]), dtype=np.bool_)
+        fits = np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
         for demand in state:
             fits &= self._met(demand, fleet, rows)
         somewhere = np.zeros_like(fits)
         for label in _LABELS:
-            somewhere |= fleet.label(label)[rows] >= 0
+            somewhere |= fleet.nodes.label(label)[rows] >= 0
         codes: Codes = (somewhere & ~fits) * np.uint16(fleet.reasons.code(Reason.VOLUME_ZONE))
         return codes
 
-    def _met(self, demand: Requirement, fleet: Fleet, rows: Rows) -> Bools:
+    def _met(self, demand: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         met = self._masks.clause(demand, fleet, rows)
         newer = _OLD.get(demand.key)
         if newer is None:
             return met
         by_new = self._masks.clause(Requirement(newer, IN, demand.values), fleet, rows)
-        return np.where(fleet.label(demand.key)[rows] >= 0, met, by_new)
+        return np.where(fleet.nodes.label(demand.key)[rows] >= 0, met, by_new)
 
 
-def _without_volume(claim: PersistentVolumeClaim, placed: Placed, fleet: Fleet) -> Refuse | None:
+def _without_volume(claim: PersistentVolumeClaim, placed: Placed, fleet: FleetView) -> Refuse | None:
     if not claim.storage_class:
         return refuse(Reason.CLAIM_WITHOUT_CLASS)
-    found = fleet.objects(placed.home, StorageClass).get(claim.storage_class)
+    found = fleet.objects.of(placed.home, StorageClass).get(claim.storage_class)
     if found is None:
         return not_found("storageclass.storage.k8s.io", claim.storage_class)
     return None if found.waits else refuse(Reason.CLAIM_WITHOUT_VOLUME)

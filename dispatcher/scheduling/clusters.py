@@ -28,6 +28,7 @@ class ClusterView:
     silent: bool = True
     problem: str = "has not reported yet"
     restored: bool = False  # it went back in time and is not reconciled: what is missing there proves nothing
+    confirmed: int = 0  # as in Changes
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
@@ -151,9 +152,19 @@ def fold_health(view: ClusterView, changes: Changes, now: float) -> None:
     view.synced, view.api_ok, view.silent = changes.synced, changes.api_ok, False
     view.problem, view.evicts_foreign = changes.problem, changes.evicts_foreign
     view.restored, view.keys = changes.restored, changes.keys or view.keys
+    view.confirmed = changes.confirmed
     view.opens = changes.opens if changes.synced else view.opens
     view.heard = view.heard or changes.synced
     view.last_report_at = now
+
+
+def confirms(view: ClusterView, changes: Changes) -> bool:
+    """Whether this report says that an operator has confirmed what the API server shows, since the report before.
+
+    What was confirmed before this dispatcher first heard of the cluster says nothing of what is missing now.
+    """
+    before = view.confirmed if view.incarnation == changes.incarnation else 0
+    return bool(view.incarnation) and changes.confirmed > before
 
 
 def note_readiness(view: ClusterView, was_ready: bool, now: float) -> bool:

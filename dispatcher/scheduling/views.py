@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from dispatcher.model import names
-from dispatcher.model.leases import LEASE, stopped_after_s, told
+from dispatcher.model.leases import LEASE, failover_text, stopped_after_s
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS, format_quantity
 from dispatcher.scheduling.clusters import ClusterView
@@ -193,10 +193,12 @@ def _refusals(core: SchedulerCore, tracked: Tracked) -> list[Row]:
 
 
 def _waiting(core: SchedulerCore, tracked: Tracked) -> str | None:
-    """What holds up a pod that has its place already: a Permit or PreBind plugin, or somebody else's bind."""
+    """What holds up a pod that has its place already: a Permit or PreBind plugin, or somebody else's bind. Of one that
+    runs elsewhere: that its cluster is lost, or which of its disruption budgets are not kept there.
+    """
     item = core.queue.get(tracked.pod_id)
     waits = item is not None and core.queue.state_of(tracked.pod_id) == "waiting"
-    return item.note if item is not None and waits else _lost(core, tracked)
+    return item.note if item is not None and waits else _lost(core, tracked) or core.uncounted_budgets(tracked) or None
 
 
 def _lost(core: SchedulerCore, tracked: Tracked) -> str | None:
@@ -208,4 +210,4 @@ def _lost(core: SchedulerCore, tracked: Tracked) -> str | None:
     if view is None or view.ready or now - view.not_ready_since < timing.cluster_lost_s:
         return None
     left_s = stopped_after_s(timing.delegate_lease_s, source.grace_s) - view.unrenewed_s(now)
-    return told(view.name, max(0.0, left_s) if view.api_ok else None)
+    return failover_text(view.name, max(0.0, left_s) if view.api_ok else None)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dispatcher.api.fleet_views import CoreViews
-from dispatcher.api.metrics import Metrics
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import JournalSection, TimingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
@@ -18,13 +16,17 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import QueueSort
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.shards.crew import ShardLink, Shards
+from dispatcher.scheduling.shards.coordinator import ShardLink, Shards
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
+from dispatcher.service.collectors import ServiceCollector
+from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
+from dispatcher.service.metrics import Metrics
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.service import Service
+from dispatcher.service.shards.metrics import ShardCollector
 from dispatcher.service.shards.policy import name_of, policy_of
 from dispatcher.service.term import Term
 from dispatcher.service.timing import ServiceTiming
@@ -82,10 +84,10 @@ def assemble(
         term=term,
     )
     service.quota_file = quota_file
-    metrics.watch(service)
+    metrics.watch(ServiceCollector(service))
     if shards is not None:
         service.shards = shards
-        metrics.watch_shards(shards)
+        metrics.watch(ShardCollector(shards))
 
     def take_policies(changed: DispatcherConfig) -> None:
         take_profiles(core, *_policies(changed, fleet, ledger, shards), clock())

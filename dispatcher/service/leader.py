@@ -20,6 +20,7 @@ from dispatcher.service.leader_lease import Lease, LeaseStore, ReadFailure, stam
 log = structlog.get_logger("leader")
 
 JITTER = 1.2  # client-go's: a candidate waits for one to 2.2 times `retry_s`
+_APART = 0.1  # of `retry_s`: candidates that wait for the same Lease to run out do not ask all at once
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,15 @@ class Elector:
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
         while not await self._try():
-            await self._world.sleep(self._timing.retry_s * (1 + JITTER * self._world.dice()))
+            await self._world.sleep(self._until_next_try())
+
+    def _until_next_try(self) -> float:
+        """Seconds: client-go's, or less where another's Lease, as last seen, runs out before."""
+        dice, seen = self._world.dice(), self._seen
+        usual = self._timing.retry_s * (1 + JITTER * dice)
+        runs_out = self._seen_at + seen.duration_s if seen is not None else float("-inf")
+        left = runs_out - self._world.clock()
+        return min(usual, left + self._timing.retry_s * _APART * dice) if left > 0 else usual
 
     async def raise_to(self, transitions: int) -> bool:
         """Make the Lease that is ours count so many transitions at least; False if it was lost over that."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from agents.executor.answer import CONFLICT, NOT_FOUND, said
+from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import Request, Response
 from agents.executor.times import rfc3339_micro
 
@@ -70,7 +70,7 @@ class LeaseStore:
         answer = await self._send(Request("GET", self.place.path), timeout_s)
         if answer.status == NOT_FOUND:
             return None
-        return _lease_of(answer.body) if answer.ok else ReadFailure(f"lease {self}: {said(answer)}")
+        return _lease_of(answer.body) if answer.ok else ReadFailure(f"lease {self}: {error_text(answer)}")
 
     async def write(self, wanted: Lease, before: Lease | None, timeout_s: float) -> Lease | ReadFailure:
         """Create it, or replace what was read before; ReadFailure also where somebody else has written meanwhile."""
@@ -96,8 +96,8 @@ class LeaseStore:
             fix = (
                 f"make the namespace, or set leader_election.namespace to one that is there, not {self.place.namespace}"
             )
-            return f"{said(answer)}: {fix}"
-        return said(answer)
+            return f"{error_text(answer)}: {fix}"
+        return error_text(answer)
 
     def __str__(self) -> str:
         return f"{self.place.namespace}/{self.place.name}"

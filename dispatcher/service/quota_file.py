@@ -45,8 +45,8 @@ _VERSION = 1
 
 def owners_of(tenants: Sequence[Tenant]) -> str:
     """A name for who is charged for which namespaces: other owners, other charges."""
-    said = [(tenant.name, tenant.namespaces) for tenant in tenants]
-    return blake2b(_ENCODE(said), digest_size=8).hexdigest()
+    owners = [(tenant.name, tenant.namespaces) for tenant in tenants]
+    return blake2b(_ENCODE(owners), digest_size=8).hexdigest()
 
 
 def read_quota(path: Path, tenants: Sequence[Tenant]) -> PersistedUsage | None:

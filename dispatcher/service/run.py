@@ -1,11 +1,10 @@
 """`global-dispatcher run`: the dispatcher for the clusters of a configuration, its agents as Ray actors beside it."""
 
 import asyncio
-import errno
 import signal
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -13,9 +12,8 @@ from aiohttp import web
 
 from agents.runtime.logs import log_path
 from agents.runtime.settings import AgentSettings
-from dispatcher.api.http_api import Shown, serve
 from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
-from dispatcher.config.sections import ClusterSection, HttpSection
+from dispatcher.config.sections import ClusterSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.event_loop import run
@@ -32,12 +30,16 @@ from dispatcher.service.warm_up import collect_less_often, compile_when_large
 log = structlog.get_logger("run")
 
 Configured = tuple[DispatcherConfig, Mapping[str, PluginSpec]]  # and the plugins that are installed
+Listen = Callable[[TermRunner, str, int], Awaitable[web.AppRunner]]  # serves the HTTP API on a host and a port
 
 _LOOK_S = 1.0
 
 
-def run_dispatcher(file: Path, level: str | None) -> int:
-    """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start."""
+def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
+    """Run until SIGINT or SIGTERM; returns the exit code. CommandError when it cannot start.
+
+    `listen` is handed in (`dispatcher/api/listen.py`), as the HTTP API is built on this package.
+    """
     config, registry = read_config(file, reach=True)
     configure_logging(level or config.log.level, config.log.format)
     for note in config.notes:
@@ -45,7 +47,7 @@ def run_dispatcher(file: Path, level: str | None) -> int:
     try:
         with interruptible(), ExitStack() as cleanup:
             ray = _start_ray(config, cleanup)
-            return run(_serve(config, registry, ray))
+            return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
 
@@ -71,7 +73,7 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     return ray
 
 
-async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime) -> int:
+async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime, listen: Listen) -> int:
     links = [ray.link(agent_with_log(cluster)) for cluster in config.clusters]
     if not config.ray.address:
         log.info("agents write their own logs", files=str(log_path("*")))
@@ -80,7 +82,8 @@ async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], r
         leadership = Leadership(one, links)
         terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
         reloader = Reloader(config, registry, terms.take_policies)
-        return await serve_until_signal(terms, config.http, ray.ended, reloader)
+        serve_http = partial(listen, terms, config.http.host, config.http.port)
+        return await serve_until_signal(terms, serve_http, ray.ended, reloader)
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:
@@ -90,14 +93,17 @@ def agent_with_log(cluster: ClusterSection) -> AgentSettings:
 
 
 async def serve_until_signal(
-    terms: TermRunner, http: HttpSection, ray_ended: Callable[[], str], reloader: Reloader
+    terms: TermRunner,
+    serve_http: Callable[[], Awaitable[web.AppRunner]],
+    ray_ended: Callable[[], str],
+    reloader: Reloader,
 ) -> int:
     """All terms and the HTTP API until SIGINT or SIGTERM, or until its Ray has ended: then CommandError."""
     stop = asyncio.Event()
     collect_less_often()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    runner = await listen(terms, http.host, http.port)
+    runner = await serve_http()
     service = asyncio.create_task(terms.run())
     stopped = asyncio.create_task(stop.wait())
     rayless = asyncio.create_task(_wait_for_end(ray_ended))
@@ -128,31 +134,6 @@ async def _wait_for_end(ray_ended: Callable[[], str]) -> str:
         if name := ray_ended():
             return name
         await asyncio.sleep(_LOOK_S)
-
-
-async def listen(shown: Shown, host: str, port: int) -> web.AppRunner:
-    """Serve the HTTP API; CommandError in one line when the address cannot be had."""
-    try:
-        return await serve(shown, host, port)
-    except OSError as error:
-        raise _cannot_listen(host, port, error) from None
-
-
-def check_port(host: str, port: int) -> None:
-    """CommandError when something listens there already: better told before minutes of work than after."""
-    try:
-        with socket.create_server((host, port)):
-            pass
-    except OSError as error:
-        raise _cannot_listen(host, port, error) from None
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> CommandError:
-    why = error.strerror or str(error)
-    if error.errno == errno.EADDRINUSE:
-        why += ", probably by another dispatcher (stop it if you meant to replace it)"
-    other = "choose another port with http.port of the configuration (demo: --port)"
-    return CommandError(f"cannot listen on {host}:{port}: {why}; {other}")
 
 
 def _all_problems(file: Path | None, error: ConfigError) -> str:

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 import structlog
 
-from dispatcher.api.metrics import Metrics
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
-from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
+from dispatcher.service.metrics import Metrics
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import Deposed, Term
@@ -29,7 +29,7 @@ from dispatcher.service.timing import ServiceTiming
 log = structlog.get_logger("service")
 
 _LEAST_BUDGET, _MOST_BUDGET = 16, 20_000
-_TELL_AGAIN_S = 60.0
+_WARN_AGAIN_S = 60.0
 
 
 class Queue(Protocol):
@@ -71,7 +71,7 @@ class Core(Protocol):
 class Service:
     """One dispatcher's life over its links; `run` until cancelled or `stop`ped."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a dispatcher, which assembly.py puts together
         self,
         core: Core,
         links: Sequence[AgentLink],
@@ -93,7 +93,7 @@ class Service:
         self._budget = 256
         self._tick_at = float("-inf")
         self._tick_failed = False
-        self._told: dict[str, float] = {}
+        self._warned_at: dict[str, float] = {}
         self.senders = {
             link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose) for link in links
         }
@@ -240,8 +240,8 @@ class Service:
 
     def _log_warning(self, effect: OperatorWarning) -> None:
         now = self.clock()
-        if now - self._told.get(effect.text, float("-inf")) > _TELL_AGAIN_S:
-            self._told[effect.text] = now
+        if now - self._warned_at.get(effect.text, float("-inf")) > _WARN_AGAIN_S:
+            self._warned_at[effect.text] = now
             log.error("something is wrong; all else goes on", detail=effect.text)
 
     def _decided(self, effect: Decided) -> None:

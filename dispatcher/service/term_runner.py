@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dispatcher.api.fleet_views import FleetViews
 from dispatcher.config import DispatcherConfig
 from dispatcher.service.assembly import ConfiguredShard, Dispatcher, assemble
+from dispatcher.service.collectors import LeaderCollector
+from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import Leadership, LeaderStatus
 from dispatcher.service.link import AgentLink
 from dispatcher.service.service import Service
@@ -80,5 +81,5 @@ class TermRunner:
 
     def _assembled(self, term: Term, shards: Sequence[ConfiguredShard]) -> Dispatcher:
         made = assemble(self._links, self._config, shards, term)
-        made.service.metrics.watch_leader(lambda: self.leader_status.leads)
+        made.service.metrics.watch(LeaderCollector(lambda: self.leader_status.leads))
         return made

@@ -8,21 +8,35 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from agents.runtime.settings import AgentSettings
+from agents.runtime.telemetry_settings import (
+    CustomQuery,
+    FileSettings,
+    LoadWatcherSettings,
+    NodeExporterSettings,
+    PrometheusSettings,
+)
 from dispatcher.config.sections import ConfigFile
 from docs.generate.markdown import code, page, table
 
+SOURCES: dict[str, type[BaseModel]] = {
+    "prometheus": PrometheusSettings,
+    "prometheus[].queries": CustomQuery,
+    "node_exporter": NodeExporterSettings,
+    "load_watcher": LoadWatcherSettings,
+    "file": FileSettings,
+}
 _BOUNDS = ((Ge, "ge", ">="), (Gt, "gt", ">"), (Le, "le", "<="), (Lt, "lt", "<"))
 
 
 def bounds(field: FieldInfo) -> str:
     """'>= 1, <= 256'."""
-    told = [
+    limits = [
         f"{sign} {getattr(one, name):_}"
         for kind, name, sign in _BOUNDS
         for one in field.metadata
         if isinstance(one, kind)
     ]
-    return ", ".join(told)
+    return ", ".join(limits)
 
 
 def default(field: FieldInfo) -> str:
@@ -50,11 +64,16 @@ def render() -> str:
     return page(
         "Configuration",
         "Times are seconds unless a key says otherwise. `global-dispatcher config check FILE` finds mistakes and says the "
-        "line; [`configs/dispatcher.yaml`](https://github.com/global-dispatcher/global-dispatcher/blob/main/configs/dispatcher.yaml) is a commented file to begin with.",
+        "line; [`configs/dispatcher.yaml`](../../configs/dispatcher.yaml) is a commented file to begin with.",
         "## dispatcher.yaml",
         "Each key may be overridden by the environment: `GLOBAL_DISPATCHER_HTTP__PORT=8080` sets `http.port`.",
         table(head, rows(ConfigFile)),
         "## An agent",
         "Under `clusters[].agent` of dispatcher.yaml, and under `config` of the agent's chart.",
         table(head, rows(AgentSettings)),
+        *(
+            part
+            for key, model in SOURCES.items()
+            for part in (f"### {code(f'telemetry.{key}[]')}", (model.__doc__ or "").strip(), table(head, rows(model)))
+        ),
     )

@@ -5,8 +5,10 @@ from typing import Any, cast
 
 from prometheus_client.core import Metric
 
-from dispatcher.api.metrics import Metrics
-from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.scheduling.shards.coordinator import Shards
+from dispatcher.service.collectors import LeaderCollector, ServiceCollector
+from dispatcher.service.metrics import Metrics
+from dispatcher.service.shards.metrics import ShardCollector
 from docs.generate.markdown import code, page, table
 
 
@@ -17,9 +19,9 @@ def families() -> list[Metric]:
     service = SimpleNamespace(
         core=SimpleNamespace(queue=queue, counters={}, clusters={}), senders={}, clock=lambda: 0.0
     )
-    metrics.watch(cast(Any, service))
-    metrics.watch_leader(lambda: True)
-    metrics.watch_shards(cast(Shards, SimpleNamespace(statuses=list)))
+    metrics.watch(ServiceCollector(cast(Any, service)))
+    metrics.watch(LeaderCollector(lambda: True))
+    metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
     return sorted(metrics.registry.collect(), key=lambda family: family.name)
 
 

@@ -43,8 +43,8 @@ def default(arg: Arg) -> str:
 
 
 def _about(spec: PluginSpec) -> str:
-    told = inspect.getdoc(spec.plugin) or ""
-    return told.split("\n\n")[0]
+    docstring = inspect.getdoc(spec.plugin) or ""
+    return docstring.split("\n\n")[0]
 
 
 def _section(name: str, spec: PluginSpec) -> Iterator[str]:

@@ -17,6 +17,7 @@ from time import perf_counter
 
 from agents.runtime.settings import AgentSettings
 from dispatcher.api.http_api import OnlyOne
+from dispatcher.api.listen import check_port, listen
 from dispatcher.cli.output import Output
 from dispatcher.service.assembly import Dispatcher, assemble
 from dispatcher.service.errors import CommandError, ExitCode
@@ -25,7 +26,7 @@ from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayRuntime
 from dispatcher.service.reload import Reloader
-from dispatcher.service.run import Configured, check_port, listen, read_config
+from dispatcher.service.run import Configured, read_config
 from localfleet.demo.clusters import Clusters, EmbeddedClusters, Running
 from localfleet.demo.show import DemoShow
 from localfleet.demo.submit import Submitter

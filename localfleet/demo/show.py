@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dispatcher.api.fleet_views import FleetViews, Row
 from dispatcher.cli.explain_view import in_short
 from dispatcher.cli.output import Output, harmless, make_console, print_table, print_trimmed, print_value
 from dispatcher.cli.tables import PODS
 from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.service.assembly import Dispatcher
 from dispatcher.service.errors import ExitCode
+from dispatcher.service.fleet_views import FleetViews, Row
 from localfleet.demo import view as demo_view
 from localfleet.demo.clusters import Running
 from localfleet.demo.view import Picture
@@ -50,7 +50,7 @@ class DemoShow:
         self._started = started
         self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
-        self._said, self._said_at = "", float("-inf")
+        self._last_line, self._last_line_at = "", float("-inf")
         self._lenient = False
 
     def __enter__(self) -> "DemoShow":
@@ -63,9 +63,9 @@ class DemoShow:
 
     def say(self, text: str) -> None:
         """One line of progress."""
-        if text == self._said:
+        if text == self._last_line:
             return
-        self._said = text
+        self._last_line = text
         line = f"{self._seconds():6.1f} s  {text}"
         if self._live is not None:
             self._live.update(Text(line, style="dim"), refresh=True)
@@ -154,8 +154,8 @@ class DemoShow:
             self._say_now_and_then(f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}")
 
     def _say_now_and_then(self, text: str) -> None:
-        if perf_counter() - self._said_at >= _SAY_S or self.picture.settled:
-            self._said_at = perf_counter()
+        if perf_counter() - self._last_line_at >= _SAY_S or self.picture.settled:
+            self._last_line_at = perf_counter()
             self.say(text)
 
     def _missing(self) -> list[Any]:

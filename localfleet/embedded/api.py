@@ -23,7 +23,7 @@ from localfleet.embedded.apiserver import (
     validation_kinds,
 )
 from localfleet.embedded.apiserver.bootstrap import FIRST_OBJECTS
-from localfleet.embedded.apiserver.deletion import Options
+from localfleet.embedded.apiserver.deletion import DEFAULTS, Options
 from localfleet.embedded.apiserver.objects import HISTORY, Objects
 from localfleet.embedded.apiserver.resources import RESOURCES, Resource
 from localfleet.embedded.apiserver.schema import object_type
@@ -210,7 +210,7 @@ class Api:
             return self._remove(row, key, new)
         return self.objects.set(row.key, key, new).object
 
-    def patch(
+    def patch(  # noqa: PLR0913 - what a PATCH request says: path, body, content type and query
         self,
         resource: str,
         name: str,
@@ -261,22 +261,8 @@ class Api:
 
     # --- deleting ---
 
-    def delete(
-        self,
-        resource: str,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: str = "",
-    ) -> Object:
+    def delete(self, resource: str, name: str, namespace: str = "", options: Options = DEFAULTS) -> Object:
         """Delete, or begin to: returns the terminating object, or the last state of what is gone."""
-        return self.remove(resource, name, namespace, Options(uid, resource_version, grace_seconds, propagation))
-
-    def remove(self, resource: str, name: str, namespace: str, options: Options) -> Object:
-        """The same with metav1.DeleteOptions."""
         row = self._row(resource)
         record = self._require(row, name, namespace)
         row = RESOURCES[row.stored_as] if row.stored_as else row
@@ -334,7 +320,7 @@ class Api:
             target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
             status = binding.set_condition(pod["status"], target | {"message": "Eviction API: evicting"}, now)
             self.objects.set("pods", (namespace, name), pod | {"status": status})
-            self.delete("pods", name, namespace, grace_seconds=options.get("gracePeriodSeconds"))
+            self.delete("pods", name, namespace, Options(grace_seconds=options.get("gracePeriodSeconds")))
         return success() | {"code": 201}
 
     # --- finding ---

@@ -8,6 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.service.collectors import ServiceCollector
 from tests.service.fakes import FakeCore, FakeViews, service
 
 Client = TestClient[Any, Any]
@@ -19,7 +20,7 @@ async def client() -> AsyncIterator[Client]:
     core.counters["scheduled", "global-dispatcher"] = 7
     core.counters["unschedulable", "global-dispatcher-packed"] = 2
     subject = service(core)
-    subject.metrics.watch(subject)
+    subject.metrics.watch(ServiceCollector(subject))
     async with TestClient(TestServer(make_app(OnlyOne(subject, FakeViews())))) as found:
         yield found
 

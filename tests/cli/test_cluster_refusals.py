@@ -126,6 +126,39 @@ def test_a_name_that_nobody_knows_is_told_although_a_cluster_cannot_be_reached(
     assert "north does not answer" in refused.stderr
 
 
+@pytest.mark.parametrize("action", ["confirm", "cordon", "uncordon", "drain", "fence", "unfence", "leave"])
+def test_nobody_says_how_many_pods_are_in_a_cluster_that_cannot_be_asked(
+    world: World, fleet: EmbeddedFleet, action: str
+) -> None:
+    kubeconfig, silent = str(fleet.kubeconfig), unreachable(world.config.parent)
+    world.list_clusters({"east": kubeconfig, "west": kubeconfig, "north": silent})
+    told = world.json(action, "north" if action == "confirm" else "west", "--dry-run")[1]
+    numbers = {row["cluster"]: (row["pods"], row["copies"]) for row in told["clusters"]}
+    assert numbers.pop("north") == (None, None)
+    assert None not in [number for row in numbers.values() for number in row]
+    assert "0 pods" not in told["will"]
+    assert "Nobody knows which pods are meant in north, which cannot be asked: nothing" in told["will"]
+    assert "north answers" in told["will"]
+
+
+def test_pods_that_were_counted_are_at_least_so_many(world: World, fleet: EmbeddedFleet) -> None:
+    pod(world.east, "web-1", WEST)
+    kubeconfig = str(fleet.kubeconfig)
+    world.list_clusters({"east": kubeconfig, "west": kubeconfig, "north": unreachable(world.config.parent)})
+    told = world.run("cordon", "west", "--dry-run")
+    assert "what runs there stays (at least 1 pods)" in told.stderr
+    assert [line.split()[2:4] for line in told.stdout.splitlines() if line.startswith("north")] == [["?", "?"]]
+
+
+def test_a_restored_cluster_that_cannot_be_asked_is_not_confirmed(world: World, fleet: EmbeddedFleet) -> None:
+    world.list_clusters({"east": str(fleet.kubeconfig), "west": unreachable(world.config.parent)})
+    refused = world.run("confirm", "west", "--yes")
+    assert refused.exit_code == ExitCode.FAILED
+    assert "an unknown number of pods of its own" in refused.stderr
+    assert "cluster west cannot be asked" in refused.stderr
+    assert "nobody knows what would be confirmed" in refused.stderr
+
+
 def test_a_fenced_cluster_is_not_opened_by_uncordon(world: World) -> None:
     assert world.run("fence", "west", "--yes", "--force").exit_code == ExitCode.OK
     refused = world.run("uncordon", "west", "--yes")

@@ -207,3 +207,35 @@ def test_all_files_are_beside_the_configuration(folder: Path, monkeypatch: pytes
     }
     assert (config.journal.path, config.quota.ledger) == (str(folder / "j"), str(folder / "q"))
     assert config.leader_election.kubeconfig == str(folder / "kube")
+
+
+def test_files_of_telemetry_sources_are_beside_the_configuration(folder: Path) -> None:
+    server = "{url: 'https://p', token_file: token, header_files: {X-Key: key}}"
+    telemetry = f"telemetry: {{prometheus: [{server}], file: [{{path: load.yaml}}], stale_s: 30}}"
+    assert problems_of(folder, f"{AGENT}{telemetry}\n") == []
+    (server_told,) = (told := load_config(folder / "dispatcher.yaml").clusters[0].agent["telemetry"])["prometheus"]
+    assert (server_told["token_file"], server_told["header_files"]) == (
+        str(folder / "token"),
+        {"X-Key": str(folder / "key")},
+    )
+    assert (told["file"], told["stale_s"]) == ([{"path": str(folder / "load.yaml")}], 30)
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "problem"),
+    [
+        ("{prometheus: [{}]}", "5: clusters[0].agent.telemetry.prometheus[0].url: is missing"),
+        (
+            "{prometheus: [{url: 'http://p', windov: 2m}]}",
+            "5: clusters[0].agent.telemetry.prometheus[0].windov: unknown key; did you mean window?",
+        ),
+        ("{order: {cpu: [grafana]}}", "order.cpu names 'grafana', which is no source: kubelet"),
+        ("{prometheus: [{url: 'http://p', token_file: t}]}", "over http everybody on the way reads the credentials"),
+        (
+            "7",
+            "5: clusters[0].agent.telemetry: must be a map of keys (prometheus, node_exporter, load_watcher, file, ...",
+        ),
+    ],
+)
+def test_mistakes_in_telemetry_are_told_with_line_and_key(folder: Path, telemetry: str, problem: str) -> None:
+    assert any(problem in found for found in problems_of(folder, f"{AGENT}telemetry: {telemetry}\n"))

@@ -52,9 +52,11 @@ def words() -> frozenset[str]:
     for path in python_files():
         known |= set(_WORD.findall(path.relative_to(ROOT).as_posix()))
         source = path.read_text()
-        told = {line for line, _ in docstrings(ast.parse(source))}
+        docstring_lines = {line for line, _ in docstrings(ast.parse(source))}
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type != tokenize.COMMENT and not (token.type == tokenize.STRING and token.start[0] in told):
+            if token.type != tokenize.COMMENT and not (
+                token.type == tokenize.STRING and token.start[0] in docstring_lines
+            ):
                 known |= set(_WORD.findall(token.string))
     for name in DATA:
         place = ROOT / name

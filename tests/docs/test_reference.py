@@ -5,10 +5,11 @@ import json
 import pytest
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
+from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY, canonical
 from dispatcher.scheduling.framework.plugin_args import check_args
-from docs.generate import chart, keys, reasons
+from docs.generate import chart, configuration, keys, reasons
 from docs.generate.__main__ import FOLDER, PAGES
 
 
@@ -18,8 +19,8 @@ def test_a_page_is_as_the_code_has_it(name: str) -> None:
 
 
 def test_every_key_of_ours_is_explained() -> None:
-    told = [one.name for one in (*keys.USERS, *keys.ADMINS, *keys.OURS)]
-    assert sorted(told) == sorted(keys.declared())
+    explained = [one.name for one in (*keys.USERS, *keys.ADMINS, *keys.OURS)]
+    assert sorted(explained) == sorted(keys.declared())
 
 
 def test_every_reason_has_a_remedy() -> None:
@@ -49,11 +50,19 @@ def test_the_charts_schema_takes_the_arguments_that_plugins_declare() -> None:
     ],
 )
 def test_the_schema_and_the_dispatcher_agree_on_arguments(name: str, args: dict[str, object], right: bool) -> None:
-    said = all(
+    is_valid = all(
         Draft7Validator(one["then"]).is_valid({"name": name, "args": args})
         for one in chart.conditions()
         if one["if"]["properties"]["name"]["const"] == name
     )
     spec = REGISTRY.get(canonical(name, REGISTRY))
-    assert said == right
+    assert is_valid == right
     assert spec is None or (check_args(spec.arguments, args)[1] == []) == right
+
+
+def test_every_list_of_telemetry_sources_is_in_the_reference_and_in_the_charts_schema() -> None:
+    schema = json.loads((FOLDER.parents[1] / "helm/agent/values.schema.json").read_text())
+    telemetry = schema["properties"]["config"]["properties"]["telemetry"]["properties"]
+    lists = [name for name, one in TelemetrySettings.model_fields.items() if str(one.annotation).startswith("tuple[")]
+    assert sorted(telemetry) == sorted(TelemetrySettings.model_fields)
+    assert set(lists) <= set(configuration.SOURCES)

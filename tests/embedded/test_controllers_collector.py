@@ -2,6 +2,7 @@
 
 import pytest
 
+from localfleet.embedded.apiserver.deletion import Options
 from tests.embedded.simulated import Object, SimulatedCluster, deployment
 
 CONFIGMAPS = "configmaps"
@@ -26,7 +27,7 @@ def test_dependents_go_with_their_owner_generation_by_generation(propagation: st
     grandparent = make(cluster, "grandparent")
     make(cluster, "child", make(cluster, "parent", grandparent))
     cluster.settle()
-    cluster.api.delete(CONFIGMAPS, "grandparent", "default", propagation=propagation)
+    cluster.api.delete(CONFIGMAPS, "grandparent", "default", Options(propagation=propagation))
     cluster.settle()
     assert names(cluster) == set()
 
@@ -35,7 +36,7 @@ def test_orphans_stay_and_forget_their_owner() -> None:
     cluster = SimulatedCluster(0)
     make(cluster, "child", make(cluster, "parent"))
     cluster.settle()
-    cluster.api.delete(CONFIGMAPS, "parent", "default", propagation="Orphan")
+    cluster.api.delete(CONFIGMAPS, "parent", "default", Options(propagation="Orphan"))
     cluster.settle()
     assert names(cluster) == {"child"}
     assert not cluster.api.get(CONFIGMAPS, "child", "default")["metadata"].get("ownerReferences")
@@ -69,7 +70,7 @@ def test_foreground_deletion_waits_for_the_pods() -> None:
     cluster = SimulatedCluster()
     cluster.api.create("deployments.apps", deployment(2), "default")
     cluster.advance(2)
-    cluster.api.delete("deployments.apps", "web", "default", propagation="Foreground")
+    cluster.api.delete("deployments.apps", "web", "default", Options(propagation="Foreground"))
     cluster.settle()
     assert cluster.api.get("deployments.apps", "web", "default")["metadata"]["deletionTimestamp"]
     cluster.advance(2)

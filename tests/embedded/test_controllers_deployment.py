@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.controllers import deployment as decide
 from localfleet.embedded.controllers.deployment import Family
 from localfleet.embedded.meta import condition
@@ -187,7 +188,7 @@ def test_replicasets_left_behind_by_an_orphaning_delete_are_taken_up_again() -> 
     cluster.api.create(DEPLOYMENTS, deployment(2), "default")
     cluster.advance(2)
     before = {pod["metadata"]["uid"] for pod in cluster.pods()}
-    cluster.api.delete(DEPLOYMENTS, "web", "default", propagation="Orphan")
+    cluster.api.delete(DEPLOYMENTS, "web", "default", Options(propagation="Orphan"))
     cluster.settle()
     assert cluster.api.list(DEPLOYMENTS) == []
     cluster.api.create(DEPLOYMENTS, deployment(2), "default")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.controllers.job import TRACKING
 from localfleet.embedded.meta import condition
 from tests.embedded.simulated import Object, SimulatedCluster, job
@@ -127,7 +128,7 @@ def test_deleting_a_job_leaves_no_pod_behind(propagation: str) -> None:
     cluster = SimulatedCluster()
     cluster.api.create(JOBS, job(run_seconds="600", parallelism=2), "default")
     cluster.advance(2)
-    cluster.api.delete(JOBS, "work", "default", propagation=propagation)
+    cluster.api.delete(JOBS, "work", "default", Options(propagation=propagation))
     cluster.advance(3)
     assert cluster.api.list(JOBS) == []
     assert cluster.pods() == []

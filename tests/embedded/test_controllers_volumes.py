@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from localfleet.embedded.apiserver.deletion import Options
 from tests.embedded.simulated import Object, SimulatedCluster
 
 VOLUMES, CLAIMS, CLASSES = "persistentvolumes", "persistentvolumeclaims", "storageclasses.storage.k8s.io"
@@ -116,6 +117,6 @@ def test_an_ephemeral_volume_gets_its_claim_and_it_goes_with_the_pod() -> None:
     cluster.advance(2)
     owner = cluster.api.get(CLAIMS, "p-v", "default")["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
-    cluster.api.delete("pods", "p", "default", grace_seconds=0)
+    cluster.api.delete("pods", "p", "default", Options(grace_seconds=0))
     cluster.advance(5)
     assert "p-v" not in phases(cluster)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.kubelet.shapes import Shape, node_objects
 from localfleet.embedded.meta import condition, is_ready
 from tests.embedded.simulated import Object, SimulatedCluster, container, pod
@@ -88,7 +89,7 @@ def test_the_grace_period_bounds_the_stop_time() -> None:
     cluster = SimulatedCluster()
     cluster.api.create("pods", pod(stop_seconds="500"), "default")
     cluster.advance(1)
-    cluster.api.delete("pods", "p", "default", grace_seconds=2)
+    cluster.api.delete("pods", "p", "default", Options(grace_seconds=2))
     cluster.advance(3)
     assert cluster.pods() == []
 

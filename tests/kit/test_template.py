@@ -85,7 +85,7 @@ def test_a_bad_name_is_refused(name: str, want: str) -> None:
 
 CLASS = (
     "from dispatcher.plugins.registry import PluginSpec\n"
-    "from dispatcher.scheduling.framework import Filter, Reserve\n"
+    "from dispatcher.scheduling.framework import DomainPlugin, Filter, Reserve\n"
     "class Wild({base}):\n"
     "    {body}\n"
     "PLUGIN = PluginSpec(Wild)\n"
@@ -104,19 +104,36 @@ CLASS = (
             "class Wild(Score):\n"
             "    name = 'Wild'\n"
             "    def class_key(self, placed): return None\n"
-            "    def score(self, state, fleet, rows): return fleet.requested[0, rows] * 1000.0\n"
+            "    def score(self, state, fleet, rows): return fleet.nodes.requested[0, rows] * 1000.0\n"
             "PLUGIN = PluginSpec(Wild)\n",
             "scores must lie in 0..100",
         ),
         (CLASS.format(base="Filter", body="name = 'Wild'"), "filter is missing: Wild inherits Filter"),
         (CLASS.format(base="Reserve", body="name = 'Wild'"), "unreserve is missing"),
         (CLASS.format(base="Filter", body="name = 'Wild'"), "class_key is missing"),
+        (
+            CLASS.format(base="DomainPlugin", body="name = 'Wild'; count_rules = explain = lambda *_: None"),
+            "explain_batch is missing",
+        ),
         (CLASS.format(base="Filter", body="pass"), "class Wild needs a name"),
         (CLASS.format(base="Filter", body="name = 'so wild'"), "'so wild' is no name for a plugin"),
         (CLASS.format(base="object", body="pass"), "needs a class that inherits Filter, Score"),
         (CLASS.format(base="Filter", body="__init__ = None").replace("Wild)", "7)"), "not 7"),
     ],
-    ids=["syntax", "run", "nothing", "law", "method", "inverse", "key", "no name", "bad name", "no plugin", "no class"],
+    ids=[
+        "syntax",
+        "run",
+        "nothing",
+        "law",
+        "method",
+        "inverse",
+        "key",
+        "no batch",
+        "no name",
+        "bad name",
+        "no plugin",
+        "no class",
+    ],
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path, text: str, want: str) -> None:
     (tmp_path / "p.py").write_text(text)

@@ -8,8 +8,8 @@ import numpy as np
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Plugin, Profile
 from dispatcher.scheduling.framework.points import Plan
-from dispatcher.scheduling.shards.crew import Shards
-from dispatcher.scheduling.shards.orders import Parcel
+from dispatcher.scheduling.shards.coordinator import Shards
+from dispatcher.scheduling.shards.frames import Frame
 from dispatcher.scheduling.shards.shard import Shard
 
 POLICY = "of the test"
@@ -21,7 +21,7 @@ class LocalShard:
     def __init__(self, plan: Callable[[], Plan], dice: random.Random | None = None, trouble: float = 0.0) -> None:
         self._plan, self._dice, self.trouble = plan, dice or random.Random(0), trouble
         self.idle, self.life, self.state, self.seconds = True, 0, "up", 0.0
-        self._told: Parcel | None = None
+        self._told: Frame | None = None
         self.restart()
 
     def restart(self) -> None:
@@ -37,7 +37,7 @@ class LocalShard:
     def _happens(self) -> bool:
         return self._dice.random() < self.trouble
 
-    def send(self, order: Parcel) -> None:
+    def send(self, order: Frame) -> None:
         """Hand it over, as bytes, unless it is lost, or the shard dies."""
         self._told = None
         if self._happens():
@@ -45,9 +45,9 @@ class LocalShard:
         if self._happens():
             self.restart()
         body = np.frombuffer(order.body.tobytes(), dtype=np.uint8)
-        self._told = self.shard.take(Parcel(bytes(order.head), body))
+        self._told = self.shard.take(Frame(bytes(order.head), body))
 
-    def answer(self) -> Parcel | None:
+    def answer(self) -> Frame | None:
         """What was told, unless that is lost."""
         return None if self._told is None or self._happens() else self._told
 

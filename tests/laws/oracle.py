@@ -15,7 +15,20 @@ from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import DomainPlugin, Filter, Placed, Plugin, Profile, Refuse, Reserve, Score, Skip
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import (
+    CycleState,
+    DomainPlugin,
+    Filter,
+    FleetView,
+    Placed,
+    Plugin,
+    Profile,
+    Refuse,
+    Reserve,
+    Score,
+    Skip,
+)
 
 
 @dataclass
@@ -67,22 +80,23 @@ class World:
 def decide(world: World, profile: Profile, plugins: list[Plugin], placed: Placed) -> tuple[str, str] | None:
     """The (cluster, node) for one pod, or None; nothing is booked."""
     fleet = world.columns()
+    view = view_of(fleet)
     weights = {use.name: use.weight for use in profile.plugins}
-    states = {plugin.name: plugin.pre_filter(placed, fleet) for plugin in plugins}
+    states = {plugin.name: plugin.pre_filter(placed, view) for plugin in plugins}
     if any(isinstance(state, Refuse) for state in states.values()):
         return None
     heard = [plugin for plugin in plugins if not isinstance(states[plugin.name], Skip)]
     fits = fleet.live.copy()
     for plugin in heard:
         if isinstance(plugin, Filter):
-            fits &= plugin.filter(states[plugin.name], fleet, slice(0, fleet.n)) == 0
+            fits &= plugin.filter(states[plugin.name], view, slice(0, fleet.n)) == 0
     rows = np.flatnonzero(fits)
     if not len(rows):
         return None
     totals = [0.0] * len(rows)
     for plugin in heard:
         if isinstance(plugin, Score):
-            raw = plugin.score(weighed(plugin, states[plugin.name], fleet, rows), fleet, rows)
+            raw = plugin.score(score_state(plugin, states[plugin.name], view, rows), view, rows)
             value = plugin.normalize(raw) if plugin.normalizes else raw
             scaled = [round(one * weights[plugin.name] * 2**20) / 2**20 for one in value.tolist()]
             totals = [total + more for total, more in zip(totals, scaled, strict=True)]
@@ -91,9 +105,9 @@ def decide(world: World, profile: Profile, plugins: list[Plugin], placed: Placed
     return order[0][1]
 
 
-def weighed(plugin: Score, state: object, fleet: FleetState, rows: RowList) -> object:
+def score_state(plugin: Score, state: object, fleet: FleetView, rows: RowList) -> object:
     """PreFilter's state, as a policy by domains has it once the feasible rows are known."""
-    return plugin.weigh(state, fleet, rows) if isinstance(plugin, DomainPlugin) else state
+    return plugin.pre_score_domains(state, fleet, rows) if isinstance(plugin, DomainPlugin) else state
 
 
 def schedule(
@@ -105,7 +119,7 @@ def schedule(
         return None
     for plugin in plugins:
         if isinstance(plugin, Reserve):
-            assert plugin.reserve(placed, 0, world.columns()) is None
+            assert plugin.reserve(CycleState(), placed, 0, view_of(world.columns())) is None
     world.seats[pod_id] = Seat(placed, *found, at=world.now, turn=world.turn())
     return found
 

@@ -7,8 +7,9 @@ from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, Reserve
-from dispatcher.scheduling.pruning.pruned_search import LARGE
+from dispatcher.scheduling.pruning.searches import LARGE
 from tests.builders import reading
 from tests.laws import oracle
 
@@ -74,7 +75,7 @@ class Pair:
             seat = self.world.seats.pop(ids[index])
             for plugin in self.naive():
                 if isinstance(plugin, Reserve):
-                    plugin.unreserve(seat.placed, 0, self.fleet)
+                    plugin.unreserve(seat.placed, 0, view_of(self.fleet))
             self.scheduler.forget(ids[index])
 
     def pods(self, placed: Placed, count: int) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dispatcher.model.labels import LabelSelector, Requirement
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, Skip
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, node, pod, selector
@@ -84,11 +85,11 @@ class ByTheRules(Pair):
     def expect(self, placed: Placed, pod_id: tuple[str, str]) -> tuple[str, str] | None:
         fleet = self.world.columns()
         plugin: Any = next(one for one in self.naive() if one.name == "InterPodAffinity")
-        state = plugin.pre_filter(placed, fleet)
+        state = plugin.pre_filter(placed, view_of(fleet))
         everything = slice(0, fleet.n)
         silent = isinstance(state, Skip)
-        codes = [0] * fleet.n if silent else plugin.filter(state, fleet, everything).tolist()
-        scores = [0.0] * fleet.n if silent else plugin.score(state, fleet, everything).tolist()
+        codes = [0] * fleet.n if silent else plugin.filter(state, view_of(fleet), everything).tolist()
+        scores = [0.0] * fleet.n if silent else plugin.score(state, view_of(fleet), everything).tolist()
         for row in range(fleet.n):
             where = fleet.name_of(row)
             told = fleet.reasons.why(codes[row]).text if codes[row] else ""

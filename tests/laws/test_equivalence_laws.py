@@ -11,6 +11,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -55,7 +56,7 @@ class Audited(Pair):
         plan = self.scheduler.plan
         for sample in SAMPLES:
             placed = sample.placed("a")
-            key = plan.standing_key(plan.class_key(placed), placed, self.fleet)
+            key = plan.standing_key(plan.class_key(placed), placed, view_of(self.fleet))
             fresh = EquivalenceCache(plan, self.fleet, 2**26).get(key)
             kept = self.kept.get(key)
             for one in (kept, fresh):

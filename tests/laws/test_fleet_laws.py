@@ -14,6 +14,7 @@ from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.fleet.columns import _TABLE as COLUMNS
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Ints, Placed
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
 from tests.builders import PodBuilder, node, pod, selector
@@ -124,7 +125,7 @@ def counts(fleet: FleetState) -> dict[object, dict[str, int]]:
     for which, one in enumerate(asked):
         for number, chosen in enumerate(SELECTORS):
             for level in LEVELS:
-                values = fleet.count_matching(one, chosen, level)
+                values = view_of(fleet).topology.count_matching(one, chosen, level)
                 found[which, number, level] = by_name(fleet, level, values)
     return found
 
@@ -138,13 +139,13 @@ def ties(fleet: FleetState) -> dict[object, dict[str, int]]:
     found: dict[object, dict[str, int]] = {}
     for number, pods in enumerate(SETS):
         for level in LEVELS:
-            found[number, level] = by_name(fleet, level, fleet.count_in(pods, level))
+            found[number, level] = by_name(fleet, level, fleet.counted(fleet.count_in(pods, level)))
     for app in "uv":
         for namespace in "mn":
             one = pod("q").labels(app=app).namespace(namespace).placed()
-            for term in fleet.terms_about(one):
+            for term in view_of(fleet).affinity.terms_about(one):
                 so_far = found.setdefault((app, namespace, term.kind, term.key), {})
-                for name, count in by_name(fleet, term.key, fleet.count_of(term)).items():
+                for name, count in by_name(fleet, term.key, view_of(fleet).affinity.count_of(term)).items():
                     so_far[name] = so_far.get(name, 0) + count
     return {key: {name: count for name, count in counts.items() if count} for key, counts in found.items()}
 
@@ -253,5 +254,5 @@ def test_a_namespace_that_gets_a_label_takes_its_pods_into_the_sets_that_ask_for
     found = []
     for labels in ({}, {"team": "t"}, {"team": "s"}):
         fleet.kept.put("a", Namespace("m", labels))
-        found.append(int(fleet.count_in(asked, "zone").sum()))
+        found.append(int(fleet.counted(fleet.count_in(asked, "zone")).sum()))
     assert found == [0, 1, 0]

@@ -13,6 +13,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.batch.count_merge import count_merge_of
 from dispatcher.scheduling.batch.merge_compiled import MERGE
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, node, pod, selector
@@ -149,7 +150,7 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     placed = one.labels(app="u").placed("a")
     pair.pods(placed, 2)
     plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
-    pods = classes.get(plan.standing_key(plan.class_key(placed), placed, pair.fleet))
+    pods = classes.get(plan.standing_key(plan.class_key(placed), placed, view_of(pair.fleet)))
     pods.refresh(placed)
     merged = count_merge_of(pods, [numbered(placed, at) for at in range(100, 107)])
     assert merged is not None

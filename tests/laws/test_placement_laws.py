@@ -14,7 +14,7 @@ from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.pruning.pruned_search import LARGE
+from dispatcher.scheduling.pruning.searches import LARGE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, node, pod
 from tests.laws import rules

@@ -13,6 +13,7 @@ from dispatcher.model.node import NO_SCHEDULE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Result, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, kernels
 from dispatcher.scheduling.framework.bounds import BoundedScore
 from dispatcher.scheduling.framework.points import Plan
@@ -148,5 +149,6 @@ def test_no_row_scores_higher_than_its_bound(form: None, number: int, milli: int
     bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *nonzero_request(placed.pod))
     total = np.zeros(state.n)
     for role in roles:
-        total += role.weight * role.plugin.score(role.plugin.pre_filter(placed, state), state, slice(0, state.n))
+        view = view_of(state)
+        total += role.weight * role.plugin.score(role.plugin.pre_filter(placed, view), view, slice(0, state.n))
     assert (total <= bounds._reach).all()

@@ -17,7 +17,7 @@ from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.scheduling.shards.held import HELD
 from tests.builders import node, pod, reading
 from tests.laws.cores import make_core
@@ -70,7 +70,7 @@ class Fleet:
         self.fleet.put_reading(cluster, reading(name, cpu=cpu, memory=cpu / 2, net=cpu / 3, age=age))
 
     def later(self, seconds: float) -> None:
-        self.fleet.now = self.fleet.clock + seconds
+        self.fleet.now += seconds
 
     def end(self, index: int) -> None:
         if index < len(self.placed):
@@ -130,7 +130,7 @@ class Traced(Simulation):
     def live(self, seconds: int) -> "Traced":
         for _ in range(seconds):
             self.step()
-        self.answered = sum(tally.answered for one in self._shards for tally in one.tallies)
+        self.answered = sum(counts.answered for one in self._shards for counts in one.counts_of_each)
         return self
 
 
@@ -151,8 +151,8 @@ def test_shards_answer_for_new_classes_and_for_classes_whose_clock_has_moved() -
     answered = []
     for at, event in enumerate((("pods", probe(0), 1), ("pods", probe(1), 1), ("later", 5.0), ("pods", probe(1), 1))):
         one.run([event])
-        answered.append([tally.answered for tally in one.shards.tallies])
-        assert all(not tally.missed for tally in one.shards.tallies), at
+        answered.append([counts.answered for counts in one.shards.counts_of_each])
+        assert all(not counts.missed for counts in one.shards.counts_of_each), at
     assert answered == [[1, 1], [2, 2], [2, 2], [3, 3]]
 
 
@@ -160,7 +160,7 @@ def test_what_a_plugin_asks_in_vain_in_a_shard_is_asked_there_but_once() -> None
     one = Fleet(DEFAULT_PROFILE, real, 2)
     for at in range(3):
         one.run([("pods", pod("p").cpu(f"{100 + at}m").port(80 + at).placed("a"), 1)])
-    assert [tally.declined for tally in one.shards.tallies] == [1, 1]
+    assert [counts.declined for counts in one.shards.counts_of_each] == [1, 1]
     assert one.shards.take_news() == ["plugin NodePorts: NotHeldError: shards do not hold 'rows_with_ports'"]
     assert all(isinstance(result, Decision) for result in one.results)
 
@@ -208,7 +208,7 @@ def test_what_shards_hold_equals_the_driver_s_columns(trouble: float, script: li
     for at in range(3):  # one that died says so, and is told all
         one.scheduler.schedule(probe(at), ("a", f"probe-{at}"))
     shards.follow()
-    assert all(tally.answered for tally in shards.tallies)
+    assert all(counts.answered for counts in shards.counts_of_each)
     for name in HELD:
         told = [getattr(link.shard.held, name) for link in links]
         assert np.concatenate(told, axis=-1).tobytes() == getattr(one.fleet, name).tobytes(), name

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
 from dispatcher.model.names import HOSTNAME, ZONE
 from dispatcher.model.objects import PersistentVolume
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_choice import NONE, Chooser
 from dispatcher.scheduling.rules.volume_match import Candidates
@@ -30,7 +31,7 @@ VOLUMES = st.lists(st.none() | TERMS, max_size=8).map(
 def test_what_is_looked_up_is_what_a_scan_finds(volumes: list[PersistentVolume], orders: list[list[int]]) -> None:
     state = fleet(a=NODES)
     everywhere = np.arange(state.n)
-    chooser = Chooser(state, slice(0, state.n), LabelMasks())
+    chooser = Chooser(view_of(state), slice(0, state.n), LabelMasks())
     for order in orders:
         wanted = [volumes[at] for at in order if at < len(volumes)]
         expected = chooser.scan(wanted, everywhere)
@@ -39,4 +40,4 @@ def test_what_is_looked_up_is_what_a_scan_finds(volumes: list[PersistentVolume],
 
 def test_without_candidates_there_is_nothing_to_choose() -> None:
     state = fleet(a=NODES)
-    assert set(Chooser(state, slice(0, state.n), LabelMasks()).choose(Candidates(())).tolist()) == {NONE}
+    assert set(Chooser(view_of(state), slice(0, state.n), LabelMasks()).choose(Candidates(())).tolist()) == {NONE}

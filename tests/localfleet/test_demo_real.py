@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from dispatcher.api.listen import check_port
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.run import check_port
 from localfleet.controlplane import binaries, opt_in
 from localfleet.controlplane.credentials import Authority
 from localfleet.controlplane.process import ComponentFailedError

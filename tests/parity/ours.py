@@ -16,6 +16,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Bools, DomainPlugin, Placed, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import Plan
@@ -110,16 +111,16 @@ class OurSide:
         assert abs(verdict.totals[decision.node] - best) < 1e-6
 
     def _tables(self, plan: Plan, placed: Placed, name: str) -> Verdict:
-        fleet = self.fleet
+        fleet, view = self.fleet, view_of(self.fleet)
         states: dict[str, object] = {}
         for plugin in plan.judges:
-            states[plugin.name] = state = plugin.pre_filter(placed, fleet)
+            states[plugin.name] = state = plugin.pre_filter(placed, view)
             if isinstance(state, Refuse):
                 return Verdict(name, feasible=frozenset())
         fits: Bools = fleet.live.copy()
         for one in plan.filters:
             if not isinstance(states[one.name], Skip):
-                fits &= one.filter(states[one.name], fleet, slice(0, fleet.n)) == 0
+                fits &= one.filter(states[one.name], view, slice(0, fleet.n)) == 0
         rows = np.flatnonzero(fits)
         nodes = [fleet.name_of(int(row))[1] for row in rows]
         scores: PLUGIN_SCORES = {}
@@ -129,12 +130,12 @@ class OurSide:
                 continue
             state = states[scored.plugin.name]
             if isinstance(scored.plugin, PreScore):
-                state = scored.plugin.pre_score(state, placed, fleet, rows)
+                state = scored.plugin.pre_score(state, placed, view, rows)
                 if isinstance(state, Skip):
                     continue
             if isinstance(scored.plugin, DomainPlugin):
-                state = scored.plugin.weigh(state, fleet, rows)
-            values = _normalised(scored.plugin, scored.plugin.score(state, fleet, rows))
+                state = scored.plugin.pre_score_domains(state, view, rows)
+            values = _normalised(scored.plugin, scored.plugin.score(state, view, rows))
             totals += scored.weight * values
             kube_name = ALIASES.get(scored.plugin.name, scored.plugin.name)
             scores[kube_name] = dict(zip(nodes, values.tolist(), strict=True))

@@ -7,6 +7,7 @@ import numpy as np
 from dispatcher.model.reasons import Why
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP, DomainPlugin, Placed, Refuse
 from tests.builders import PodBuilder
 
@@ -21,7 +22,12 @@ def as_placed(pod: PodBuilder | Placed) -> Placed:
 
 
 def state_of(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> Any:
-    return plugin.pre_filter(as_placed(pod), fleet)
+    return plugin.pre_filter(as_placed(pod), view_of(fleet))
+
+
+def codes_of(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> Any:
+    """[n] the reason codes of its filter."""
+    return plugin.filter(state_of(plugin, pod, fleet), view_of(fleet), slice(0, fleet.n))
 
 
 def refused(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> str:
@@ -36,8 +42,8 @@ def whys(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict[str, 
     assert not isinstance(state, Refuse)
     if state is SKIP:
         return {}
-    codes = plugin.filter(state, fleet, slice(0, fleet.n))
-    one_by_one = [plugin.filter(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
+    codes = plugin.filter(state, view_of(fleet), slice(0, fleet.n))
+    one_by_one = [plugin.filter(state, view_of(fleet), np.asarray([row]))[0] for row in range(fleet.n)]
     assert codes.dtype == np.uint16
     assert codes.tolist() == one_by_one
     return {
@@ -56,9 +62,9 @@ def raw_scores(plugin: Any, pod: PodBuilder | Placed, fleet: FleetState) -> dict
     if state is SKIP:
         return {}
     if isinstance(plugin, DomainPlugin):
-        state = plugin.weigh(state, fleet, np.flatnonzero(fleet.live))
-    raw = plugin.score(state, fleet, slice(0, fleet.n))
-    one_by_one = [plugin.score(state, fleet, np.asarray([row]))[0] for row in range(fleet.n)]
+        state = plugin.pre_score_domains(state, view_of(fleet), np.flatnonzero(fleet.live))
+    raw = plugin.score(state, view_of(fleet), slice(0, fleet.n))
+    one_by_one = [plugin.score(state, view_of(fleet), np.asarray([row]))[0] for row in range(fleet.n)]
     assert np.isfinite(raw).all()
     assert raw.tolist() == one_by_one
     return {_node(fleet, row): float(value) for row, value in enumerate(raw) if fleet.live[row]}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
 from dispatcher.model.objects import AnyObject, ReplicaSet, ReplicationController, Service, StatefulSet
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 
@@ -183,7 +184,7 @@ def test_spread_has_nothing_to_say_without_constraints() -> None:
 def test_spread_explains_counts_and_skew() -> None:
     plugin, state = make("FaultDomainSpread"), zones(a=2, b=1)
     asking = web().spread("zone", 2).spread("cluster", hard=False)
-    told = plugin.explain(state_of(plugin, asking, state), asking.placed(), state, 0)
+    told = plugin.explain(state_of(plugin, asking, state), asking.placed(), view_of(state), 0)
     zone = {"domain": "a", "max_skew": 2, "hard": True, "min": 1, "skew": 1, "counts": {"a": 2, "b": 1}, "domains": 2}
     assert told["zone"] == zone
     assert told["cluster"]["counts"] == {"in-a": 2, "in-b": 1}
@@ -192,7 +193,7 @@ def test_spread_explains_counts_and_skew() -> None:
 def test_spread_explains_hosts_without_listing_them_all() -> None:
     plugin, state = make("FaultDomainSpread"), fleet(a=[f"n{at}" for at in range(100)])
     asking = web().spread("host")
-    told = plugin.explain(state_of(plugin, asking, state), asking.placed(), state, 7)
+    told = plugin.explain(state_of(plugin, asking, state), asking.placed(), view_of(state), 7)
     assert told["host"]["domain"] == "a/n7"
     assert told["host"]["domains"] == 100
     assert len(told["host"]["counts"]) == 16
@@ -295,10 +296,10 @@ def test_system_defaults_count_what_services_and_the_owner_mean(
         for at in range(2):
             put(state, pod(f"{name}{at}").labels(app="web", tier=tier), "a", name)
     asking = pod("new").labels(app="web", tier="x").set(owner=owner)
-    keys = {plugin.standing_key(asking.placed(), state)}
+    keys = {plugin.standing_key(asking.placed(), view_of(state))}
     for one in objects:
         state.kept.put("a", one)
-    keys.add(plugin.standing_key(asking.placed(), state))
+    keys.add(plugin.standing_key(asking.placed(), view_of(state)))
     found = scores(plugin, asking, state)
     if not counted:
         assert (found, keys) == ({}, {None})

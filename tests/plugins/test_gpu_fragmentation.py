@@ -9,7 +9,8 @@ from dispatcher.model.names import GPU_MILLI
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import PluginUse, Profile
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import CycleState, PluginUse, Profile
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, scores
 
@@ -26,7 +27,7 @@ def asks(milli: int, cpu: str = "1", *, name: str = "p1") -> PodBuilder:
 
 
 def book(plugin: Any, state: FleetState, asking: PodBuilder, row: int = 0) -> None:
-    plugin.reserve(asking.placed(), row, state)
+    plugin.reserve(CycleState(), asking.placed(), row, view_of(state))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_giving_back_undoes_booking_and_another_node_of_the_row_begins_anew() ->
     first = asks(1000, name="first")
     book(plugin, state, first)
     assert reasons(plugin, asks(1), state) == {"n1": INSUFFICIENT}
-    plugin.unreserve(first.placed(), 0, state)
+    plugin.unreserve(first.placed(), 0, view_of(state))
     assert reasons(plugin, asks(1000), state) == {}
     book(plugin, state, first)
     state.remove_node("a", "n1")
@@ -156,7 +157,7 @@ def test_scores_are_those_of_the_formula(mix: list[dict[str, int]], held: list[i
         asking = asks(milli, "0", name=f"h{at}")
         if not reasons(plugin, asking, state):
             book(plugin, state, asking)
-    free = plugin._known(state, slice(0, 1))[:count, 0].tolist()
+    free = plugin._known(view_of(state), slice(0, 1))[:count, 0].tolist()
     if reasons(plugin, asks(gpu), state):
         return
     assert scores(plugin, asks(gpu, "1"), state)["n1"] == best(free, 16000, 1000, gpu, mix)

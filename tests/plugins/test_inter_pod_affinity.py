@@ -6,10 +6,11 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import DOMAIN_SCOPE
 from dispatcher.model.objects import Namespace
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from tests.builders import PodBuilder, fleet, node, put, selector
 from tests.plugins.asking import make, reasons, refused
-from tests.plugins.seats import Seats, clause, clauses, having, into, one, placed_on
+from tests.plugins.placements import Seats, clause, clauses, having, into, one, placed_on
 
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI = "node(s) didn't match pod anti-affinity rules"
@@ -360,10 +361,10 @@ def test_pods_without_terms_are_one_class_until_a_placed_pod_tells_them_apart() 
     state, plugin = two_clusters(), make("InterPodAffinity")
     web, scan = one(app="web").placed(), one(**SCAN).placed()
     assert plugin.class_key(web) == plugin.class_key(scan) is None
-    assert plugin.standing_key(web, state) == plugin.standing_key(scan, state) is None
+    assert plugin.standing_key(web, view_of(state)) == plugin.standing_key(scan, view_of(state)) is None
     put(state, one().away("zone", SCANS).uid("u"), "b", "n2")
-    assert plugin.standing_key(web, state) is None
-    assert plugin.standing_key(scan, state) is not None
+    assert plugin.standing_key(web, view_of(state)) is None
+    assert plugin.standing_key(scan, view_of(state)) is not None
 
 
 GRUDGE = one("g").away("zone", SCANS)

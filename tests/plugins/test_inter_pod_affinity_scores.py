@@ -8,7 +8,7 @@ import pytest
 from dispatcher.scheduling.framework import SKIP
 from tests.builders import PodBuilder
 from tests.plugins.asking import make, scores, state_of
-from tests.plugins.seats import Seats, clause, clauses, having, into, one, placed_on
+from tests.plugins.placements import Seats, clause, clauses, having, into, one, placed_on
 
 S1, S2 = into("security", "S1"), into("security", "S2")
 NODES = {"n1": {"region": "China"}, "n2": {"region": "India"}, "n3": {"az": "az1"}}

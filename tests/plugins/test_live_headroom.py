@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from tests.builders import fleet, node, pod, put, reading
 from tests.plugins.asking import make, raw_scores, scores, state_of
 
@@ -53,7 +54,7 @@ def test_live_headroom_fades_from_the_reading_to_the_requests(age: float, want: 
     state, plugin = one_node(cpu=0.2), make("LiveCPU", **PLAIN)
     state.now += age
     assert scores(plugin, POD, state) == {"n": pytest.approx(want, abs=1e-3)}
-    told = plugin.explain(state_of(plugin, POD, state), POD.placed(), state, 0)
+    told = plugin.explain(state_of(plugin, POD, state), POD.placed(), view_of(state), 0)
     assert told == {"utilisation": pytest.approx(1 - want / 100), "reading": 0.2, "age_s": age, "judged": words}
 
 
@@ -61,7 +62,7 @@ def test_live_headroom_fades_from_the_reading_to_the_requests(age: float, want: 
 def test_live_headroom_judges_by_requests_where_nothing_was_ever_read(name: str) -> None:
     state, plugin = one_node(), make(name, **PLAIN)
     assert scores(plugin, POD, state) == {"n": pytest.approx(40)}
-    told = plugin.explain(state_of(plugin, POD, state), POD.placed(), state, 0)
+    told = plugin.explain(state_of(plugin, POD, state), POD.placed(), view_of(state), 0)
     assert (told["judged"], told["reading"], told["age_s"]) == ("unknown, by requests", None, None)
 
 

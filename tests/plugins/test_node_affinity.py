@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.labels import OPERATORS, NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.pod import Affinity
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, scores
@@ -99,5 +100,5 @@ clauses = st.builds(Requirement, st.sampled_from(["k", "l", "none"]), st.sampled
 @given(clauses, st.lists(st.dictionaries(st.sampled_from(["k", "l"]), values), min_size=1, max_size=6))
 def test_label_masks_agree_with_the_model_clause_by_clause(clause: Requirement, labels: list[dict[str, str]]) -> None:
     state = fleet(a=[node(f"n{at}").label(one) for at, one in enumerate(labels)])
-    mask = LabelMasks().clause(clause, state, slice(0, state.n))
+    mask = LabelMasks().clause(clause, view_of(state), slice(0, state.n))
     assert mask.tolist() == [clause.matches(one) for one in labels]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.resources import MAX_QUANTITY
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put
-from tests.plugins.asking import make, raw_scores, reasons, scores
+from tests.plugins.asking import codes_of, make, raw_scores, reasons, scores
 
 GPU = "nvidia.com/gpu"
 
@@ -86,7 +86,7 @@ def test_fit_tells_all_that_lacks_and_whether_the_node_could_ever_have_it(
     state = fleet(a=[where, node("other").resource(HUGE, 5)])
     put(state, there, "a", "n")
     plugin = make("NodeResourcesFit")
-    code = int(plugin.filter(plugin.pre_filter(asking.placed(), state), state, slice(0, 1))[0])
+    code = int(codes_of(plugin, asking, state)[0])
     assert (state.reasons.whys(code) if code else ()) == want
 
 
@@ -103,14 +103,14 @@ def test_fit_tells_all_that_lacks_and_whether_the_node_could_ever_have_it(
 def test_fit_ignores_extended_resources_on_demand(args: dict[str, Any], want: tuple[Why, ...]) -> None:
     plugin, state = make("NodeResourcesFit", **args), fleet(a=[node("n")])
     asking = requests("p", cpu="1m", b=1, own=1)
-    assert state.reasons.whys(plugin.filter(plugin.pre_filter(asking.placed(), state), state, slice(0, 1))[0]) == want
+    assert state.reasons.whys(codes_of(plugin, asking, state)[0]) == want
 
 
 def test_fit_tells_of_too_many_pods_and_of_what_lacks_besides() -> None:
     state = fleet(a=[node("n1").pods(1), node("n2")])
     put(state, "t", "a", "n1")
     plugin, asking = make("NodeResourcesFit"), pod().cpu(100)
-    codes = plugin.filter(plugin.pre_filter(asking.placed(), state), state, slice(0, 2)).tolist()
+    codes = codes_of(plugin, asking, state).tolist()
     cpu = Why(Reason.INSUFFICIENT, "cpu", lasting=True)
     assert [state.reasons.whys(code) for code in codes] == [(Why(Reason.TOO_MANY_PODS), cpu), (cpu,)]
 

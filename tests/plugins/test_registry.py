@@ -7,6 +7,7 @@ import pytest
 from dispatcher.model.names import CLUSTERS, ZONE
 from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import SKIP, Placed, Plugin, PluginUse, Profile
 from dispatcher.scheduling.framework.plugin_args import Args, table_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
@@ -48,16 +49,16 @@ def test_every_plugin_stands_an_empty_fleet(name: str) -> None:
     if asked is SKIP:
         return
     if "Filter" in REGISTRY[name].points:
-        assert len(plugin.filter(asked, state, slice(0, 0))) == 0
+        assert len(plugin.filter(asked, view_of(state), slice(0, 0))) == 0
     if "Score" in REGISTRY[name].points:
-        assert len(plugin.normalize(plugin.score(asked, state, slice(0, 0)))) == 0
+        assert len(plugin.normalize(plugin.score(asked, view_of(state), slice(0, 0)))) == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_explanation_is_plain_json(name: str) -> None:
     plugin, state, asking = make(name), fleet(a=["n1"]), pod().labels(a="b").spread("cluster")
     if hasattr(plugin, "explain"):
-        json.dumps(plugin.explain(state_of(plugin, asking, state), asking.placed(), state, 0), allow_nan=False)
+        json.dumps(plugin.explain(state_of(plugin, asking, state), asking.placed(), view_of(state), 0), allow_nan=False)
 
 
 def test_points_are_kube_schedulers_names() -> None:

@@ -5,7 +5,8 @@ import pytest
 from dispatcher.model.reasons import Reason
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginContext
-from dispatcher.scheduling.framework import Refuse
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import CycleState, Refuse
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import refused
@@ -27,7 +28,7 @@ def ours(name: str = "p1") -> PodBuilder:
 
 def test_quota_refuses_with_tenant_resource_asked_used_and_limit() -> None:
     plugin = quota(team(cpu=Share(ratio=0.4)))
-    assert plugin.reserve(ours("big").cpu("39500m").placed(), 0, FLEET) is None
+    assert plugin.reserve(CycleState(), ours("big").cpu("39500m").placed(), 0, view_of(FLEET)) is None
     assert refused(plugin, ours().cpu("500m"), FLEET) == ""
     text = "tenant quota exceeded: tenant team-a: cpu asked 600m, used 39500m, limit 40"
     assert refused(plugin, ours().cpu("600m"), FLEET) == text
@@ -35,8 +36,8 @@ def test_quota_refuses_with_tenant_resource_asked_used_and_limit() -> None:
 
 def test_quota_reserves_nothing_beyond_the_limit() -> None:
     plugin = quota(team(pods=Share(absolute=1)))
-    assert plugin.reserve(ours("one").placed(), 0, FLEET) is None
-    second = plugin.reserve(ours("two").placed(), 0, FLEET)
+    assert plugin.reserve(CycleState(), ours("one").placed(), 0, view_of(FLEET)) is None
+    second = plugin.reserve(CycleState(), ours("two").placed(), 0, view_of(FLEET))
     assert isinstance(second, Refuse)
     assert second.why.reason is Reason.QUOTA
     assert plugin.ledger.usage("team-a") == {"pods": 1}
@@ -45,9 +46,9 @@ def test_quota_reserves_nothing_beyond_the_limit() -> None:
 def test_quota_comes_back_when_the_place_is_given_back() -> None:
     plugin = quota(team(cpu=Share(absolute=1000)))
     first, second = ours("one").cpu(1).placed(), ours("two").cpu(1).placed()
-    assert plugin.reserve(first, 0, FLEET) is None
+    assert plugin.reserve(CycleState(), first, 0, view_of(FLEET)) is None
     assert refused(plugin, second, FLEET)
-    plugin.unreserve(first, 0, FLEET)
+    plugin.unreserve(first, 0, view_of(FLEET))
     assert refused(plugin, second, FLEET) == ""
     assert plugin.ledger.usage("team-a") == {}
 
@@ -56,8 +57,8 @@ def test_quota_charges_a_pod_found_running_whatever_the_limit_and_once() -> None
     plugin = quota(team(cpu=Share(absolute=1000)))
     source = ours("one").cpu(3).placed("a")
     delegate = ours("one-x").uid("other").cpu(3).delegate_of("a", "uid-one").placed("a")
-    plugin.restore(source, 0, FLEET)
-    plugin.restore(delegate, -1, FLEET)
+    plugin.restore(source, 0, view_of(FLEET))
+    plugin.restore(delegate, -1, view_of(FLEET))
     assert plugin.ledger.usage("team-a") == {"cpu": 3000, "pods": 1}
 
 
@@ -71,22 +72,22 @@ def test_quota_follows_what_ready_clusters_can_allocate() -> None:
 def test_quota_leaves_namespaces_of_no_tenant_alone() -> None:
     plugin, stranger = quota(team(cpu=Share(absolute=0))), pod().cpu(1000).placed()
     assert refused(plugin, stranger, FLEET) == ""
-    assert plugin.reserve(stranger, 0, FLEET) is None
-    assert plugin.explain(None, stranger, FLEET, 0) == {}
+    assert plugin.reserve(CycleState(), stranger, 0, view_of(FLEET)) is None
+    assert plugin.explain(None, stranger, view_of(FLEET), 0) == {}
 
 
 def test_quota_explains_usage_before_and_after() -> None:
     plugin = quota(team(cpu=Share(ratio=0.4), memory=Share(absolute=2**30)))
-    plugin.reserve(ours("there").cpu(1).placed(), 0, FLEET)
+    plugin.reserve(CycleState(), ours("there").cpu(1).placed(), 0, view_of(FLEET))
     asking = ours().cpu("500m").memory("1Gi").placed()
     want = {
         "tenant": "team-a",
         "cpu": {"used_before": "1", "used_after": "1500m", "limit": "40"},
         "memory": {"used_before": "0", "used_after": "1Gi", "limit": "1Gi"},
     }
-    assert plugin.explain(None, asking, FLEET, 0) == want
-    plugin.reserve(asking, 0, FLEET)
-    assert plugin.explain(None, asking, FLEET, 0) == want
+    assert plugin.explain(None, asking, view_of(FLEET), 0) == want
+    plugin.reserve(CycleState(), asking, 0, view_of(FLEET))
+    assert plugin.explain(None, asking, view_of(FLEET), 0) == want
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from dispatcher.model.messages import BindVolume, PodRef, SelectNode
 from dispatcher.model.names import ZONE
 from dispatcher.model.objects import AnyObject, CSIDriver, CSIStorageCapacity, PersistentVolume, StorageClass
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import SKIP, Refuse
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import SKIP, CycleState, Refuse
 from dispatcher.scheduling.framework.lifecycle import Order
 from tests.builders import PodBuilder, fleet, node, pod
 from tests.plugins.asking import make, reasons, refused, state_of
@@ -243,8 +244,8 @@ def test_small_claims_leave_large_volumes_to_large_ones() -> None:
     state = state_with(claim("large", 10, STATIC), claim("tiny", 1, STATIC), *volumes)
     plugin, asking = make("VolumeBinding"), using("large", "tiny")
     assert reasons(plugin, asking, state) == {"n2": BINDING}
-    assert plugin.reserve(asking.placed(), 0, state) is None
-    kept = {one.name: one.claim for one in state.objects("a", PersistentVolume).values()}
+    assert plugin.reserve(CycleState(), asking.placed(), 0, view_of(state)) is None
+    kept = {one.name: one.claim for one in state.kept.of("a", PersistentVolume).values()}
     assert kept == {"big": "default/large", "small": "default/tiny"}
 
 
@@ -343,39 +344,39 @@ def test_nodes_of_other_clusters_are_no_home_for_claims() -> None:
 def test_a_volume_that_is_held_for_one_claim_is_not_given_to_another() -> None:
     state = state_with(claim("one", 1, STATIC), claim("two", 1, STATIC), free("pv1", 1, "z1"))
     plugin, first, second = make("VolumeBinding"), using("one"), using("two", name="p2")
-    assert plugin.reserve(first.placed(), 0, state) is None
+    assert plugin.reserve(CycleState(), first.placed(), 0, view_of(state)) is None
     assert reasons(plugin, first, state) == {"n2": BINDING}
     assert reasons(plugin, second, state) == {"n1": BINDING, "n2": BINDING}
-    plugin.unreserve(first.placed(), 0, state)
+    plugin.unreserve(first.placed(), 0, view_of(state))
     assert reasons(plugin, second, state) == {"n2": BINDING}
 
 
 def test_a_claim_to_be_provided_keeps_later_pods_at_the_chosen_node() -> None:
     state, plugin = state_with(claim("data")), make("VolumeBinding")
     first, second = using("data"), using("data", name="p2")
-    assert plugin.reserve(first.placed(), 1, state) is None
+    assert plugin.reserve(CycleState(), first.placed(), 1, view_of(state)) is None
     assert reasons(plugin, second, state) == {"n1": BINDING}
-    assert plugin.reserve(second.placed(), 1, state) is None
-    plugin.unreserve(first.placed(), 1, state)
+    assert plugin.reserve(CycleState(), second.placed(), 1, view_of(state)) is None
+    plugin.unreserve(first.placed(), 1, view_of(state))
     assert reasons(plugin, second, state) == {"n1": BINDING}
-    plugin.unreserve(second.placed(), 1, state)
+    plugin.unreserve(second.placed(), 1, view_of(state))
     assert reasons(plugin, second, state) == {}
 
 
 def test_what_the_cluster_reports_meanwhile_shows_through_what_is_held() -> None:
     state, plugin = state_with(claim("data", 1, STATIC), free("pv1", 1, "z1")), make("VolumeBinding")
-    assert plugin.reserve(using("data").placed(), 0, state) is None
+    assert plugin.reserve(CycleState(), using("data").placed(), 0, view_of(state)) is None
     keep(state, free("pv1", 1, "z1", labels={"touched": "yes"}))
-    (shown,) = state.objects("a", PersistentVolume).values()
+    (shown,) = state.kept.of("a", PersistentVolume).values()
     assert (shown.claim, shown.labels) == ("default/data", {"touched": "yes"})
-    plugin.unreserve(using("data").placed(), 0, state)
-    (shown,) = state.objects("a", PersistentVolume).values()
+    plugin.unreserve(using("data").placed(), 0, view_of(state))
+    (shown,) = state.kept.of("a", PersistentVolume).values()
     assert (shown.claim, shown.labels) == ("", {"touched": "yes"})
 
 
 def test_a_place_that_no_longer_serves_the_claims_is_not_reserved() -> None:
     state, plugin = state_with(claim("data", 1, STATIC), free("pv1", 1, "z1")), make("VolumeBinding")
-    refusal = plugin.reserve(using("data").placed(), 1, state)
+    refusal = plugin.reserve(CycleState(), using("data").placed(), 1, view_of(state))
     assert refusal is not None
     assert refusal.why.text == BINDING
 
@@ -395,7 +396,7 @@ POD = PodRef("default", "p1", "uid-p1")
 def reserved(asking: PodBuilder, row: int, *found: AnyObject) -> tuple[Any, FleetState]:
     """A plugin that holds what the pod needs on a row."""
     state, plugin = state_with(*found), make("VolumeBinding")
-    assert plugin.reserve(asking.placed(), row, state) is None
+    assert plugin.reserve(CycleState(), asking.placed(), row, view_of(state)) is None
     return plugin, state
 
 
@@ -403,28 +404,28 @@ def test_a_chosen_volume_is_ordered_until_the_claim_has_it() -> None:
     asking, free_one = using("data"), free("pv1", 1, "z1")
     plugin, state = reserved(asking, 0, claim("data", 1, STATIC), free_one)
     wanted = [Order("a", BindVolume("", POD, 0, "pv1", "default/data", "uid-data"))]
-    assert plugin.pre_bind(asking.placed(), 0, state) == wanted
+    assert plugin.pre_bind(CycleState(), asking.placed(), 0, view_of(state)) == wanted
     keep(state, msgspec.structs.replace(free_one, claim="default/data", claim_uid="uid-data"))
-    assert plugin.pre_bind(asking.placed(), 0, state) == wanted
+    assert plugin.pre_bind(CycleState(), asking.placed(), 0, view_of(state)) == wanted
     keep(state, bound("data", "pv1", storage_class=STATIC))
-    assert not plugin.pre_bind(asking.placed(), 0, state)
+    assert not plugin.pre_bind(CycleState(), asking.placed(), 0, view_of(state))
 
 
 def test_a_claim_to_be_provided_is_told_its_node_until_it_has_a_volume() -> None:
     asking = using("data")
     plugin, state = reserved(asking, 1, claim("data"))
     wanted = [Order("a", SelectNode("", POD, 0, "default/data", "uid-data", "n2"))]
-    assert plugin.pre_bind(asking.placed(), 1, state) == wanted
+    assert plugin.pre_bind(CycleState(), asking.placed(), 1, view_of(state)) == wanted
     keep(state, claim("data", selected_node="n2"))
-    assert plugin.pre_bind(asking.placed(), 1, state) == wanted
+    assert plugin.pre_bind(CycleState(), asking.placed(), 1, view_of(state)) == wanted
     keep(state, bound("data", "made"))
-    assert not plugin.pre_bind(asking.placed(), 1, state)
+    assert not plugin.pre_bind(CycleState(), asking.placed(), 1, view_of(state))
 
 
 @pytest.mark.parametrize("asking", [pod(), using("old")], ids=["no claims", "bound claims"])
 def test_nothing_is_to_be_done_for_a_pod_whose_claims_are_bound(asking: PodBuilder) -> None:
     plugin, state = reserved(asking, 0, bound("old", "pv1"), volume("pv1"))
-    assert not plugin.pre_bind(asking.placed(), 0, state)
+    assert not plugin.pre_bind(CycleState(), asking.placed(), 0, view_of(state))
 
 
 @pytest.mark.parametrize(
@@ -449,7 +450,7 @@ def test_a_choice_that_comes_to_nothing_gives_the_place_back(reports: list[AnyOb
     answer: object = None
     for report in reports:
         keep(state, report)
-        answer = plugin.pre_bind(asking.placed(), 0, state)
+        answer = plugin.pre_bind(CycleState(), asking.placed(), 0, view_of(state))
     assert isinstance(answer, Refuse)
     assert answer.why.text == f"node(s) could not be prepared for the pod: {says}"
 
@@ -458,16 +459,16 @@ def test_a_volume_that_another_claim_got_gives_the_place_back() -> None:
     asking = using("data")
     plugin, state = reserved(asking, 0, claim("data", 1, STATIC), free("pv1", 1, "z1"))
     keep(state, free("pv1", 1, "z1", claim="default/other"))
-    assert isinstance(plugin.pre_bind(asking.placed(), 0, state), Refuse)
+    assert isinstance(plugin.pre_bind(CycleState(), asking.placed(), 0, view_of(state)), Refuse)
 
 
 def test_a_pod_on_its_way_keeps_what_is_held_when_its_profile_is_exchanged() -> None:
     asking = using("data")
     plugin, state = reserved(asking, 1, claim("data"))
-    plugin.unreserve(asking.placed(), 1, state)
+    plugin.unreserve(asking.placed(), 1, view_of(state))
     successor = make("VolumeBinding")
-    successor.restore(asking.placed(), 1, state)
-    assert successor.pre_bind(asking.placed(), 1, state)
+    successor.restore(asking.placed(), 1, view_of(state))
+    assert successor.pre_bind(CycleState(), asking.placed(), 1, view_of(state))
     bound_one = make("VolumeBinding")
-    bound_one.restore(asking.on("n2").placed(), 1, state)
-    assert not bound_one.pre_bind(asking.placed(), 1, state)
+    bound_one.restore(asking.on("n2").placed(), 1, view_of(state))
+    assert not bound_one.pre_bind(CycleState(), asking.placed(), 1, view_of(state))

@@ -66,7 +66,7 @@ def test_a_disk_is_free_again_when_its_pod_has_gone() -> None:
     put(state, pod("old").set(volumes=disk), "a", "n1")
     state.remove(("a", "uid-old"))
     assert reasons(make("VolumeRestrictions"), pod().set(volumes=disk), state) == {}
-    assert not state.rows_with_volumes()
+    assert not state.volumes.rows()
 
 
 def test_a_claim_that_bears_one_pod_refuses_every_node_while_it_has_one() -> None:

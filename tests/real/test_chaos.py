@@ -68,10 +68,13 @@ def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partit
         """Found out by those who watch, confirmed by an operator, mended, before a kill makes them read all anew."""
         ledger.restored(plane)
         eventually(lambda: "went back" in problem_of(system, plane), NOTICED_S, lambda: system.log)
+        confirm(plane)
+        settle(system, fleet, taken=ledger.taken)
+
+    def confirm(plane: str) -> None:
         command = ["cluster", "confirm", plane, "--config", str(admin), "--yes"]
         told = subprocess.run([*GLOBAL_DISPATCHER, *command], capture_output=True, text=True, check=False)
         assert told.returncode == 0, told.stdout + told.stderr
-        settle(system, fleet, taken=ledger.taken)
 
     admin = tmp_path / "dispatcher.yaml"
     clusters = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in CLUSTERS]
@@ -86,6 +89,9 @@ def test_each_replica_runs_once_and_no_other_pod_ends_after_kills_freezes_partit
             ledger.delete_some(DELETED)
             blows.moment(2.0)
             blows.strike(part)
+        if ledger.taken:  # of many orphans a dispatcher that has begun since asks an operator once more
+            settle(system, fleet, taken=ledger.taken)
+            confirm(HOME)
         settle(system, fleet, TAKEN_S if ledger.taken else SETTLE_S)
     finally:
         say(f"struck {len(blows.told)} of {count}: {', '.join(blows.told)}")

@@ -21,7 +21,8 @@ import pytest
 
 from agents.observer.loads import Sample
 from agents.observer.seen import NodeTarget
-from agents.telemetry.kubelet import Kubelets, SourceError
+from agents.telemetry.kubelet import Kubelets
+from agents.telemetry.source import SourceError
 from localfleet.controlplane.binaries import selected_minor
 from localfleet.controlplane.components import IDENTITIES
 from localfleet.controlplane.credentials import Authority

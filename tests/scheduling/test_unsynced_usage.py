@@ -12,7 +12,8 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import ClusterInfo, Placed
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import ClusterInfo, CycleState, Placed
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 
@@ -105,17 +106,17 @@ class Life:
         self.fleet.set_cluster(home, ready=True, synced=True)
         for uid, (where, cpu) in self.pods.items():
             if where == home:
-                self.plugin.restore(_placed(uid, where, cpu), -1, self.fleet)
+                self.plugin.restore(_placed(uid, where, cpu), -1, view_of(self.fleet))
 
     def submit(self, uid: str, home: str, cpu: int) -> None:
         if next(info for info in self.fleet.clusters if info.name == home).synced:
             placed = _placed(uid, home, cpu)
-            if self.plugin.reserve(placed, 0, self.fleet) is None:
+            if self.plugin.reserve(CycleState(), placed, 0, view_of(self.fleet)) is None:
                 self.pods[uid] = (home, cpu)
 
     def end(self, uid: str) -> None:
         home, cpu = self.pods.pop(uid)
-        self.plugin.unreserve(_placed(uid, home, cpu), 0, self.fleet)
+        self.plugin.unreserve(_placed(uid, home, cpu), 0, view_of(self.fleet))
 
 
 def _placed(uid: str, home: str, cpu: int) -> Placed:

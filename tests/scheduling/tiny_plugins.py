@@ -9,10 +9,11 @@ from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
     Codes,
+    CycleState,
     Depends,
     DomainPlugin,
     Filter,
-    Fleet,
+    FleetView,
     Floats,
     Part,
     Placed,
@@ -26,7 +27,7 @@ from dispatcher.scheduling.framework import (
 )
 
 
-def length(rows: Rows, fleet: Fleet) -> int:
+def length(rows: Rows, fleet: FleetView) -> int:
     return len(range(*rows.indices(fleet.n))) if isinstance(rows, slice) else len(rows)
 
 
@@ -39,11 +40,11 @@ class Ready(Filter):
     def class_key(self, placed: Placed) -> Hashable:
         return None
 
-    def filter(self, state: object, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
         ready = np.asarray([info.ready for info in fleet.clusters] or [False])
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
-        codes[~fleet.ready[rows]] = fleet.reasons.code(Reason.NOT_READY)
-        codes[~ready[fleet.cluster[rows]]] = fleet.reasons.code(Reason.CLUSTER_NOT_READY)
+        codes[~fleet.nodes.ready[rows]] = fleet.reasons.code(Reason.NOT_READY)
+        codes[~ready[fleet.nodes.cluster[rows]]] = fleet.reasons.code(Reason.CLUSTER_NOT_READY)
         return codes
 
 
@@ -57,20 +58,20 @@ class Selector(Filter, Score):
     def class_key(self, placed: Placed) -> Hashable:
         return tuple(sorted(placed.pod.node_selector.items()))
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
         return placed.pod.node_selector or SKIP
 
-    def filter(self, state: Any, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
         for key, value in state.items():
-            values = list(fleet.label_values(key))
+            values = list(fleet.nodes.label_values(key))
             wanted = values.index(value) if value in values else -2
-            codes[fleet.label(key)[rows] != wanted] = fleet.reasons.code(Reason.AFFINITY)
+            codes[fleet.nodes.label(key)[rows] != wanted] = fleet.reasons.code(Reason.AFFINITY)
         return codes
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        texts = [float(text) if text.isdigit() else 0.0 for text in fleet.label_values("soft")]
-        return np.asarray([*texts, 0.0])[fleet.label("soft")[rows]]
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
+        texts = [float(text) if text.isdigit() else 0.0 for text in fleet.nodes.label_values("soft")]
+        return np.asarray([*texts, 0.0])[fleet.nodes.label("soft")[rows]]
 
     def normalize(self, raw: Floats) -> Floats:
         highest = raw.max(initial=0.0)
@@ -86,10 +87,10 @@ class Fit(Filter, Score):
     def class_key(self, placed: Placed) -> Hashable:
         return tuple(sorted(placed.pod.requests.items()))
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
         return {**placed.pod.requests, "pods": 1}
 
-    def filter(self, state: Any, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         codes = np.zeros(length(rows, fleet), dtype=np.uint16)
         for resource, amount in sorted(state.items(), reverse=True):
             column = fleet.axis.column(resource)
@@ -97,14 +98,14 @@ class Fit(Filter, Score):
             if column is None:
                 codes[:] = code
             else:
-                codes[amount > fleet.allocatable[column, rows] - fleet.requested[column, rows]] = code
+                codes[amount > fleet.nodes.allocatable[column, rows] - fleet.nodes.requested[column, rows]] = code
         return codes
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
         total = np.zeros(length(rows, fleet))
         for column in (0, 1):
-            room = np.maximum(fleet.allocatable[column, rows], 1)
-            total += 50.0 * np.clip(1.0 - fleet.nonzero[column, rows] / room, 0.0, 1.0)
+            room = np.maximum(fleet.nodes.allocatable[column, rows], 1)
+            total += 50.0 * np.clip(1.0 - fleet.nodes.nonzero[column, rows] / room, 0.0, 1.0)
         return total
 
 
@@ -117,12 +118,12 @@ class Live(Score):
     def class_key(self, placed: Placed) -> Hashable:
         return None
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        room = np.maximum(fleet.allocatable[0, rows], 1)
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
+        room = np.maximum(fleet.nodes.allocatable[0, rows], 1)
         trust = np.clip((60.0 - (fleet.now - fleet.signals.sampled_at("cpu")[rows])) / 50.0, 0.0, 1.0)
         used = np.nan_to_num(fleet.signals.used("cpu")[rows].astype(np.float64), nan=1.0)
-        measured = used + fleet.recent[0, rows] / room
-        asked = fleet.nonzero[0, rows] / room
+        measured = used + fleet.nodes.recent[0, rows] / room
+        asked = fleet.nodes.nonzero[0, rows] / room
         return 100.0 * np.clip(1.0 - (trust * measured + (1.0 - trust) * asked), 0.0, 1.0)
 
 
@@ -139,34 +140,34 @@ class Spread(Filter, Score):
             return None
         return pod.namespace, tuple(sorted(pod.app_labels.items())), pod.spread[0].key, pod.spread[0].max_skew
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
         if not placed.pod.spread:
             return SKIP
         constraint = placed.pod.spread[0]
-        counts = fleet.count_matching(placed.pod, constraint.selector, constraint.key).copy()
-        domains = fleet.domain(constraint.key)[fleet.live]
+        counts = fleet.topology.count_matching(placed.pod, constraint.selector, constraint.key).copy()
+        domains = fleet.topology.domain(constraint.key)[fleet.nodes.live]
         present = np.unique(domains[domains >= 0])
         return constraint, counts, int(counts[present].min(initial=2**31))
 
-    def filter(self, state: Any, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: Any, fleet: FleetView, rows: Rows) -> Codes:
         constraint, counts, lowest = state
-        domains = fleet.domain(constraint.key)[rows]
+        domains = fleet.topology.domain(constraint.key)[rows]
         found = np.append(counts, 2**40)[domains]
         codes = np.zeros(len(found), dtype=np.uint16)
         if constraint.hard:
             codes[found + 1 - lowest > constraint.max_skew] = fleet.reasons.code(Reason.SPREAD, constraint.key)
         return codes
 
-    def score(self, state: Any, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: Any, fleet: FleetView, rows: Rows) -> Floats:
         constraint, counts, _ = state
-        found: Floats = -np.append(counts, 10_000)[fleet.domain(constraint.key)[rows]].astype(np.float64)
+        found: Floats = -np.append(counts, 10_000)[fleet.topology.domain(constraint.key)[rows]].astype(np.float64)
         return found
 
     def normalize(self, raw: Floats) -> Floats:
         low, high = raw.min(initial=0.0), raw.max(initial=-(2.0**40))
         return np.full(len(raw), 100.0) if high <= low else 100.0 * (raw - low) / (high - low)
 
-    def explain(self, state: Any, placed: Placed, fleet: Fleet, row: int) -> Mapping[str, Any]:
+    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         return {"min": state[2]}
 
 
@@ -182,24 +183,24 @@ class Rooms(DomainPlugin):
         asked = placed.pod.annotations.get("rooms")
         return None if asked is None else (placed.pod.namespace, tuple(sorted(placed.pod.app_labels.items())), asked)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
         asked = placed.pod.annotations.get("rooms")
         if asked is None:
             return SKIP
         rules = [(key, limit) for key, _, limit in (one.partition(":") for one in asked.split(","))]
-        return [(key, limit, fleet.count_matching(placed.pod, None, key).copy()) for key, limit in rules]
+        return [(key, limit, fleet.topology.count_matching(placed.pod, None, key).copy()) for key, limit in rules]
 
-    def filter_parts(self, state: Any, fleet: Fleet) -> list[Part]:
+    def filter_parts(self, state: Any, fleet: FleetView) -> list[Part]:
         code = fleet.reasons.code(Reason.POLICY, "Rooms")
         hard = [(key, int(limit), counts) for key, limit, counts in state if limit != "soft"]
         return [
-            Part(fleet.domain(key), np.append(counts >= limit, True).astype(np.uint16) * np.uint16(code))
+            Part(fleet.topology.domain(key), np.append(counts >= limit, True).astype(np.uint16) * np.uint16(code))
             for key, limit, counts in hard
         ]
 
-    def score_parts(self, state: Any, fleet: Fleet) -> list[Part]:
+    def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
         soft = [(key, counts) for key, limit, counts in state if limit == "soft"]
-        return [Part(fleet.domain(key), np.append(10.0 - counts, 3.0)) for key, counts in soft]
+        return [Part(fleet.topology.domain(key), np.append(10.0 - counts, 3.0)) for key, counts in soft]
 
     def normalize(self, raw: Floats) -> Floats:
         low, high = raw.min(initial=np.inf), raw.max(initial=-np.inf)
@@ -215,13 +216,15 @@ class Crowd(Score):
     def class_key(self, placed: Placed) -> Hashable:
         return placed.pod.annotations.get("crowd")
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
         return None if placed.pod.annotations.get("crowd") else SKIP
 
-    def score(self, state: object, fleet: Fleet, rows: Rows) -> Floats:
-        live = fleet.live
-        pods = np.bincount(fleet.cluster[live], weights=fleet.requested[3, live], minlength=len(fleet.clusters))
-        scores: Floats = np.asarray(100.0 / (1.0 + pods), dtype=np.float64)[fleet.cluster[rows]]
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
+        live = fleet.nodes.live
+        pods = np.bincount(
+            fleet.nodes.cluster[live], weights=fleet.nodes.requested[3, live], minlength=len(fleet.clusters)
+        )
+        scores: Floats = np.asarray(100.0 / (1.0 + pods), dtype=np.float64)[fleet.nodes.cluster[rows]]
         return scores
 
 
@@ -238,24 +241,24 @@ class Quota(Reserve):
     def class_key(self, placed: Placed) -> Hashable:
         return placed.pod.namespace, placed.pod.requests.get("cpu", 0)
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> object:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
         used = self.used.get(placed.pod.namespace, 0)
         if used + placed.pod.requests.get("cpu", 0) > self.limit:
             return refuse(Reason.QUOTA, f"{placed.pod.namespace} used {used}m, limit {self.limit}m")
         return None
 
-    def reserve(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | None:
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
         state = self.pre_filter(placed, fleet)
         if isinstance(state, Refuse):
             return state
         self.restore(placed, row, fleet)
         return None
 
-    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
         namespace = placed.pod.namespace
         self.used[namespace] = self.used.get(namespace, 0) + placed.pod.requests.get("cpu", 0)
 
-    def unreserve(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
         namespace = placed.pod.namespace
         self.used[namespace] -= placed.pod.requests.get("cpu", 0)
         if not self.used[namespace]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatcher.api.metrics import Metrics
 from dispatcher.model.messages import (
     BOUND,
     Bind,
@@ -23,6 +22,7 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Effect, Event, Tick
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentTimeout, LinkError
+from dispatcher.service.metrics import Metrics
 from dispatcher.service.service import Service
 from dispatcher.service.timing import ServiceTiming
 

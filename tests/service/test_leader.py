@@ -68,6 +68,28 @@ async def test_a_dead_leader_is_followed_once_its_lease_has_run_out_and_the_epoc
         assert (a.terms, b.terms) == ([1], [2])
 
 
+async def test_a_standby_asks_again_the_moment_the_lease_it_saw_runs_out() -> None:
+    async with stage() as it:
+        asked: list[tuple[str, float]] = []
+
+        def note(request: Request, answer: Callable[[], Response]) -> Response:
+            asked.append((request.method, it.time.now))
+            return answer()
+
+        it.server.fault = note
+        a = it.candidate("a")
+        await it.passes(1)
+        b = it.candidate("b")
+        await it.passes(10)
+        await a.die()
+        renewed = max(at for method, at in asked if method != "GET")
+        while not b.terms:
+            await it.passes(0.25)
+        seen = min(at for method, at in asked if method == "GET" and at > renewed)
+        acquired = max(at for method, at in asked if method != "GET")
+        assert acquired - seen == pytest.approx(15, abs=0.2)
+
+
 async def test_a_leader_that_gives_up_its_lease_is_followed_within_seconds() -> None:
     async with stage() as it:
         a = it.candidate("a")

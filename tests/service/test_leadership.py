@@ -10,7 +10,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from agents.kube.marks import claim_of
 from dispatcher.api.http_api import make_app
-from dispatcher.api.metrics import Metrics
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import ClusterSection, LeaderElectionSection
 from dispatcher.model import names
@@ -24,10 +23,11 @@ from dispatcher.service.clock import Clock
 from dispatcher.service.leader_client import access_of
 from dispatcher.service.leadership import Leadership, NoElection
 from dispatcher.service.link import AgentLink, LocalLink
+from dispatcher.service.metrics import Metrics
 from dispatcher.service.service import Service
 from dispatcher.service.term import MOST_EPOCHS, Term
 from dispatcher.service.term_runner import NOBODY, TermRunner
-from tests.agents.executor_world import keys_of
+from tests.agents.executor.world import keys_of
 from tests.service.fakes import FAST, FakeAgent, FakeCore, ScriptedLink, bind
 
 

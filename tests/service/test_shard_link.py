@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from ray.exceptions import ActorDiedError, GetTimeoutError
 
-from dispatcher.scheduling.shards.orders import NOTHING, Parcel
+from dispatcher.scheduling.shards.frames import NOTHING, Frame
 from dispatcher.service.shards import link as module
 from dispatcher.service.shards.link import AGAIN_S, STUCK_S, RayShard
 
-ORDER = Parcel(b"order", NOTHING)
+ORDER = Frame(b"order", NOTHING)
 TOLD = (b"told", np.zeros(3, dtype=np.int32), 0.25)
 
 
@@ -96,7 +96,7 @@ def test_an_answer_is_what_the_shard_told(ray: PaperRay) -> None:
     link.send(ORDER)
     assert not link.idle
     ray.end(TOLD)
-    assert link.answer() == Parcel(TOLD[0], TOLD[1])
+    assert link.answer() == Frame(TOLD[0], TOLD[1])
     assert (link.seconds, link.idle, link.answer()) == (0.25, True, None)
 
 
@@ -155,8 +155,8 @@ def test_without_ray_there_is_no_error_and_no_shard(ray: PaperRay) -> None:
 
 def test_small_bodies_go_as_bytes_and_great_ones_as_they_are(ray: PaperRay) -> None:
     link = up(ray)
-    link.send(Parcel(b"order", np.arange(5, dtype=np.uint8)))
+    link.send(Frame(b"order", np.arange(5, dtype=np.uint8)))
     great = np.zeros(1 << 17, dtype=np.uint8)
-    link.send(Parcel(b"order", great))
+    link.send(Frame(b"order", great))
     assert ray.calls[-2].given == (b"order", bytes(range(5)))
     assert ray.calls[-1].given[1] is great

@@ -26,14 +26,14 @@ class Odd(Score):
     def class_key(self, placed):
         return None
     def score(self, state, fleet, rows):
-        return np.full(len(fleet.live[rows]), 10.0)
+        return np.full(len(fleet.nodes.live[rows]), 10.0)
 
 PLUGIN = PluginSpec(Odd)
 '''
 
 
 def weights(plan: Plan) -> dict[str, tuple[float, str]]:
-    return {role.name: (role.weight, role.reach.value) for role in roles_of(plan)}
+    return {role.name: (role.weight, role.scope.value) for role in roles_of(plan)}
 
 
 def test_the_built_in_profile_arrives_as_it_is() -> None:

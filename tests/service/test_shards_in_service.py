@@ -10,11 +10,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.config import DispatcherConfig
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.shards.crew import Shards
-from dispatcher.scheduling.shards.orders import ORDERS, Parcel
+from dispatcher.scheduling.shards.coordinator import Shards
+from dispatcher.scheduling.shards.frames import REQUESTS, Frame
 from dispatcher.scheduling.shards.shard import Shard
 from dispatcher.service.assembly import assemble
 from dispatcher.service.link import LocalLink
+from dispatcher.service.shards.metrics import ShardCollector
 from dispatcher.service.shards.policy import name_of, plans_of, policy_of
 from tests.builders import fleet
 from tests.service.fakes import FakeAgent, FakeCore, FakeViews, service
@@ -36,12 +37,12 @@ class LocalShard:
         self.policies.append(policy)
         self.shard.configure(name_of(policy), plans_of(policy))
 
-    def send(self, order: Parcel) -> None:
+    def send(self, order: Frame) -> None:
         self.told = self.shard.take(order)
-        assert ORDERS.decode(order.head).number == self.shard.number
+        assert REQUESTS.decode(order.head).number == self.shard.number
         self.taken.set()
 
-    def answer(self) -> Parcel | None:
+    def answer(self) -> Frame | None:
         return self.told
 
 
@@ -76,7 +77,7 @@ async def test_readiness_and_metrics_tell_of_shards() -> None:
     away.state = "starting"
     subject.shards = shards_of(well, away)
     subject.shards.follow()
-    subject.metrics.watch_shards(subject.shards)
+    subject.metrics.watch(ShardCollector(subject.shards))
     app: TestClient[Any, Any] = TestClient(TestServer(make_app(OnlyOne(subject, FakeViews()))))
     async with app as client:
         ready = await client.get("/readyz")

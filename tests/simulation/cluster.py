@@ -21,7 +21,7 @@ from agents.runtime.driver import Pauses
 from agents.runtime.executor_loop import ExecutorLoop
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent, Changes, IntentBatch, Outcome, Peers, PeersAck
-from tests.agents.executor_world import (
+from tests.agents.executor.world import (
     NAMESPACES,
     ApiModel,
     Object,
@@ -69,6 +69,7 @@ class Cluster:
     now: Moment = field(default=Moment(0.0, 0.0))
     down: bool = False
     forbids: bool = False
+    confirmed: int = 0  # how often an operator has said that what its API server shows is meant
     lives: int = 0
     waiting: list[Waiting] = field(default_factory=list)
     sleeping: list[tuple[float, "asyncio.Future[None]"]] = field(default_factory=list)
@@ -91,7 +92,7 @@ class Cluster:
         self._follow = ChangeFeed(self.cache, Loads(log, tau_s=0))
         uid = f"{self.name}-cluster-uid"
         self.keys = keys_of(self.name)
-        self._who = Identity(self.name, uid, f"{self.name}-{self.lives}", keys=self.keys.told())
+        self._who = Identity(self.name, uid, f"{self.name}-{self.lives}", keys=self.keys.endorsed_keys())
         pauses = Pauses(self._sleep, self.network.dice)
         self.executor = ExecutorLoop(
             self, self.cache, self.name, uid, clock=lambda: self.now, keys=self.keys, pauses=pauses
@@ -159,7 +160,8 @@ class Cluster:
 
     def changes(self, incarnation: str, since: int) -> Changes:
         """What the agent reports."""
-        health = Health(not self.down, "the API server is away" if self.down else "")
+        problem = "the API server is away" if self.down else ""
+        health = Health(not self.down, problem, confirmed=self.confirmed)
         return self._follow.since(self._who, incarnation, since, health, self.now.mono)
 
     async def execute(self, dispatcher: int, intents: tuple[AnyIntent, ...]) -> tuple[Outcome, ...]:

@@ -89,6 +89,7 @@ class Fleet:
         self.calls: list[Call] = []
         self.post: list[tuple[str, AnyIntent]] = []
         self.peers: list[events.SendPeers] = []
+        self.warnings: list[str] | None = None  # what operators are told; None: they must not be told anything
         self.words: dict[str, str] = {}  # of the agents' last answers
 
     async def step(self) -> None:
@@ -131,8 +132,10 @@ class Fleet:
 
     def _feed(self, event: events.Event) -> None:
         for effect in self.core.handle(event, self.now):
-            assert not isinstance(effect, events.OperatorWarning), effect.text
-            if isinstance(effect, events.SendIntents):
+            if isinstance(effect, events.OperatorWarning):
+                assert self.warnings is not None, effect.text
+                self.warnings.append(effect.text)
+            elif isinstance(effect, events.SendIntents):
                 self.post += [(effect.cluster, intent) for intent in effect.intents]
             elif isinstance(effect, events.SendPeers):
                 self.peers.append(effect)

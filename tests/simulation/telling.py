@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation.acts import ACTS, Act, Stage, plain_pod, spread_by_zone
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import copies, progress, protocol, room, spread
+from tests.simulation.judges import budgets, copies, progress, protocol, room, spread
 from tests.simulation.judges.court import Judge, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.world.apiserver import EVENTS, LEASES, NAMESPACES, NODES
@@ -36,8 +36,10 @@ JUDGES: tuple[type[Judge], ...] = (
     room.NodesHold,
     room.QuotaKept,
     room.NobodyWaits,
+    budgets.BudgetKept,
     protocol.EpochsGrow,
     protocol.DeposedSilent,
+    protocol.NobodyAccused,
     protocol.CalmIsCalm,
     protocol.LostIsNotReady,
     protocol.WellIsReady,

@@ -7,7 +7,7 @@ import pytest
 
 from agents.executor.http import STRATEGIC_PATCH, Request, Response
 from dispatcher.model import names
-from tests.agents.executor_world import pod_object
+from tests.agents.executor.world import pod_object
 from tests.simulation.test_refusals import Calm, calmly
 
 PODS = [f"p{number}" for number in range(6)]

@@ -20,7 +20,7 @@ from dispatcher.model.leases import LEASE, RATE, stopped_after_s
 from dispatcher.model.messages import Peers
 from dispatcher.scheduling import events
 from dispatcher.scheduling.delegation.timing import CoreTiming
-from tests.agents.executor_world import pod_object, pod_path
+from tests.agents.executor.world import pod_object, pod_path
 from tests.simulation.cluster import Cluster
 from tests.simulation.fleet import Fleet
 

@@ -13,7 +13,7 @@ from dispatcher.scheduling.core import CoreTiming
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.unsynced_usage import PersistedUsage, UnsyncedUsage
 from dispatcher.scheduling.views import explain
-from tests.agents.executor_world import Object, pod_object
+from tests.agents.executor.world import Object, pod_object
 from tests.laws.cores import make_core
 from tests.simulation.fleet import CLUSTERS, Fleet
 

@@ -9,7 +9,7 @@ import pytest
 from agents.executor.http import MERGE_PATCH, Request
 from dispatcher.model import names
 from dispatcher.model.messages import AnyIntent
-from tests.agents.executor_world import pod_object, pod_path
+from tests.agents.executor.world import pod_object, pod_path
 from tests.simulation.fleet import Fleet
 
 WATCHED_S = 60

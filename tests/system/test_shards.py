@@ -15,7 +15,7 @@ from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.shards.crew import Shards
+from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.descendants import descendants
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.shards.link import RayShard
@@ -81,7 +81,7 @@ class Side:
 
     def answered(self) -> list[int]:
         """Questions that each shard has answered."""
-        return [tally.answered for tally in self.shards.tallies]
+        return [counts.answered for counts in self.shards.counts_of_each]
 
 
 def shard_processes() -> list[int]:

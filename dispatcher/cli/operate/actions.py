@@ -78,12 +78,12 @@ async def leave(errand: Errand) -> None:
 
 async def confirm(errand: Errand) -> None:
     """Say in the cluster itself that what its API server shows is meant."""
-    said = (
+    writes = (
         executor_words.say(errand.members[sight.name], sight, names.CONFIRM_RESTORED, "confirmed", errand.timeout_s)
         for sight in errand.sights
         if not sight.problem
     )
-    await asyncio.gather(*said)
+    await asyncio.gather(*writes)
 
 
 async def look_at_keys(errand: Errand) -> None:
@@ -116,12 +116,12 @@ async def _look_at_own_keys(errand: Errand, member: Member) -> None:
 async def forget_keys(errand: Errand) -> None:
     """Say in every cluster that answers, the one in question too, that its keys are to be forgotten."""
     word = executor_words.forget(errand.cluster)
-    said = (
+    writes = (
         executor_words.say(errand.members[sight.name], sight, word, "forgotten", errand.timeout_s)
         for sight in errand.sights
         if not sight.problem
     )
-    await asyncio.gather(*said)
+    await asyncio.gather(*writes)
 
 
 async def leave_lost(errand: Errand) -> None:
@@ -146,8 +146,8 @@ async def _close(errand: Errand, sight: Sight, other: str) -> None:
 
 async def _say(errand: Errand, sight: Sight, about: str, word: Word) -> None:
     try:
-        told, now = await words.say(errand.members[sight.name], about, word)
-        sight.did.append(told if about == errand.cluster else f"{about} {told}")
+        result, now = await words.say(errand.members[sight.name], about, word)
+        sight.did.append(result if about == errand.cluster else f"{about} {result}")
         if about == errand.cluster:
             sight.proxy = str(now)
     except MemberError as error:
@@ -201,8 +201,8 @@ async def _verify(errand: Errand, left_of: Callable[[Census], Sequence[PodAt]], 
             sight.found, sight.proxy = seen.found, seen.proxy
         left = left_of(seen.found)
         if left:
-            told = f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat this"
-            sight.problem = sight.problem or told
+            problem = f"{len(left)} pods are left, such as {left[0].namespace}/{left[0].name}: repeat this"
+            sight.problem = sight.problem or problem
         sight.problem = sight.problem or seen.problem
         if not sight.problem:
             sight.did.append("nothing is left")

@@ -75,8 +75,10 @@ def _unlisted(wish: Wish, known: list[str]) -> str:
 
 def _silent(wish: Wish, sights: list[Sight]) -> str:
     here = next((sight for sight in sights if sight.name == wish.cluster), None)
-    if not wish.does.whole or here is None or not here.problem:
+    if here is None or not here.problem or not (wish.does.whole or wish.does.itself):
         return ""
+    if wish.does.itself:
+        return f"cluster {wish.cluster} cannot be asked ({here.problem}): nobody knows what would be confirmed"
     return f"cluster {wish.cluster} does not answer ({here.problem}): --lost if it never comes back"
 
 
@@ -84,8 +86,8 @@ def _nobody_has_it(wish: Wish, sights: list[Sight]) -> str:
     asked = [sight for sight in sights if sight.proxy]
     if not wish.does.proxies or any(sight.proxy != "absent" or sight.found.left for sight in asked):
         return ""
-    told = f"no proxy node {names.proxy_node_name(wish.cluster)} is in {', '.join(sight.name for sight in asked)}"
-    return f"{told}: there is nothing to write on; the agents make it when a dispatcher names the cluster"
+    missing = f"no proxy node {names.proxy_node_name(wish.cluster)} is in {', '.join(sight.name for sight in asked)}"
+    return f"{missing}: there is nothing to write on; the agents make it when a dispatcher names the cluster"
 
 
 def _fenced(wish: Wish, sights: list[Sight]) -> str:
@@ -98,8 +100,8 @@ def _fenced(wish: Wish, sights: list[Sight]) -> str:
 def _is_alive(wish: Wish, alive: str) -> str:
     if wish.force or not wish.does.instead or not alive:
         return ""
-    said = "leave --lost" if wish.lost else wish.action
-    return f"{alive}: {said} is for clusters that are dead; use {wish.does.instead}, or --force"
+    command = "leave --lost" if wish.lost else wish.action
+    return f"{alive}: {command} is for clusters that are dead; use {wish.does.instead}, or --force"
 
 
 def _alone(wish: Wish, sights: list[Sight]) -> str:

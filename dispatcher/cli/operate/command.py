@@ -8,7 +8,7 @@ from dispatcher.cli.operate.actions import Errand
 from dispatcher.cli.operate.checks import check_name, named, refusals, signs_of_life, without_controller
 from dispatcher.cli.operate.identity import check_contexts
 from dispatcher.cli.operate.members import Member, reached
-from dispatcher.cli.operate.survey import COLUMNS, Sight, bound, copies, survey
+from dispatcher.cli.operate.survey import COLUMNS, Sight, bound, copies, how_many, survey
 from dispatcher.cli.operate.table import Wish
 from dispatcher.cli.output import Output, print_table, print_value
 from dispatcher.config import DispatcherConfig
@@ -69,7 +69,13 @@ def _will(wish: Wish, sights: list[Sight]) -> str:
     others = [sight for sight in sights if wish.does.itself or sight.name != wish.cluster]
     alone = without_controller(sights)
     gone = f"; {len(alone)} without one are gone for good ({named(alone)})" if alone else ""
-    return wish.does.will.format(name=wish.cluster, pods=len(bound(sights)), copies=len(copies(others)), gone=gone)
+    pods, copied = how_many(bound(sights), sights), how_many(copies(others), others)
+    will = wish.does.will.format(name=wish.cluster, pods=pods, copies=copied, gone=gone)
+    silent = ", ".join(sight.name for sight in sights if sight.problem and not sight.counted)
+    if not silent:
+        return will
+    unseen = wish.does.unseen.format(name=wish.cluster, silent=silent)
+    return f"{will}. Nobody knows which pods are meant in {silent}, which cannot be asked: {unseen}"
 
 
 def _show(wish: Wish, sights: list[Sight], will: str) -> None:
@@ -90,10 +96,10 @@ def _agree(wish: Wish) -> None:
     sys.stderr.flush()
     try:
         with interruptible():  # the event loop would only note Ctrl-C until a line is read
-            said = sys.stdin.readline()
+            answer = sys.stdin.readline()
     except KeyboardInterrupt:
-        said = ""
-    if said.strip().lower() not in ("y", "yes"):
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was done")
 
 
@@ -102,9 +108,9 @@ def _end(wish: Wish, sights: list[Sight], will: str, against: list[str], *, done
     problems = [*silent, *against]
     then = _next_steps(wish) if done and not problems and wish.action == "leave" else []
     if wish.output is not Output.TABLE:
-        told: dict[str, Any] = {"cluster": wish.cluster, "action": wish.action, "will": will, "done": done}
+        summary: dict[str, Any] = {"cluster": wish.cluster, "action": wish.action, "will": will, "done": done}
         rows = [sight.row() for sight in sights]
-        print_value({**told, "clusters": rows, "problems": problems, "next": then}, wish.output)
+        print_value({**summary, "clusters": rows, "problems": problems, "next": then}, wish.output)
     elif done:
         print_table(COLUMNS, [sight.row() for sight in sights])
     for line in (*problems, *then):

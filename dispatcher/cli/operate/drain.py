@@ -38,15 +38,15 @@ async def clear(
     state = Clearing(dict.fromkeys(pods, ""))
     deadline = time.monotonic() + timeout_s
     asked: dict[PodAt, float] = {}  # when to ask again; infinity: it was told to go
-    told = -1
+    shown = -1
     while state.waiting and time.monotonic() < deadline:
         now = time.monotonic()
         due = [pod for pod in state.waiting if asked.get(pod, 0.0) <= now]
         for pod, why in zip(due, await _all_of(members, due, ask), strict=True):
             _note(state, asked, pod, why, now)
         await _look(members, state)
-        if state.gone != told:
-            told = state.gone
+        if state.gone != shown:
+            shown = state.gone
             tell(f"{state.gone} gone, {len(state.waiting)} to go")
         if state.waiting:
             await asyncio.sleep(POLL_S)

@@ -66,8 +66,8 @@ def forget(cluster: str) -> str:
     return names.FORGET_KEYS + cluster
 
 
-def _patch(word: str, said: str) -> dict[str, Any]:
-    return {"metadata": {"annotations": {word: said}}}
+def _patch(annotation: str, value: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {annotation: value}}}
 
 
 async def _annotations(member: Member) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from agents.executor.answer import said
+from agents.executor.answer import error_text
 from agents.executor.http import JSON, Request
 from agents.kube.client import KubeClient, Patience
 from agents.kube.session import Access
@@ -38,7 +38,7 @@ class Member:
     async def _send(self, request: Request) -> Object:
         response = await self._client.send(request)
         if not response.ok:
-            raise MemberError(response.status, said(response))
+            raise MemberError(response.status, error_text(response))
         found: Object = msgspec.json.decode(response.body)
         return found
 

@@ -1,7 +1,7 @@
 """What a command is about to touch, cluster by cluster: read first, shown, and only then acted upon."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,31 +21,36 @@ class Sight:
     name: str
     proxy: str = ""  # how the proxy node of the cluster in question stands there
     found: Census = NOBODY
+    counted: bool = False  # whether `found` was counted there; without it nobody knows how many pods there are
     did: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)  # clusters whose proxy nodes `leave` has cordoned there
     note: str = ""  # what else there is to know before the command is agreed to
     problem: str = ""
 
     def row(self) -> dict[str, Any]:
-        """For people and programs."""
+        """For people and programs; None for numbers that nobody could count."""
         pods = (*self.found.bound, *self.found.copies)
         return {
             "cluster": self.name,
             "proxy": self.proxy,
-            "pods": len(self.found.bound),
-            "copies": len(self.found.copies),
-            "namespaces": namespaces_of(pods),
+            "pods": len(self.found.bound) if self.counted else None,
+            "copies": len(self.found.copies) if self.counted else None,
+            "namespaces": namespaces_of(pods) if self.counted else None,
             "did": "; ".join(self.did),
             "problem": self.problem,
             **({"note": self.note} if self.note else {}),
         }
 
 
+def _number(row: Mapping[str, Any], key: str) -> str:
+    return "?" if row[key] is None else str(row[key])
+
+
 COLUMNS = (
     Column("CLUSTER", lambda row: row["cluster"]),
     Column("PROXY NODE", lambda row: row["proxy"] or "-"),
-    Column("PODS", lambda row: str(row["pods"]), right=True),
-    Column("COPIES", lambda row: str(row["copies"]), right=True),
+    Column("PODS", lambda row: _number(row, "pods"), right=True),
+    Column("COPIES", lambda row: _number(row, "copies"), right=True),
     Column("DONE", lambda row: row["did"] or "-"),
     Column("PROBLEM", lambda row: row["problem"] or "-", lambda row: "bold red"),
 )
@@ -62,10 +67,18 @@ async def _see(member: Member, cluster: str, *, whole: bool) -> Sight:
     try:
         query = {} if whole else {"fieldSelector": f"spec.nodeName={names.proxy_node_name(cluster)}"}
         sight.found = census(member.name, cluster, await member.items("/api/v1/pods", **query))
+        sight.counted = True
         sight.proxy = "" if member.name == cluster else str(await standing(member, cluster))
     except MemberError as error:
         sight.problem = str(error)
     return sight
+
+
+def how_many(pods: Sequence[PodAt], sights: Sequence[Sight]) -> str:
+    """Their number, as far as the clusters that they are in could be asked."""
+    if all(sight.counted for sight in sights):
+        return str(len(pods))
+    return f"at least {len(pods)}" if pods else "an unknown number of"
 
 
 def bound(sights: list[Sight]) -> list[PodAt]:

@@ -40,9 +40,10 @@ class Action(NamedTuple):
     proxies: bool = True  # whether it writes on proxy nodes
     instead: str = ""  # the command for a cluster that is alive, where this one is for dead clusters
     stays: str = "what was written stays; repeat the command"  # when it is interrupted; {name}, {asked} pods
+    unseen: str = "nothing changes there until {silent} answers and the command is repeated"  # {name}, {silent}
 
 
-_CORDON = "no new pods of other clusters go to {name}; the {pods} that run there stay"
+_CORDON = "no new pods of other clusters go to {name}; what runs there stays ({pods} pods)"
 _DRAIN = "{name} is cordoned, and {pods} pods that run there are evicted"
 _FENCE = (
     "you say that nothing runs in {name} any more: its {pods} pods are let go, and those with a controller are "
@@ -59,6 +60,10 @@ _CONFIRM = (
     "copies of theirs): what is missing there is gone. Copies elsewhere of pods that it lacks are deleted, and pods "
     "elsewhere are let go whose copies it lacks"
 )
+_UNCONFIRMED = (
+    "nothing is confirmed. While its agent holds the API server to be restored (api.restored_hold_s from the last step "
+    "back on), nothing that is missing there counts as gone; repeat the command when {silent} answers"
+)
 _FORGET = (
     "the other clusters forget the keys of {name} and believe the next ones that they hear of it: its agent must run "
     "with its new key already, and it alone: {name} signs with that from then on. What the old key has signed counts "
@@ -67,7 +72,7 @@ _FORGET = (
 _EVICTED = "the cordon and {asked} evictions asked for stay; repeat the command, or `cluster uncordon {name}`"
 _LET_GO = "the fence and {asked} deletions asked for stay; repeat the command, or `cluster unfence {name}`"
 ACTIONS = {
-    "confirm": Action(actions.confirm, _CONFIRM, itself=True, proxies=False),
+    "confirm": Action(actions.confirm, _CONFIRM, itself=True, proxies=False, unseen=_UNCONFIRMED),
     "forget-keys": Action(actions.forget_keys, _FORGET, look=actions.look_at_keys, proxies=False),
     "cordon": Action(lambda errand: actions.say_everywhere(errand, words.CORDON), _CORDON),
     "uncordon": Action(actions.uncordon, "pods may go to {name} again", look=actions.look_at_closed),

@@ -30,10 +30,10 @@ ABSENT = Standing(there=False)
 
 
 class Word(NamedTuple):
-    """A merge patch of a proxy node, and how it is told: from how it stood before, and how it stands now."""
+    """A merge patch of a proxy node, and what is said of it, by how it stood before and how it stands now."""
 
     patch: Object
-    told: Callable[[Standing, Standing], str]
+    result: Callable[[Standing, Standing], str]
 
 
 def _cordoned(before: Standing, _now: Standing) -> str:
@@ -84,7 +84,7 @@ async def say(member: Member, cluster: str, word: Word) -> tuple[str, Standing]:
     if before == ABSENT:
         return "has no proxy node of it", before
     now = _standing_of(await member.call("PATCH", node_path(names.proxy_node_name(cluster)), word.patch, MERGE_PATCH))
-    return word.told(before, now), now
+    return word.result(before, now), now
 
 
 async def closed_by_leave(member: Member) -> list[str]:

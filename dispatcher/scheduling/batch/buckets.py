@@ -1,4 +1,7 @@
-"""Rows sorted into buckets: alike in the fault domains that count rules look at, and in the counts on the host itself.
+"""Rows sorted into buckets, for the merge of a batch.
+
+The rows of a bucket are equal in: the domain code of each topology key that count rules look at, whether pods on the
+row count, the raw values of normalising node-only scores, and each count that is kept per host.
 
 Made afresh for each batch, out of the class's rows and the counts as they stand, for `merge_kernel` to work on.
 """
@@ -9,13 +12,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.scheduling.batch.merge_tables import CAP, NEED, Buckets, Counts, Plugins, Rules
+from dispatcher.scheduling.batch.merge_tables import MAX_COUNT, REQUIRED_COUNT, Buckets, Counts, Plugins, Rules
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
 from dispatcher.scheduling.equivalence.partitions import Partition
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Floats, Ints, SmallInts
-from dispatcher.scheduling.framework.tallies import LN, Cap, CountRules, Gain, Need, Tally
+from dispatcher.scheduling.framework.domain_counts import (
+    LN,
+    CountRules,
+    MaxCount,
+    RequiredCount,
+    RuleCount,
+    ScoreTerm,
+)
 
 _MOST_BUCKETS = 256
 _MORE_BUCKETS = 64  # that rows may come to in the course of a batch
@@ -29,7 +39,7 @@ PluginRules = Sequence[tuple[PluginEvaluator, CountRules]]
 class BucketLayout:
     """`rows` that no other filter refuses, `bucket_of` each of them [rows]; all about the buckets for the kernel.
 
-    `used`: how many buckets there are by now; the arrays behind `buckets` have room for more.
+    `used`: how many buckets there are by now; the arrays in `all_buckets` have room for more.
     """
 
     rows: RowList
@@ -37,59 +47,59 @@ class BucketLayout:
     used: int
     counts: Counts
     rules: Rules
-    evaluators: Plugins
-    whole: Buckets
-    tallies: Sequence[Tally]
-    hosts: Sequence[int]  # which of the tallies are by host
-    places: dict[tuple[int, ...], int]  # (group, count on the host of each such tally) -> bucket
-    names: list[tuple[int, ...]]  # the inverse
+    plugins: Plugins
+    all_buckets: Buckets
+    domain_counts: Sequence[RuleCount]
+    hosts: Sequence[int]  # which of the counts are by host
+    bucket_of_key: dict[tuple[int, ...], int]  # (group, count on the host of each such count) -> bucket
+    bucket_keys: list[tuple[int, ...]]  # bucket -> its key
     shared: list[Floats] = field(default_factory=list)  # raw scores of columns that normalise, [buckets]
 
     @property
-    def buckets(self) -> Buckets:
-        """Those in use."""
-        return Buckets(*(one[: self.used] for one in self.whole))
+    def buckets_in_use(self) -> Buckets:
+        """The buckets in use."""
+        return Buckets(*(one[: self.used] for one in self.all_buckets))
 
     @property
-    def scored(self) -> Plugins:
+    def plugins_in_use(self) -> Plugins:
         """The plugins, with the buckets in use."""
-        evaluators = self.evaluators
-        return evaluators._replace(raw=evaluators.raw[: self.used], normal=evaluators.normal[: self.used])
+        plugins = self.plugins
+        return plugins._replace(raw=plugins.raw[: self.used], normal=plugins.normal[: self.used])
 
     @property
-    def ruled(self) -> Rules:
+    def rules_in_use(self) -> Rules:
         """The rules, with the buckets in use."""
         return self.rules._replace(present=self.rules.present[: self.used])
 
     def after(self, bucket: int) -> bool:
         """Find, or make, the bucket that a row of `bucket` comes to with one more pod; False if there is no room."""
-        group, *values = self.names[bucket]
-        steps = self.whole.step[bucket]
-        name = (group, *(value + int(steps[at]) for value, at in zip(values, self.hosts, strict=True)))
-        found = self.places.get(name)
+        group, *values = self.bucket_keys[bucket]
+        steps = self.all_buckets.step[bucket]
+        key = (group, *(value + int(steps[at]) for value, at in zip(values, self.hosts, strict=True)))
+        found = self.bucket_of_key.get(key)
         if found is None:
-            if self.used == len(self.whole.members):
+            if self.used == len(self.all_buckets.members):
                 return False
-            found = self._copy(bucket, name)
-        self.whole.after[bucket] = found
+            found = self._copy(bucket, key)
+        self.all_buckets.after[bucket] = found
         return True
 
-    def _copy(self, bucket: int, name: tuple[int, ...]) -> int:
+    def _copy(self, bucket: int, key: tuple[int, ...]) -> int:
         made = self.used
-        for array in (self.whole.slot, self.whole.step, self.whole.shared, self.rules.present):
+        for array in (self.all_buckets.slot, self.all_buckets.step, self.all_buckets.shared, self.rules.present):
             array[made] = array[bucket]
-        for value, at, base in zip(name[1:], self.hosts, self._bases(), strict=True):
-            self.whole.slot[made, at] = base + made
+        for value, at, base in zip(key[1:], self.hosts, self._bases(), strict=True):
+            self.all_buckets.slot[made, at] = base + made
             self.counts.counts[base + made] = value
         for raw in self.shared:
             raw[made] = raw[bucket]
-        self.names.append(name)
-        self.places[name] = made
+        self.bucket_keys.append(key)
+        self.bucket_of_key[key] = made
         self.used += 1
         return made
 
     def _bases(self) -> list[int]:
-        room = len(self.whole.members)
+        room = len(self.all_buckets.members)
         first = len(self.counts.counts) - room * len(self.hosts)
         return [first + at * room for at in range(len(self.hosts))]
 
@@ -97,48 +107,48 @@ class BucketLayout:
 def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int) -> BucketLayout | None:
     """The buckets of a refreshed class, for a batch of `count` pods; None if there would be too many."""
     rules = [one for _, said in plugin_rules for one in said.refusals]
-    gains = [one for _, said in plugin_rules for one in said.gains]
-    tallies = list({id(one.tally): one.tally for one in (*rules, *gains)}.values())
+    score_terms = [one for _, said in plugin_rules for one in said.score_terms]
+    domain_counts = list({id(one.domain_count): one.domain_count for one in (*rules, *score_terms)}.values())
     columns = [one for one in eq_class.normalizing if len(one.values) > 1]
-    axes = _axes(tallies, [one.value for one in columns])
+    axes = _axes(domain_counts, [one.value for one in columns])
     partition = eq_class.partitions.of(axes) if axes else None
     if axes and partition is None:
         return None
     rows = eq_class.rows.feasible_rows()
-    hosts = [at for at, one in enumerate(tallies) if one.by_host]
-    sorted_ = _sorted(rows, partition, [tallies[at].counts for at in hosts])
+    hosts = [at for at, one in enumerate(domain_counts) if one.by_host]
+    sorted_ = _sorted(rows, partition, [domain_counts[at].counts for at in hosts])
     if sorted_ is None:
         return None
-    bucket_of, names = sorted_
-    split = dict(zip(map(id, axes), partition.codes, strict=True)) if partition else {}
-    groups = np.asarray([name[0] for name in names], dtype=np.int64)
+    bucket_of, keys = sorted_
+    split = dict(zip(map(id, axes), partition.axis_codes, strict=True)) if partition else {}
+    groups = np.asarray([key[0] for key in keys], dtype=np.int64)
     codes = {axis: values[groups] for axis, values in split.items()}
-    room = len(names) + _MORE_BUCKETS
-    slot, step, counts = _slots(tallies, hosts, names, codes, room)
-    present = _presence(rules, codes, room, len(names))
+    room = len(keys) + _MORE_BUCKETS
+    slot, step, counts = _slots(domain_counts, hosts, keys, codes, room)
+    present = _presence(rules, codes, room, len(keys))
     layout = BucketLayout(
         rows,
         bucket_of,
-        len(names),
+        len(keys),
         counts._replace(histogram=_histograms(rules, count)),
-        _rules(plugin_rules, tallies, present),
-        _plugins(plugin_rules, tallies, room, max(len(rows), len(counts.counts))),
-        _buckets(slot, step, room, np.bincount(bucket_of, minlength=len(names)), moving=_moves(tallies, hosts)),
-        tallies,
+        _rules(plugin_rules, domain_counts, present),
+        _plugins(plugin_rules, domain_counts, room, max(len(rows), len(counts.counts))),
+        _buckets(slot, step, room, np.bincount(bucket_of, minlength=len(keys)), moving=_moves(domain_counts, hosts)),
+        domain_counts,
         hosts,
-        {name: at for at, name in enumerate(names)},
-        names,
+        {key: at for at, key in enumerate(keys)},
+        keys,
     )
     for column in eq_class.normalizing:
-        values = codes.get(id(column.value), np.zeros(len(names), dtype=np.int64))
+        values = codes.get(id(column.value), np.zeros(len(keys), dtype=np.int64))
         layout.shared.append(np.zeros(room))
-        layout.shared[-1][: len(names)] = np.asarray(column.values or [0.0])[values] + 0.0
+        layout.shared[-1][: len(keys)] = np.asarray(column.values or [0.0])[values] + 0.0
     return layout
 
 
-def _axes(tallies: Sequence[Tally], values: Sequence[SmallInts]) -> list[SmallInts]:
-    domains = [one.domain for one in tallies if not one.by_host]
-    counted = [one.counted for one in tallies if one.counted is not None]
+def _axes(domain_counts: Sequence[RuleCount], values: Sequence[SmallInts]) -> list[SmallInts]:
+    domains = [one.domain for one in domain_counts if not one.by_host]
+    counted = [one.counted for one in domain_counts if one.counted is not None]
     return list({id(axis): axis for axis in (*values, *domains, *counted)}.values())
 
 
@@ -162,27 +172,30 @@ def _sorted(
         return None
     ids = np.zeros(width, dtype=np.int64)
     ids[present] = np.arange(len(present))
-    names = []
-    for name in present.tolist():
-        rest, values = name, []
+    keys = []
+    for key in present.tolist():
+        rest, values = key, []
         for low, more in zip(reversed(lows), reversed(widths), strict=True):
             rest, value = divmod(rest, more)
             values.append(value + low)
-        names.append((rest, *reversed(values)))
-    return ids[combined], names
+        keys.append((rest, *reversed(values)))
+    return ids[combined], keys
 
 
 def _slots(
-    tallies: Sequence[Tally],
+    domain_counts: Sequence[RuleCount],
     hosts: Sequence[int],
-    names: Sequence[tuple[int, ...]],
+    keys: Sequence[tuple[int, ...]],
     codes: dict[int, NDArray[np.int64]],
     room: int,
 ) -> tuple[Ints, Ints, Counts]:
     """Where each bucket finds each count, what a pod adds, and the counts: by domain, then by bucket for hosts."""
-    slot, step = np.zeros((room, len(tallies)), dtype=np.int64), np.zeros((room, len(tallies)), dtype=np.int64)
-    used, flat, base = len(names), [], 0
-    for at, one in enumerate(tallies):
+    slot, step = (
+        np.zeros((room, len(domain_counts)), dtype=np.int64),
+        np.zeros((room, len(domain_counts)), dtype=np.int64),
+    )
+    used, flat, base = len(keys), [], 0
+    for at, one in enumerate(domain_counts):
         if not one.by_host:
             code = codes[id(one.domain)]
             slot[:used, at] = np.where(code >= 0, code + base, _NO_SLOT)
@@ -191,19 +204,19 @@ def _slots(
     for place, at in enumerate(hosts):
         slot[:used, at] = base + np.arange(used)
         flat.append(np.zeros(room, dtype=np.int64))
-        flat[-1][:used] = [name[1 + place] for name in names]
+        flat[-1][:used] = [key[1 + place] for key in keys]
         base += room
-    for at, one in enumerate(tallies):
+    for at, one in enumerate(domain_counts):
         counted = 1 if one.counted is None else codes[id(one.counted)]
         step[:used, at] = one.more * counted * (slot[:used, at] >= 0)
     counts = np.concatenate(flat) if flat else np.zeros(1, dtype=np.int64)
-    moves = np.ones(len(tallies), dtype=np.uint16)
+    moves = np.ones(len(domain_counts), dtype=np.uint16)
     moves[list(hosts)] = 0
     return slot, step, Counts(counts, moves, np.zeros((1, 1), dtype=np.int64), np.zeros(len(counts), dtype=np.int64))
 
 
-def _moves(tallies: Sequence[Tally], hosts: Sequence[int]) -> bool:
-    return any(tallies[at].more for at in hosts)
+def _moves(domain_counts: Sequence[RuleCount], hosts: Sequence[int]) -> bool:
+    return any(domain_counts[at].more for at in hosts)
 
 
 def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) -> Buckets:
@@ -226,41 +239,41 @@ def _buckets(slot: Ints, step: Ints, room: int, members: Ints, *, moving: bool) 
 
 
 def _presence(
-    rules: Sequence[Cap | Need], codes: dict[int, NDArray[np.int64]], room: int, used: int
+    rules: Sequence[MaxCount | RequiredCount], codes: dict[int, NDArray[np.int64]], room: int, used: int
 ) -> NDArray[np.uint16]:
     present = np.zeros((room, len(rules)), dtype=np.uint16)
     for at, rule in enumerate(rules):
-        if isinstance(rule, Cap) and rule.present is not None:
-            tally = rule.tally
-            if tally.by_host:  # of hosts, those whose pods count are the ones that matter
-                present[:used, at] = 1 if tally.counted is None else codes[id(tally.counted)]
+        if isinstance(rule, MaxCount) and rule.present is not None:
+            domain_count = rule.domain_count
+            if domain_count.by_host:  # of hosts, those whose pods count are the ones that matter
+                present[:used, at] = 1 if domain_count.counted is None else codes[id(domain_count.counted)]
             else:
-                code = codes[id(tally.domain)]
+                code = codes[id(domain_count.domain)]
                 present[:used, at] = (code >= 0) & np.append(rule.present, False)[code]
     return present
 
 
-def _histograms(rules: Sequence[Cap | Need], count: int) -> Ints:
+def _histograms(rules: Sequence[MaxCount | RequiredCount], count: int) -> Ints:
     """[rules, width] of the counts of domains whose least count matters, from that on."""
     width = count + 2
     found = np.zeros((len(rules), width), dtype=np.int64)
     for at, rule in enumerate(rules):
-        if isinstance(rule, Cap) and rule.present is not None:
-            counts = rule.tally.counts[rule.present]
+        if isinstance(rule, MaxCount) and rule.present is not None:
+            counts = rule.domain_count.counts[rule.present]
             found[at] = np.bincount(np.minimum(counts - counts.min(), width - 1), minlength=width)
     return found
 
 
-def _rules(plugin_rules: PluginRules, tallies: Sequence[Tally], present: NDArray[np.uint16]) -> Rules:
-    index = {id(one): at for at, one in enumerate(tallies)}
+def _rules(plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], present: NDArray[np.uint16]) -> Rules:
+    index = {id(one): at for at, one in enumerate(domain_counts)}
     rules = [(evaluator, rule) for evaluator, (_, said) in enumerate(plugin_rules) for rule in said.refusals]
     lows = [_low(rule) for _, rule in rules]
     return Rules(
-        _ints(index[id(rule.tally)] for _, rule in rules),
-        _ints(CAP if isinstance(rule, Cap) else NEED for _, rule in rules),
-        _ints(rule.most if isinstance(rule, Cap) else 0 for _, rule in rules),
+        _ints(index[id(rule.domain_count)] for _, rule in rules),
+        _ints(MAX_COUNT if isinstance(rule, MaxCount) else REQUIRED_COUNT for _, rule in rules),
+        _ints(rule.most if isinstance(rule, MaxCount) else 0 for _, rule in rules),
         _ints(rule.code for _, rule in rules).astype(np.uint16),
-        _ints(rule.elsewhere if isinstance(rule, Cap) else rule.code for _, rule in rules).astype(np.uint16),
+        _ints(rule.elsewhere if isinstance(rule, MaxCount) else rule.code for _, rule in rules).astype(np.uint16),
         _ints(evaluator for evaluator, _ in rules),
         _ints(low or 0 for low in lows),
         _ints(-1 if low is None else 0 for low in lows),
@@ -268,41 +281,43 @@ def _rules(plugin_rules: PluginRules, tallies: Sequence[Tally], present: NDArray
     )
 
 
-def _low(rule: Cap | Need) -> int | None:
-    if isinstance(rule, Need) or rule.present is None:
+def _low(rule: MaxCount | RequiredCount) -> int | None:
+    if isinstance(rule, RequiredCount) or rule.present is None:
         return None
-    return int(rule.tally.counts[rule.present].min())
+    return int(rule.domain_count.counts[rule.present].min())
 
 
-def _plugins(plugin_rules: PluginRules, tallies: Sequence[Tally], room: int, most: int) -> Plugins:
-    index = {id(one): at for at, one in enumerate(tallies)}
-    gains: list[tuple[int, Gain]] = [
-        (evaluator, gain) for evaluator, (_, said) in enumerate(plugin_rules) for gain in said.gains
+def _plugins(plugin_rules: PluginRules, domain_counts: Sequence[RuleCount], room: int, most: int) -> Plugins:
+    index = {id(one): at for at, one in enumerate(domain_counts)}
+    score_terms: list[tuple[int, ScoreTerm]] = [
+        (evaluator, term) for evaluator, (_, said) in enumerate(plugin_rules) for term in said.score_terms
     ]
     said = [rules for _, rules in plugin_rules]
     return Plugins(
-        first=_ints(_is_first(one) for one in said),
+        first_pod_exempt=_ints(_is_first_pod_exempt(one) for one in said),
         base=_floats(one.base for one in said),
         void=_floats(one.void for one in said),
         scale=_ints(int(one.scale) for one in said),
-        sized=_ints((2 if one.whole else 1) if one.sized else 0 for one in said),
+        size_mode=_ints((2 if one.needs_all_domains else 1) if one.sized else 0 for one in said),
         weight=_floats(
             evaluator.role.weight if evaluator.role.score_at is not None else 0.0 for evaluator, _ in plugin_rules
         ),
-        gain_plugin=_ints(evaluator for evaluator, _ in gains),
-        gain_tally=_ints(index[id(gain.tally)] for _, gain in gains),
-        gain_by_host=_ints(gain.tally.by_host for _, gain in gains),
-        factor=_floats(gain.factor for _, gain in gains),
-        offset=_floats(gain.offset for _, gain in gains),
-        elsewhere=_floats(gain.elsewhere for _, gain in gains),
+        term_plugin=_ints(evaluator for evaluator, _ in score_terms),
+        term_count=_ints(index[id(term.domain_count)] for _, term in score_terms),
+        term_by_host=_ints(term.domain_count.by_host for _, term in score_terms),
+        factor=_floats(term.factor for _, term in score_terms),
+        offset=_floats(term.offset for _, term in score_terms),
+        elsewhere=_floats(term.elsewhere for _, term in score_terms),
         ln=LN.up_to(most + 1),
         raw=np.zeros((room, len(plugin_rules))),
         normal=np.zeros((room, len(plugin_rules))),
     )
 
 
-def _is_first(said: CountRules) -> bool:
-    return said.first and not any(isinstance(one, Need) and one.tally.counts.any() for one in said.refusals)
+def _is_first_pod_exempt(said: CountRules) -> bool:
+    return said.first_pod_exempt and not any(
+        isinstance(one, RequiredCount) and one.domain_count.counts.any() for one in said.refusals
+    )
 
 
 def _ints(values: Iterable[int]) -> Ints:

@@ -19,7 +19,7 @@ from dispatcher.scheduling.batch.merge_tables import (
     AT,
     BUCKET_UNKNOWN,
     CANDIDATE_UNKNOWN,
-    OTHERS_OPEN,
+    OPEN_SET_CHANGED,
     Candidates,
     Trace,
 )
@@ -30,7 +30,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import DomainPlugin, Floats, Ints, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError, guarded
-from dispatcher.scheduling.framework.roles import Reach
+from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.selector import BatchSelector
 
@@ -60,7 +60,7 @@ def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]
     if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
     if any(one.versions and one not in eq_class.cross_row for one in eq_class.evaluators):
-        return False  # it counts for rows
+        return False  # it rests on counts that the merge does not update for it
     first = items[0][1].pod
     return not first.terminating and all(
         placed.pod is first
@@ -74,10 +74,9 @@ def _rules_of(eq_class: EquivalenceClass, placed: Placed) -> PluginRules:
     plugin_rules = []
     for evaluator in eq_class.cross_row:
         plugin = evaluator.role.plugin
-        if evaluator.role.reach is not Reach.PARTS or not isinstance(plugin, DomainPlugin):
+        if evaluator.role.scope is not AnswerScope.DOMAIN or not isinstance(plugin, DomainPlugin):
             return ()
-        eq_class.fleet.observed = evaluator.observed
-        rules = guarded(plugin, plugin.count_rules, evaluator.state, placed, eq_class.fleet)
+        rules = guarded(plugin, plugin.count_rules, evaluator.state, placed, evaluator.view)
         if rules is None:
             return ()
         plugin_rules.append((evaluator, rules))
@@ -98,32 +97,32 @@ class CountMerge(BatchSelector):
     ) -> None:
         self._eq_class, self._fleet, self._placed = eq_class, eq_class.fleet, placed
         self._layout, self._count = layout, count
-        self._asked = [one for one in eq_class.evaluators if one.role.reach is Reach.ROW and not one.skipped]
+        self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._at = 0  # pods decided and booked
         self._candidates, self._starts = best
         found = self._candidates.row
         rows = np.sort(found)
         raw, where = eq_class.raw_of(rows), np.searchsorted(rows, found).tolist()
         self._raws: list[list[tuple[Floats, int]]] = [[(raw, at)] for at in where]  # by candidate and pods it had taken
-        self._varied = any(len(column.values) > 1 for column in eq_class.normalizing)
-        self._progress = np.asarray([0, count, self._varied], dtype=np.int64)
-        self._trace = _blank(count, len(plugin_rules), len(layout.whole.members))
+        self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
+        self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
+        self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
         sheet = FactSheet(self._fleet, rows, placed.pod)
         self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace, sheet, self._raws)
         self._decided = self._run()
-        self._record.finalise(self._decided, plugin_rules)
+        self._record.seal(self._decided, plugin_rules)
 
     # --- deciding ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
-        self._share()
+        self._normalize_shared()
         while going_on:
-            views = layout.buckets, layout.counts, layout.ruled, layout.scored
+            views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
             status = MERGE.fast(*views, self._candidates, self._trace, self._progress)
-            if status == OTHERS_OPEN:
-                self._share()
+            if status == OPEN_SET_CHANGED:
+                self._normalize_shared()
             elif status in (CANDIDATE_UNKNOWN, BUCKET_UNKNOWN):
                 going_on = self._find_out(status)
                 if not going_on:
@@ -143,19 +142,20 @@ class CountMerge(BatchSelector):
             return False  # the next pod will meet the error itself
         return True
 
-    def _share(self) -> None:
-        """Normalise what rests on nodes alone, over the buckets that are open now."""
+    def _normalize_shared(self) -> None:
+        """Normalise the node-only scores over the buckets that are open now."""
         layout = self._layout
-        open_ = layout.whole.open == 1 if self._varied else np.ones(len(layout.whole.open), dtype=np.bool_)
+        buckets = layout.all_buckets
+        open_ = buckets.open == 1 if self._renormalizes else np.ones(len(buckets.open), dtype=np.bool_)
         normals = []
-        layout.whole.shared[:] = 0.0
+        buckets.shared[:] = 0.0
         for column, raw in zip(self._eq_class.normalizing, layout.shared, strict=True):
             normal = raw.copy()
             if open_.any():
                 normal[open_] = column.evaluator.normalize(raw[open_])
-            layout.whole.shared[:] += weighted(normal, column.role.weight)
+            buckets.shared[:] += weighted(normal, column.role.weight)
             normals.append(normal)
-        self._record.epochs.append((int(self._progress[AT]), normals))
+        self._record.normal_history.append((int(self._progress[AT]), normals))
 
     def _look_ahead(self, candidate: int) -> None:
         """Ask for the next candidate of a row, and of rows that may soon be chosen, as if each had one more pod."""
@@ -172,7 +172,7 @@ class CountMerge(BatchSelector):
     def _soon(self) -> Ints:
         """Candidates that may be chosen soon, and whose next ones are not known."""
         candidates, left = self._candidates, self._count - int(self._progress[AT])
-        each = min(left, 2 * left // max(1, int(np.count_nonzero(self._layout.buckets.open))) + 8)
+        each = min(left, 2 * left // max(1, int(np.count_nonzero(self._layout.buckets_in_use.open))) + 8)
         unknown = candidates.next_code < 0
         soon = [np.flatnonzero(unknown & (candidates.taken > 0))]
         unknown &= candidates.taken == 0
@@ -185,11 +185,11 @@ class CountMerge(BatchSelector):
         codes = np.zeros(len(rows), dtype=np.uint16)
         for evaluator in self._asked:
             if evaluator.role.filter_at is not None:
-                np.copyto(codes, evaluator.codes(self._fleet, rows), where=codes == 0)
+                np.copyto(codes, evaluator.codes(rows), where=codes == 0)
         fits = codes == 0
         raw, points = eq_class.raw_of(rows[fits]), np.zeros(int(np.count_nonzero(fits)))
         for at, one in enumerate(eq_class.scored):
-            if not one.role.normalizes and one.role.reach in (Reach.ROW, Reach.SHARED):
+            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         candidates.next_code[due] = codes
         candidates.next_points[due[fits]] = points
@@ -211,7 +211,9 @@ class CountMerge(BatchSelector):
         return True
 
     def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, all booked; then it is spent."""
+        """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
+        in the fleet, and the merge is spent.
+        """
         found = [self._record.decision(at, *item) for at, item in enumerate(items[: self._decided])]
         self._at = self._decided
         return found
@@ -221,7 +223,7 @@ class CountMerge(BatchSelector):
         return self._record.decision(self._at, pod_id, placed)
 
     def booked(self, row: int) -> None:
-        """The best row has taken the pod."""
+        """The caller has booked the next decided pod; advance to the one after."""
         self._at += 1
 
 
@@ -234,7 +236,7 @@ class _Best(NamedTuple):
 
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
-    buckets, size, ranks = layout.whole, layout.used, eq_class.fleet.rank
+    buckets, size, ranks = layout.all_buckets, layout.used, eq_class.fleet.rank
     most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
     order = np.argsort(layout.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(buckets.members[:size]).tolist()

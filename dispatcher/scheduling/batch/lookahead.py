@@ -1,10 +1,11 @@
 """Batch lookahead: places for many equal pods in the order that one-by-one would find, by looking one pod ahead.
 
-Where the score of a row depends on that row alone, a batch of m pods touches only rows among the m + 1 best of their
+Where row scores change only on the chosen row, a batch of m pods touches only rows among the m + 1 best of their
 group (see `equivalence.groups`). What a row will score after one more pod is asked for many rows in one go: the pods
 are supposed on the columns, the plugins are evaluated, and the columns are put back bit for bit. Then the batch is a
 merge: in each group the best rows in order and a heap of the rows that have already taken a pod; and between the
-groups, with what each adds, evaluated anew when a placement has moved a count that it rests on.
+groups, with what each adds, evaluated anew when a placement has moved a count that it rests on: domain plugins without
+usable rules are asked again after each pod.
 
 Not here: batches whose plugins count pods by domain and tell the rules of it; `count_merge` is faster for them.
 """
@@ -17,7 +18,7 @@ import numpy as np
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate, CandidateQueue
-from dispatcher.scheduling.batch.lookahead_record import Common, LookaheadContext, LookaheadRecord
+from dispatcher.scheduling.batch.lookahead_record import GroupScoreColumns, LookaheadContext, LookaheadRecord
 from dispatcher.scheduling.equivalence.best_rows import best_rows
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
@@ -27,7 +28,7 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError
-from dispatcher.scheduling.framework.roles import Reach
+from dispatcher.scheduling.framework.roles import AnswerScope
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, merged
 from dispatcher.scheduling.selector import BatchSelector, NoPlace
@@ -98,7 +99,7 @@ class Lookahead(BatchSelector):
         self._eq_class, self._groups, self._placed, self._left = eq_class, groups, placed, count
         self._deferred, self._spent = deferred, False
         self._group_scores, self._fleet = groups.group_scores, eq_class.fleet
-        self._asked = [one for one in eq_class.evaluators if one.role.reach is Reach.ROW and not one.skipped]
+        self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         rows = best.rows
         self.sheet = FactSheet(self._fleet, rows, placed.pod)
@@ -115,7 +116,8 @@ class Lookahead(BatchSelector):
             groups.by_cluster() if self._group_scores.codes.any() or self._group_scores.evaluators else []
         )
         self._context: DecisionContext | None = eq_class.context()
-        # Skipped plugins, and those that count for rows: the class must be refreshed when their counts move.
+        # Plugins outside the group scores that rest on counts, also if they skip: once such a count changes, the
+        # lookahead ends.
         self._watched = [
             one for one in eq_class.evaluators if one.versions and one not in self._group_scores.evaluators
         ]
@@ -138,7 +140,7 @@ class Lookahead(BatchSelector):
         self._batch = None
         self._points: list[float] = group_scores.points.tolist()
         self._raw, self._normal = group_scores.raw, group_scores.normal
-        self._common: Common = tuple(
+        self._common: GroupScoreColumns = tuple(
             (at, group_scores.raw[score], group_scores.normal[score])
             for at, one in enumerate(self._eq_class.scored)
             if (score := one.role.score_at) is not None and score in group_scores.normal
@@ -163,7 +165,9 @@ class Lookahead(BatchSelector):
         return self._deferred and not self._spent and len(self._queues) == 1 and not self._watched
 
     def select_all(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
-        """The places of as many of the first pods as find one here, all booked in the lookahead; then it is spent."""
+        """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
+        in the fleet, and the lookahead is spent.
+        """
         found: list[Decision] = []
         if not self._open[0]:
             return found
@@ -261,7 +265,7 @@ class Lookahead(BatchSelector):
             self._requeue(row, self._offers[0][1])
             if self._group_scores.evaluators and not self._spent:
                 self._ask_domains()
-            self._spent |= any(one.is_stale(self._fleet, changed=False, touched=True) for one in self._watched)
+            self._spent |= any(one.is_stale(changed=False, touched=True) for one in self._watched)
         except PluginError:
             self._spent = True  # the next pod will meet the error itself
 
@@ -294,21 +298,21 @@ class Lookahead(BatchSelector):
 
     def _ask_domains(self) -> None:
         """Ask the plugins by domain again where the placement has moved what they look at."""
-        stale = [one for one in self._group_scores.evaluators if one.is_stale(self._fleet, changed=False, touched=True)]
+        stale = [one for one in self._group_scores.evaluators if one.is_stale(changed=False, touched=True)]
         if not stale:
             return
         partition = self._group_scores.partition
         for evaluator in stale:
-            if evaluator.pre_filter(self._placed, self._fleet) is not None:
+            if evaluator.pre_filter(self._placed) is not None:
                 evaluator.known = False
                 self._spent = True
                 return
         before = self._group_scores.codes
         self._spent = not self._group_scores.ask(self._fleet, stale) or self._group_scores.partition is not partition
         for evaluator in stale:
-            evaluator.note(self._fleet)
+            evaluator.record_dependencies()
             evaluator.known = not self._spent
-        self._eq_class.sort_cross_row_notes()
+        self._eq_class.collect_cross_row_explainers()
         self._finalise()
         self._batch = None
         if not np.array_equal(before, self._group_scores.codes):
@@ -333,11 +337,11 @@ class Lookahead(BatchSelector):
         codes = np.zeros(len(rows), dtype=np.uint16)
         for evaluator in self._asked:
             if evaluator.role.filter_at is not None:
-                np.copyto(codes, evaluator.codes(self._fleet, rows), where=codes == 0)
+                np.copyto(codes, evaluator.codes(rows), where=codes == 0)
         fits = rows[codes == 0]
         raw, points = self._eq_class.raw_of(fits), np.zeros(len(fits))
         for at, one in enumerate(self._eq_class.scored):
-            if not one.role.normalizes and one.role.reach in (Reach.ROW, Reach.SHARED):
+            if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
         self._next.update(zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True))
         self._next.update(zip(rows[codes != 0].tolist(), codes[codes != 0].tolist(), strict=True))

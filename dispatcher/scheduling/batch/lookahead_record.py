@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
+from dispatcher.scheduling.batch.batch_record import BatchRecord
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
@@ -13,7 +12,7 @@ from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores
 
 # per score that groups of rows have in common: its place in `names`, [groups] raw and [groups] normalised values
-Common = tuple[tuple[int, Floats, Floats], ...]
+GroupScoreColumns = tuple[tuple[int, Floats, Floats], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +27,17 @@ class LookaheadContext:
     sheet: FactSheet
     places: Mapping[int, tuple[str, str]]
     names: tuple[tuple[str, ...], tuple[float, ...]]
-    common: Common
+    common: GroupScoreColumns
     points: Sequence[float]
 
 
-class LookaheadRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
-    """The same for a decision out of many, put together when asked for.
+class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=True):
+    """Why one decision of a lookahead batch was taken; built when asked for.
 
     `first` and `second` (NO_CANDIDATE without) are the candidates, `group` and `other` their groups; the chosen row
     had taken `pods` pods of the batch before.
     """
 
-    batch: LookaheadContext
     first: Candidate
     second: Candidate
     pods: int
@@ -50,21 +48,6 @@ class LookaheadRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
     def context(self) -> DecisionContext:
         """What it stood on."""
         return self.batch.context
-
-    @property
-    def time(self) -> float:
-        """When it was taken."""
-        return self.batch.sheet.now
-
-    @property
-    def fleet(self) -> FleetState:
-        """The fleet it is about."""
-        return self.batch.fleet
-
-    @property
-    def row_explainers(self) -> Explainers:
-        """See `RowRecord`."""
-        return self.batch.row_explainers
 
     @property
     def facts(self) -> RowFacts:

@@ -11,11 +11,11 @@ from dispatcher.scheduling.batch.merge_tables import (
     BUCKET_UNKNOWN,
     CANDIDATE_UNKNOWN,
     DONE,
-    NEED,
     NO_PLACE,
-    OTHERS_OPEN,
+    OPEN_SET_CHANGED,
+    RENORMALIZE,
+    REQUIRED_COUNT,
     TOO_FEW,
-    VARIED,
     WANTED,
     Buckets,
     Candidates,
@@ -27,22 +27,22 @@ from dispatcher.scheduling.batch.merge_tables import (
 )
 from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.framework import MAX_SCORE
+from dispatcher.scheduling.framework.domain_counts import Scale
 from dispatcher.scheduling.framework.kernels import Kernel, entered, kept
-from dispatcher.scheduling.framework.tallies import Scale
 
 # In the order in which they call each other: a step is compiled with those before it.
 _STEPS = (
     merge_kernel.verdict,
     merge_kernel.refuse,
     merge_kernel.mark_open,
-    merge_kernel.is_whole,
+    merge_kernel.has_all_domains,
     merge_kernel.size_of,
     merge_kernel.score,
     merge_kernel.by_range,
     merge_kernel.by_cost,
     merge_kernel.normalize,
     merge_kernel.beats,
-    merge_kernel.note,
+    merge_kernel.trace_choice,
     merge_kernel.pick,
     merge_kernel.lacks,
     merge_kernel.rise,
@@ -83,13 +83,13 @@ def _digest() -> str:
     constants = (
         AT,
         WANTED,
-        VARIED,
-        NEED,
+        RENORMALIZE,
+        REQUIRED_COUNT,
         DONE,
         NO_PLACE,
         CANDIDATE_UNKNOWN,
         BUCKET_UNKNOWN,
-        OTHERS_OPEN,
+        OPEN_SET_CHANGED,
         TOO_FEW,
         GRID,
         MAX_SCORE,

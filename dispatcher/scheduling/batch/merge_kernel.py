@@ -1,10 +1,11 @@
 """The merge of a batch whose policies count pods by fault domain, compiled: pod by pod the best row, and what it moves.
 
-Rows alike in all that domains say of them are one *bucket*: same groups of domains, same counts on the host itself. One
-pod more moves a few counts and takes its row from one bucket to another; what refuses a bucket, and what it adds to the
-points of its rows, follows from the counts alone. Each bucket holds the candidates of its rows in a skew heap.
+Rows that nothing but their own score tells apart are one *bucket*: equal in the domain code per key, in whether pods on
+the row count, in the raw values of normalising node-only scores, and in each count kept per host. One pod more moves a
+few counts and takes its row from one bucket to another; what refuses a bucket, and what it adds to the points of its
+rows, follows from the counts alone. Each bucket holds the candidates of its rows in a skew heap.
 
-Every number is what the plugins' own parts and `normalize` say, bit for bit (`framework.tallies` has the meaning of the
+Every number is what the plugins' own parts and `normalize` say, bit for bit (`framework.domain_counts` defines the
 rules). There is no NumPy form of the merge: without a compiler, plugins are asked again after each pod (`lookahead`).
 """
 
@@ -17,11 +18,11 @@ from dispatcher.scheduling.batch.merge_tables import (
     BUCKET_UNKNOWN,
     CANDIDATE_UNKNOWN,
     DONE,
-    NEED,
     NO_PLACE,
-    OTHERS_OPEN,
+    OPEN_SET_CHANGED,
+    RENORMALIZE,
+    REQUIRED_COUNT,
     TOO_FEW,
-    VARIED,
     WANTED,
     Buckets,
     Candidates,
@@ -32,13 +33,13 @@ from dispatcher.scheduling.batch.merge_tables import (
 )
 from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.framework import MAX_SCORE
-from dispatcher.scheduling.framework.tallies import Scale
+from dispatcher.scheduling.framework.domain_counts import Scale
 
 _RANGE, _COST = int(Scale.RANGE), int(Scale.COST)
 _UNKNOWN = -1
 
 
-def merge(
+def merge(  # noqa: PLR0913 - compiled: plain tuples of arrays, one a kind of row
     buckets: Buckets,
     counts: Counts,
     rules: Rules,
@@ -51,11 +52,11 @@ def merge(
     while progress[AT] < progress[WANTED]:
         at = progress[AT]
         refuse(buckets, counts, rules, plugins)
-        found, others = mark_open(buckets)
+        found, changed = mark_open(buckets)
         if not found:
             return NO_PLACE
-        if others and progress[VARIED]:
-            return OTHERS_OPEN
+        if changed and progress[RENORMALIZE]:
+            return OPEN_SET_CHANGED
         score(buckets, counts, plugins)
         normalize(buckets, plugins)
         pick(buckets, plugins, candidates, trace, at)
@@ -77,7 +78,7 @@ def refuse(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins) -> 
         buckets.codes[bucket] = 0
         if buckets.members[bucket] == 0:
             continue
-        for rule in range(len(rules.tally)):
+        for rule in range(len(rules.domain_count)):
             code = verdict(buckets, counts, rules, plugins, rule, bucket)
             if code:
                 buckets.codes[bucket] = code
@@ -86,12 +87,12 @@ def refuse(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins) -> 
 
 def verdict(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins, rule: int, bucket: int) -> Any:
     """Why one rule refuses one bucket, 0 if it does not."""
-    slot = buckets.slot[bucket, rules.tally[rule]]
+    slot = buckets.slot[bucket, rules.domain_count[rule]]
     if slot < 0:
         return rules.elsewhere[rule]
     count = counts.counts[slot]
-    if rules.kind[rule] == NEED:
-        return rules.code[rule] if count <= 0 and not plugins.first[rules.plugin[rule]] else np.uint16(0)
+    if rules.kind[rule] == REQUIRED_COUNT:
+        return rules.code[rule] if count <= 0 and not plugins.first_pod_exempt[rules.plugin[rule]] else np.uint16(0)
     most = rules.most[rule]
     if rules.rise[rule] >= 0:
         most += rules.low[rule] + rules.rise[rule]
@@ -99,42 +100,44 @@ def verdict(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins, ru
 
 
 def mark_open(buckets: Buckets) -> tuple[bool, bool]:
-    """(Whether any bucket takes pods, whether others do than before.)"""
-    found = others = False
+    """(Whether any bucket is open, whether the set of open buckets changed.)"""
+    found = changed = False
     for bucket in range(len(buckets.members)):
         takes = np.uint16(buckets.members[bucket] > 0 and buckets.codes[bucket] == 0)
-        others |= takes != buckets.open[bucket]
+        changed |= takes != buckets.open[bucket]
         found |= takes == 1
         buckets.open[bucket] = takes
-    return found, others
+    return found, changed
 
 
 def score(buckets: Buckets, counts: Counts, plugins: Plugins) -> None:
     """Raw scores of the open buckets."""
     for plugin in range(len(plugins.base)):
         plugins.raw[:, plugin] = plugins.base[plugin]
-    for gain in range(len(plugins.gain_plugin)):
-        plugin, tally, factor = plugins.gain_plugin[gain], plugins.gain_tally[gain], plugins.factor[gain]
-        if plugins.sized[plugin]:
-            factor *= plugins.ln[size_of(buckets, counts, plugins, gain)]
+    for term in range(len(plugins.term_plugin)):
+        plugin, domain_count, factor = plugins.term_plugin[term], plugins.term_count[term], plugins.factor[term]
+        if plugins.size_mode[plugin]:
+            factor *= plugins.ln[size_of(buckets, counts, plugins, term)]
         for bucket in range(len(buckets.open)):
-            slot = buckets.slot[bucket, tally]
+            slot = buckets.slot[bucket, domain_count]
             if slot < 0:
-                plugins.raw[bucket, plugin] += plugins.elsewhere[gain]
+                plugins.raw[bucket, plugin] += plugins.elsewhere[term]
             else:
-                plugins.raw[bucket, plugin] += factor * counts.counts[slot] + plugins.offset[gain]
+                plugins.raw[bucket, plugin] += factor * counts.counts[slot] + plugins.offset[term]
 
 
-def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, gain: int) -> int:
-    """How many domains of a tally have rows that take pods; rows without one are one more."""
-    plugin, tally = plugins.gain_plugin[gain], plugins.gain_tally[gain]
+def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, term: int) -> int:
+    """How many domains of a count have rows that take pods; rows without one are one more."""
+    plugin, domain_count = plugins.term_plugin[term], plugins.term_count[term]
     size, without = 0, 0
     counts.stamps[:] = 0
     for bucket in range(len(buckets.open)):
-        if not buckets.open[bucket] or (plugins.sized[plugin] == 2 and not is_whole(buckets, plugins, plugin, bucket)):
+        if not buckets.open[bucket] or (
+            plugins.size_mode[plugin] == 2 and not has_all_domains(buckets, plugins, plugin, bucket)
+        ):
             continue
-        slot = buckets.slot[bucket, tally]
-        if plugins.gain_by_host[gain]:
+        slot = buckets.slot[bucket, domain_count]
+        if plugins.term_by_host[term]:
             size += buckets.members[bucket]
         elif slot < 0:
             without = 1
@@ -144,10 +147,10 @@ def size_of(buckets: Buckets, counts: Counts, plugins: Plugins, gain: int) -> in
     return size + without
 
 
-def is_whole(buckets: Buckets, plugins: Plugins, plugin: int, bucket: int) -> bool:
-    """Whether a bucket has the domains of all gains of a plugin."""
-    for gain in range(len(plugins.gain_plugin)):
-        if plugins.gain_plugin[gain] == plugin and buckets.slot[bucket, plugins.gain_tally[gain]] < 0:
+def has_all_domains(buckets: Buckets, plugins: Plugins, plugin: int, bucket: int) -> bool:
+    """Whether a bucket has the domains of all score terms of a plugin."""
+    for term in range(len(plugins.term_plugin)):
+        if plugins.term_plugin[term] == plugin and buckets.slot[bucket, plugins.term_count[term]] < 0:
             return False
     return True
 
@@ -216,8 +219,8 @@ def pick(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trac
             second, of_second = candidate, of_first
     trace.candidate[at, 0], trace.bucket[at, 0] = first, of_first
     trace.candidate[at, 1], trace.bucket[at, 1] = second, of_second
-    note(buckets, plugins, candidates, trace, at, 0)
-    note(buckets, plugins, candidates, trace, at, 1)
+    trace_choice(buckets, plugins, candidates, trace, at, 0)
+    trace_choice(buckets, plugins, candidates, trace, at, 1)
     trace.codes[at, : len(buckets.codes)] = buckets.codes
 
 
@@ -231,8 +234,8 @@ def beats(buckets: Buckets, candidates: Candidates, one: int, of_one: int, other
     return candidates.row[one] < candidates.row[other]
 
 
-def note(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trace, at: int, place: int) -> None:
-    """Write down what goes with one of the two."""
+def trace_choice(buckets: Buckets, plugins: Plugins, candidates: Candidates, trace: Trace, at: int, place: int) -> None:
+    """Write down one of the two choices: what its row had taken, and its scores."""
     candidate, bucket = trace.candidate[at, place], trace.bucket[at, place]
     if candidate >= 0:
         trace.depth[at, place] = candidates.taken[candidate]
@@ -250,7 +253,7 @@ def lacks(buckets: Buckets, candidates: Candidates, trace: Trace, at: int) -> in
     return BUCKET_UNKNOWN if candidates.next_code[candidate] == 0 and buckets.after[trace.bucket[at, 0]] < 0 else 0
 
 
-def book(
+def book(  # noqa: PLR0913 - as `merge`
     buckets: Buckets,
     counts: Counts,
     rules: Rules,
@@ -279,18 +282,18 @@ def book(
 
 def count(buckets: Buckets, counts: Counts, rules: Rules, plugins: Plugins, bucket: int) -> None:
     """One more pod in a bucket."""
-    for rule in range(len(rules.tally)):
-        tally = rules.tally[rule]
-        slot, step = buckets.slot[bucket, tally], buckets.step[bucket, tally]
+    for rule in range(len(rules.domain_count)):
+        domain_count = rules.domain_count[rule]
+        slot, step = buckets.slot[bucket, domain_count], buckets.step[bucket, domain_count]
         if slot < 0 or step == 0:
             continue
-        if rules.kind[rule] == NEED:
-            plugins.first[rules.plugin[rule]] = 0
+        if rules.kind[rule] == REQUIRED_COUNT:
+            plugins.first_pod_exempt[rules.plugin[rule]] = 0
         elif rules.rise[rule] >= 0 and rules.present[bucket, rule]:
             rise(counts, rules, rule, counts.counts[slot], step)
-    for tally in range(len(counts.moves)):
-        if counts.moves[tally] and buckets.slot[bucket, tally] >= 0:
-            counts.counts[buckets.slot[bucket, tally]] += buckets.step[bucket, tally]
+    for domain_count in range(len(counts.moves)):
+        if counts.moves[domain_count] and buckets.slot[bucket, domain_count] >= 0:
+            counts.counts[buckets.slot[bucket, domain_count]] += buckets.step[bucket, domain_count]
 
 
 def rise(counts: Counts, rules: Rules, rule: int, before: int, step: int) -> None:

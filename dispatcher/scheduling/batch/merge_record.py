@@ -1,32 +1,36 @@
-"""Why the pods of a merged batch went where they went: put together from what the merge wrote down."""
+"""Why the pods of a merged batch went where they went: put together from what the merge wrote down.
+
+Zone counts in `extras` are recounted by the plugin from the chosen rows (`explain_batch`), not read from the merge.
+"""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from dispatcher.model.pod import PodId
+from dispatcher.scheduling.batch.batch_record import BatchRecord
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Floats, Ints, Placed
+from dispatcher.scheduling.framework.domain_counts import ExplainPod
 from dispatcher.scheduling.framework.points import guarded
-from dispatcher.scheduling.framework.tallies import Story
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
+from dispatcher.scheduling.records.decision_record import DecisionContext, Scores, merged
 
 
 class MergeHistory:
-    """What the decisions of a batch have in common. `epochs`: (pods decided before, normal scores by bucket of the
-    columns that normalise), whenever these changed.
+    """What the decisions of a batch have in common. `normal_history`: (pods decided before, normal scores by bucket of
+    the columns that normalise), whenever these changed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a merge was told, to explain it afterwards
         self,
         eq_class: EquivalenceClass,
         plugin_rules: PluginRules,
@@ -37,16 +41,16 @@ class MergeHistory:
         raws: Sequence[Sequence[tuple[Floats, int]]],
     ) -> None:
         self.fleet, self.row_explainers, self.sheet = eq_class.fleet, eq_class.row_explainers, sheet
-        self.epochs: list[tuple[int, list[Floats]]] = []
+        self.normal_history: list[tuple[int, list[Floats]]] = []
         self._candidates, self._trace, self._raws = candidates, trace, raws
-        self._shared, self._after = layout.shared, layout.whole.after
+        self._shared, self._after = layout.shared, layout.all_buckets.after
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
-        self._places_of = _where(eq_class, plugin_rules)
+        self._score_positions = _score_positions(eq_class, plugin_rules)
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
         self._members = _members(layout, eq_class.fleet)
-        self._stories: list[tuple[str, Story]] = []
+        self._explainers: list[tuple[str, ExplainPod]] = []
 
-    def finalise(self, decided: int, plugin_rules: PluginRules) -> None:
+    def seal(self, decided: int, plugin_rules: PluginRules) -> None:
         """The merge has ended: what its decisions need at once, and what is no longer known once pods are placed."""
         trace = self._trace
         self._chosen = self._candidates.row[
@@ -58,11 +62,12 @@ class MergeHistory:
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
         name_of = self.fleet.name_of
         self.places = {row: name_of(row) for row in {*self._rows, *self._chosen[:, 1].tolist()}}
+        rows, view = self._chosen[:, 0], view_of(self.fleet)
         for evaluator, _ in plugin_rules if decided else ():
             plugin = evaluator.role.plugin
             if evaluator.role.explainer:
-                told_later = guarded(plugin, plugin.explain_batch, evaluator.state, self._chosen[:, 0], self.fleet)
-                self._stories.append((evaluator.role.name, told_later))
+                told_later = guarded(plugin, plugin.explain_batch, evaluator.state, rows, view)
+                self._explainers.append((evaluator.role.name, told_later))
 
     def decision(self, at: int, pod_id: PodId, placed: Placed) -> Decision:
         """The decision for the pod number `at`."""
@@ -93,10 +98,10 @@ class MergeHistory:
         matrix, column = values[trace.depth.item(at, place)]
         raw: list[float] = matrix[:, column].tolist()
         normal = raw.copy()
-        evaluators, columns = self._places_of
+        evaluators, columns = self._score_positions
         for evaluator, where in evaluators:
             raw[where], normal[where] = trace.raw.item(at, place, evaluator), trace.normal.item(at, place, evaluator)
-        normals = self.epochs[bisect_right(self.epochs, at, key=lambda one: one[0]) - 1][1]
+        normals = self.normal_history[bisect_right(self.normal_history, at, key=lambda one: one[0]) - 1][1]
         for one, where in columns:
             raw[where], normal[where] = self._shared[one].item(bucket), normals[one].item(bucket)
         return raw, normal
@@ -127,48 +132,32 @@ class MergeHistory:
 
     def extras(self, at: int) -> dict[str, Any]:
         """What policies by domains have to say of the decision for pod number `at`."""
-        plugin_rules: dict[str, Any] = {}
-        for name, story in self._stories:
+        extras: dict[str, Any] = {}
+        for name, story in self._explainers:
             try:
-                plugin_rules[name] = story(at)
+                extras[name] = story(at)
             except Exception as error:  # a decision stands without its comments, too
-                plugin_rules[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
-        return plugin_rules
+                extras[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
+        return extras
 
 
 def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
     """[buckets, clusters] rows that no other filter refuses."""
-    buckets, clusters = len(layout.whole.members), max(len(fleet.clusters), 1)
+    buckets, clusters = len(layout.all_buckets.members), max(len(fleet.clusters), 1)
     where = layout.bucket_of * clusters + fleet.cluster[layout.rows]
     counts: Ints = np.bincount(where, minlength=buckets * clusters).reshape(buckets, clusters)
     return counts
 
 
-class MergeRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
+class MergeRecord(BatchRecord[MergeHistory], gc=False, eq=False, frozen=True):
     """Why one of the pods went where it went (see `DecisionRecord`)."""
 
-    batch: MergeHistory
     at: int
 
     @property
     def context(self) -> DecisionContext:
         """What it stood on."""
         return self.batch.context(self.at)
-
-    @property
-    def time(self) -> float:
-        """When it was taken."""
-        return self.batch.sheet.now
-
-    @property
-    def fleet(self) -> FleetState:
-        """The fleet it is about."""
-        return self.batch.fleet
-
-    @property
-    def row_explainers(self) -> Explainers:
-        """Plugins that explain it from the chosen row alone."""
-        return self.batch.row_explainers
 
     @property
     def facts(self) -> RowFacts:
@@ -190,7 +179,7 @@ class MergeRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
         return self.batch.extras(self.at)
 
 
-def _where(
+def _score_positions(
     eq_class: EquivalenceClass, plugin_rules: PluginRules
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Where the scores of each plugin that counts, and of each column that normalises, stand among all scores."""

@@ -4,16 +4,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Why the merge stops.
-DONE, NO_PLACE, CANDIDATE_UNKNOWN, BUCKET_UNKNOWN, OTHERS_OPEN, TOO_FEW = range(6)
-AT, WANTED, VARIED = range(
-    3
-)  # entries of `progress`: pods decided, pods to decide, whether open buckets matter to others
-CAP, NEED = range(2)
+# Why the merge stops. OPEN_SET_CHANGED: normalise node-only scores again.
+DONE, NO_PLACE, CANDIDATE_UNKNOWN, BUCKET_UNKNOWN, OPEN_SET_CHANGED, TOO_FEW = range(6)
+# Entries of `progress`: pods decided; pods to decide; 1 if node-only raw scores differ, so the open set affects them.
+AT, WANTED, RENORMALIZE = range(3)
+MAX_COUNT, REQUIRED_COUNT = range(2)
 
 
 class Buckets(NamedTuple):
-    """[buckets]; the first two [buckets, tallies]."""
+    """[buckets]; the first two [buckets, counts]."""
 
     slot: Any  # int64: where in `Counts.counts` the count of the bucket's domain is, -1 without a domain
     step: Any  # int64: what one more pod in the bucket adds to it
@@ -22,7 +21,7 @@ class Buckets(NamedTuple):
     fresh: Any  # int64: candidates of rows that have not taken a pod of the batch
     complete: Any  # uint16: 1 if there is a candidate of each row that this batch could come to
     after: Any  # int64: the bucket of a row that has taken one more pod, -1 unknown
-    shared: Any  # float64: points that rest on which buckets are open alone
+    shared: Any  # float64: weighted node-only scores, normalised; change only when the open set changes
     codes: Any  # uint16: why it is refused
     open: Any  # uint16: 1 if it takes pods
     points: Any  # float64: what it adds to the points of its rows
@@ -32,7 +31,7 @@ class Counts(NamedTuple):
     """Pods counted; the histograms are of the counts of those domains whose least count matters."""
 
     counts: Any  # int64 [slots]
-    moves: Any  # uint16 [tallies]: 0 if a pod more means another slot, and not another count
+    moves: Any  # uint16 [counts]: 1: the count rises in its slot; 0: per-host count, the row changes bucket instead
     histogram: Any  # int64 [rules, width]; entry 0 is that of `Rules.low`, the last of all above
     stamps: Any  # int64 [slots]: scratch
 
@@ -40,8 +39,8 @@ class Counts(NamedTuple):
 class Rules(NamedTuple):
     """[rules] that refuse, in order."""
 
-    tally: Any  # int64
-    kind: Any  # int64: CAP or NEED
+    domain_count: Any  # int64
+    kind: Any  # int64: MAX_COUNT or REQUIRED_COUNT
     most: Any  # int64
     code: Any  # uint16
     elsewhere: Any  # uint16
@@ -52,20 +51,25 @@ class Rules(NamedTuple):
 
 
 class Plugins(NamedTuple):
-    """[plugins] that score or refuse by counts; [gains] the terms of their scores."""
+    """[plugins] that score or refuse by counts; [terms] the terms of their scores.
 
-    first: Any  # int64: 1 as long as no Need refuses
+    `first_pod_exempt`: for the first pod of a set that is affine to itself. `size_mode`: 0 plain; 1: factor x
+    ln(feasible domains + 2), rows without a domain count as one; 2: as 1, but only rows that have every domain of the
+    plugin's terms.
+    """
+
+    first_pod_exempt: Any  # int64: 1 while all RequiredCounts are zero everywhere: rows with the domain are not refused
     base: Any  # float64
     void: Any  # float64
     scale: Any  # int64: a Scale
-    sized: Any  # int64: 0, 1: factors are times `ln` of the number of domains, 2: of rows that have all domains
+    size_mode: Any  # int64: see above
     weight: Any  # float64: the profile's
-    gain_plugin: Any  # int64 [gains]
-    gain_tally: Any  # int64 [gains]
-    gain_by_host: Any  # int64 [gains]
-    factor: Any  # float64 [gains]
-    offset: Any  # float64 [gains]
-    elsewhere: Any  # float64 [gains]
+    term_plugin: Any  # int64 [terms]
+    term_count: Any  # int64 [terms]
+    term_by_host: Any  # int64 [terms]
+    factor: Any  # float64 [terms]
+    offset: Any  # float64 [terms]
+    elsewhere: Any  # float64 [terms]
     ln: Any  # float64 [most domains + 1]
     raw: Any  # float64 [buckets, plugins]
     normal: Any  # float64 [buckets, plugins]

@@ -14,8 +14,8 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.framework import Placed, Refuse
-from dispatcher.scheduling.framework.cycle_state import CycleState
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import CycleState, Placed, Refuse
 from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
@@ -59,6 +59,7 @@ class BindingCycle:
 
     def __init__(self, state: CoreState, launch: Launch) -> None:
         self._state, self._launch = state, launch
+        self._view = view_of(state.fleet)
         self._held: dict[PodId, _Held] = {}
         self._verdicts: list[tuple[PodId, str, Why | None]] = []  # what plugins said while somebody was decided
         self._told: dict[PodId, Decision] = {}  # whose PostBind plugins want to be told
@@ -181,13 +182,12 @@ class BindingCycle:
             self.give_back(held.decision.pod_id, Why(Reason.PLUGIN_ERROR, error.plugin), now)
 
     def _asked(self, held: _Held, name: str, call: Callable[..., object]) -> object:
-        decision, fleet = held.decision, self._state.fleet
-        row = fleet.row_of(decision.cluster, decision.node)
+        decision = held.decision
+        row = self._state.fleet.row_of(decision.cluster, decision.node)
         if row is None:
             return Refuse(Why(Reason.PRE_BIND, f"{decision.cluster}/{decision.node} is gone"))
-        fleet.cycle = decision.cycle or CycleState()
         try:
-            return call(decision.placed, row, fleet)
+            return call(decision.cycle or CycleState(), decision.placed, row, self._view)
         except Exception as error:
             raise PluginError(name, f"{type(error).__name__}: {error}") from error
 
@@ -274,11 +274,9 @@ class BindingCycle:
         decision = self._told.pop(pod_id, None)
         if decision is None:
             return
-        fleet = self._state.fleet
-        fleet.cycle = decision.cycle or CycleState()
-        row = fleet.row_of(decision.cluster, decision.node)
+        cycle, row = decision.cycle or CycleState(), self._state.fleet.row_of(decision.cluster, decision.node)
         for plugin in self._scheduler(decision).plan.post_binds:
             try:
-                guarded(plugin, plugin.post_bind, decision.placed, -1 if row is None else row, fleet)
+                guarded(plugin, plugin.post_bind, cycle, decision.placed, -1 if row is None else row, self._view)
             except PluginError as error:
                 self._state.trouble(str(error))

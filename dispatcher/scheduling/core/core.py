@@ -46,6 +46,7 @@ class SchedulerCore:
         self._deciding = Deciding(state)
         self.binding = self._deciding.binding
         self._outcomes, self._telling = Outcomes(state, self._deciding), Telling(state)
+        self.uncounted_budgets = self._telling.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
         reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
         self._strangers_at = float("-inf")

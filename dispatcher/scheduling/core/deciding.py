@@ -81,7 +81,7 @@ class Deciding:
         state.counters["unschedulable", state.profiles.name_of(result.placed)] += 1
         state.queue.unschedulable(item, result.reasons, now)
         state.log.add(result)
-        state.report(state.tracked[item.pod_id], result.told, now)
+        state.report(state.tracked[item.pod_id], result.full_message, now)
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)
             if (other := state.tracked.get(pod_id)) is not None:

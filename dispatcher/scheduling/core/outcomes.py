@@ -69,8 +69,8 @@ class Outcomes:
             self._unclaim(tracked, in_flight, now)
 
     def _bind_proxy(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        why, place = self._state.why(tracked), (in_flight.cluster, in_flight.node, in_flight.epoch)
-        self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, *place, why, now))
+        why, place, epoch = self._state.why(tracked), (in_flight.cluster, in_flight.node), in_flight.epoch
+        self._state.outbox.send(tracked, intents.bind_proxy(tracked.home, in_flight.intent.pod, place, epoch, why, now))
 
     def _take_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         self._deciding.retries.given_back(tracked, in_flight, outcome, now)

@@ -3,7 +3,8 @@
 Where a failure refused, a webhook that does not answer, the first pause is 2 s, so that it ends soon after the failure
 does. A cluster whose server makes the pod larger is not passed over: the true size is kept for 15 min after it was last
 told, and the pod is placed by it there. Of several sizes that were told the largest amounts count, so that a webhook
-that adds now more, now less is met by one size.
+that adds now more, now less is met by one size. One that makes the pod larger than the size it was placed by, again and
+again, is met by none: from the fourth time on the cluster is passed over as for any other refusal.
 
 Kept per template (the pods of one controller in its namespace), since what one replica is refused for holds for the
 others; of a pod without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in
@@ -12,7 +13,7 @@ outlives the process: a restarted dispatcher asks each cluster once more.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dispatcher.model.backoff import Backoff
@@ -28,13 +29,14 @@ _REVISION = "controller-revision-hash"  # a StatefulSet or DaemonSet keeps its U
 _Template = tuple[str, ...]
 _Key = tuple[str, str]  # cluster, and what is kept of it
 _PASSED_OVER, _SIZE = "passed over", "size"
+_MOST_GROWTHS = 3  # larger than what the pod was placed by, so often in a row, before the cluster is passed over
 
 
 @dataclass(slots=True)
 class _Entry:
     refusal: Refusal
     namespace: str
-    rounds: int = 1
+    rounds: int = 1  # refusals in a row; of a size: how often it has grown beyond what a pod was placed by
     passing: bool = False
     pods: set[PodId] = field(default_factory=set)  # that were queued with it
 
@@ -54,11 +56,26 @@ class Refusals:
     def __bool__(self) -> bool:
         return bool(self._kept)
 
-    def note(self, pod_id: PodId, pod: Pod, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
-        """A cluster has answered REFUSED. What comes in while it is passed over already makes no longer pause."""
+    def note(
+        self,
+        pod_id: PodId,
+        pod: Pod,
+        in_flight: InFlightIntent,
+        outcome: Outcome,
+        now: float,
+        placed_by: Sequence[Refusal] = (),
+    ) -> None:
+        """A cluster has answered REFUSED. What comes in while it is passed over already makes no longer pause.
+
+        `placed_by`: what was known when the pod was placed.
+        """
+        words = outcome.message or outcome.verdict
         if outcome.scope == OF_CLUSTER and outcome.requests:
+            grown = self._grown(pod_id, pod, in_flight.cluster, outcome.requests, placed_by, now)
             self.note_size(pod_id, pod, in_flight.cluster, outcome.requests, now)
-            return  # a size that was known already: its node was full, and it is tried again after a back-off
+            if grown <= _MOST_GROWTHS:
+                return  # a size that was known already: its node was full, and it is tried again after a back-off
+            words = f"{words}; it was larger than the time before {grown} times in a row"
         scope = outcome.scope or _UNSAID.get(in_flight.kind, OF_NODE)
         if scope not in (OF_CLUSTER, OF_POD):
             return
@@ -69,7 +86,7 @@ class Refusals:
             return
         rounds = known.rounds + 1 if known is not None and known.passing == outcome.passing else 1
         pause = (self._passing_pause if outcome.passing else self._pause).after(rounds)
-        refusal = Refusal(cluster, outcome.message or outcome.verdict, now, now + pause)
+        refusal = Refusal(cluster, words, now, now + pause)
         self._keep(template, key, _Entry(refusal, pod.namespace, rounds, outcome.passing))
 
     def note_size(self, pod_id: PodId, pod: Pod, cluster: str, requests: Mapping[str, int], now: float) -> None:
@@ -85,8 +102,30 @@ class Refusals:
         size = Refusal(
             cluster, "the server makes it larger", now, now + self._longest_s, tuple(sorted(largest.items()))
         )
-        kept = _Entry(size, pod.namespace, pods=known.pods if known is not None else set())
-        self._keep(template, key, kept)
+        grown, pods = (known.rounds, known.pods) if known is not None else (0, set())
+        self._keep(template, key, _Entry(size, pod.namespace, grown, pods=pods))
+
+    def _grown(
+        self,
+        pod_id: PodId,
+        pod: Pod,
+        cluster: str,
+        requests: Mapping[str, int],
+        placed_by: Sequence[Refusal],
+        now: float,
+    ) -> int:
+        """How often in a row a pod was made larger than the largest size known, by which it was placed.
+
+        A pod that was placed by less, as replicas are that were sent at the same time, says nothing new of that.
+        """
+        known = self._kept.get(_template(pod_id, pod), {}).get((cluster, _SIZE))
+        if known is None or now >= known.refusal.until or known.refusal not in placed_by:
+            return 0
+        largest = dict(known.refusal.requests)
+        if any(amount > max(largest.get(name, 0), pod.requests.get(name, 0)) for name, amount in requests.items()):
+            known.rounds += 1
+            return known.rounds
+        return 0
 
     def _keep(self, template: _Template, key: _Key, kept: _Entry) -> None:
         self._kept.setdefault(template, {})[key] = kept

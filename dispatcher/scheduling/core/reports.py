@@ -4,6 +4,7 @@ A pod is ours by its schedulerName, or as the delegate of one (`spec.source`, he
 cluster). All others only take room. What is due for a pod whose report came is not decided here (`reconciler`).
 """
 
+from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
@@ -40,13 +41,7 @@ class Reports:
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
-        was_ready, was_restored, opened = view.ready, view.restored, view.opens
-        views.fold_health(view, changes, now)
-        self._note_readiness(view, was_ready, now)
-        if opened != view.opens:
-            self._show_cluster(view, now)
-        if was_restored and not view.restored:  # what is missing there proves something again
-            self._state.touch(view.name)
+        self._fold_health(view, changes, now)
         for node in views.fold_nodes(view, changes):
             self._node_changed(view.name, node, now)
         for change in views.fold_objects(self._state.fleet.kept, changes):
@@ -57,6 +52,18 @@ class Reports:
             self._state.queue.wake(WakeEvent.READINGS, now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, now)
+
+    def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
+        was_ready, was_restored, opened = view.ready, view.restored, view.opens
+        confirms = views.confirms(view, changes)
+        views.fold_health(view, changes, now)
+        self._note_readiness(view, was_ready, now)
+        if opened != view.opens:
+            self._show_cluster(view, now)
+        if confirms:
+            self._state.orphans.release(view.name, now)
+        if confirms or (was_restored and not view.restored):  # what is missing there proves something again
+            self._state.touch(view.name)
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:
         """An agent is away: nothing new goes there until it views."""

@@ -25,7 +25,8 @@ class Retries:
         """A place came to nothing."""
         tracked.refused = outcome.message or outcome.verdict
         if outcome.verdict == REFUSED and tracked.source is not None:
-            self._state.refusals.note(tracked.pod_id, tracked.source, in_flight, outcome, now)
+            placed_by = tracked.item.placed.refused if tracked.item is not None else ()
+            self._state.refusals.note(tracked.pod_id, tracked.source, in_flight, outcome, now, placed_by)
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
@@ -45,7 +46,7 @@ class Retries:
         if item is None or not words:
             return False
         tracked.refused = ""
-        if placed.refused != item.placed.refused:
+        if _heeded(placed.refused) != _heeded(item.placed.refused):
             self._state.queue.anew(item, placed, now)
         else:
             self._state.queue.retry(item, now, placed)
@@ -79,3 +80,10 @@ class Retries:
             tracked, item = self._state.tracked.get(pod_id), self._state.queue.get(pod_id)
             if tracked is not None and item is not None:
                 self._state.queue.add(pod_id, self.placed(tracked, item.placed.pod, now), now)
+
+
+def _heeded(refusals: Iterable[Refusal]) -> set[Refusal]:
+    """Those that may change where a pod goes: a size does not while the cluster that told it is passed over."""
+    said = list(refusals)
+    barred = {one.cluster for one in said if not one.requests}
+    return {one for one in said if not one.requests or one.cluster not in barred}

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.peers import peers_of
-from dispatcher.scheduling.delegation.shadows import ShadowBudgets
+from dispatcher.scheduling.delegation.peers import peers
+from dispatcher.scheduling.delegation.shadows import BudgetIndex, ShadowBudgets, by_namespace, why_uncounted
+from dispatcher.scheduling.delegation.tracking import Tracked
 
 
 class Telling:
@@ -16,6 +17,8 @@ class Telling:
         self._state = state
         self._shadows = ShadowBudgets()
         self._at = float("-inf")
+        self._indexes: dict[str, BudgetIndex] = {}  # by cluster, of budgets at the version below
+        self._indexed_version = -1
 
     def tell_peers(self) -> None:
         """All agents are told anew at the next Tick: a cluster became Ready, or is so no more."""
@@ -27,10 +30,26 @@ class Telling:
         due = self._shadows.look(state.clusters, state.tracked, self._budgets, now)
         if now - self._at >= timing.peers_s:
             self._at, due = now, list(state.clusters)
+        shown = peers(state.clusters, state.fleet, now, timing.cluster_lost_s) if due else ()
         for name in due:
             if not state.clusters[name].silent:
-                peers = peers_of(name, state.clusters, state.fleet, now, timing.cluster_lost_s)
-                state.effects.append(events.SendPeers(name, peers, self._shadows.of(name)))
+                others = tuple(peer for peer in shown if peer.cluster != name)
+                state.effects.append(events.SendPeers(name, others, self._shadows.of(name)))
+
+    def uncounted_budgets(self, tracked: Tracked) -> str:
+        """Why not all budgets that may select a remote pod are kept where it runs; '' if they are."""
+        if tracked.source is None or not tracked.delegates:
+            return ""
+        return why_uncounted(tracked.source, self._index(tracked.home))
+
+    def _index(self, cluster: str) -> BudgetIndex:
+        """Kept until budgets change: a list of all pods asks for each of them."""
+        version = self._state.fleet.kept.versions[PodDisruptionBudget.__name__]
+        if version != self._indexed_version:
+            self._indexed_version, self._indexes = version, {}
+        if cluster not in self._indexes:
+            self._indexes[cluster] = by_namespace(self._budgets(cluster))
+        return self._indexes[cluster]
 
     def _budgets(self, cluster: str) -> Iterable[PodDisruptionBudget]:
         return self._state.fleet.kept.of(cluster, PodDisruptionBudget).values()

@@ -51,7 +51,7 @@ class Batches:
             return []
         first, now = items[0][1], key
         try:
-            now = self._plan.standing_key(key, first, self._fleet)
+            now = self._plan.standing_key(key, first, self._books.view)
             eq_class = self._classes.get(now)
             eq_class.refresh(first)
         except PluginError:
@@ -88,13 +88,13 @@ class Batches:
     def _is_of(self, key: ClassKey, now: ClassKey, placed: Placed) -> bool:
         """Whether a pod is still of that class, after what was placed since."""
         try:
-            return not self._plan.standing or self._plan.standing_key(key, placed, self._fleet) == now
+            return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == now
         except PluginError:
             return False  # decided alone, it meets the error again
 
     def _alike(self, items: Sequence[_Item]) -> Sequence[_Item]:
         """The first of these pods: those that what the fleet holds does not tell apart."""
-        fleet = self._fleet
+        fleet = self._books.view
         try:
             for _, plugin in self._plan.standing:
                 ask, said = plugin.standing_key, plugin.standing_key(items[0][1], fleet)
@@ -125,7 +125,7 @@ class Batches:
         """Whether all of these pods may be decided and no plugin gates or books any: SKIP holds for a whole class."""
         if any(placed.pod.problems or placed.pod.gated for _, placed in items):
             return False
-        first, fleet = items[0][1], self._fleet
+        first, fleet = items[0][1], self._books.view
         try:
             told = [guarded(one, one.pre_filter, first, fleet) for one in self._plan.gates]
         except PluginError:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed, Plugin, Refuse, Reserve, Skip
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
 from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, Restores, guarded
 from dispatcher.scheduling.records.decision import Decision
 
@@ -17,10 +18,11 @@ class Booking:
 
     def __init__(self, plan: Plan, fleet: FleetState, faults: Faults) -> None:
         self.plan, self.fleet, self._faults = plan, fleet, faults
+        self.view = view_of(fleet)  # for points whose answers nobody keeps
         self.on_wait: Callable[[Decision], None] | None = None
         self.late = plan.late
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
-        self._books = [(one, one.restore if isinstance(one, Restores) else one.reserve) for one in plan.reserves]
+        self._charges = [(one, _charging(one)) for one in plan.reserves]
 
     def quiet(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
         """Whether a plugin has said in PreFilter that it has nothing to do with pods of the class."""
@@ -28,10 +30,10 @@ class Booking:
 
     # --- a decision --------------------------------------------------------------------------------------------------
 
-    def book(self, decision: Decision, later: list[int] | None) -> Refuse | None:
+    def book(self, cycle: CycleState, decision: Decision, later: list[int] | None) -> Refuse | None:
         """Reserve, and place the pod; with a list for `later` only note its row there. A Refuse books nothing."""
         pod_id, placed, row = decision.pod_id, decision.placed.at(decision.cluster), decision.row
-        refused = self._reserve(placed, row)
+        refused = self._reserve(cycle, placed, row)
         if refused is not None:
             return refused
         self._reserved[pod_id] = (placed, row)
@@ -40,7 +42,7 @@ class Booking:
             return None
         self.fleet.place(pod_id, placed, decision.cluster, decision.node, assumed=True)
         try:
-            refused = self._permit(decision)
+            refused = self._permit(cycle, decision)
         except PluginError:
             self.forget(pod_id)
             raise
@@ -54,11 +56,11 @@ class Booking:
         self._reserved.update(zip(pod_ids, zip(pods, rows, strict=True), strict=True))
         self.fleet.assume_all(items, rows)
 
-    def _reserve(self, placed: Placed, row: int) -> Refuse | None:
+    def _reserve(self, cycle: CycleState, placed: Placed, row: int) -> Refuse | None:
         done: list[Reserve] = []
         for plugin in self.plan.reserves:
             try:
-                refused = guarded(plugin, plugin.reserve, placed, row, self.fleet)
+                refused = guarded(plugin, plugin.reserve, cycle, placed, row, self.view)
             except PluginError:
                 self._unreserve(done, placed, row)
                 raise
@@ -71,20 +73,19 @@ class Booking:
     def _unreserve(self, plugins: Sequence[Reserve], placed: Placed, row: int) -> None:
         for plugin in reversed(plugins):
             try:
-                guarded(plugin, plugin.unreserve, placed, row, self.fleet)
+                guarded(plugin, plugin.unreserve, placed, row, self.view)
             except PluginError as error:
                 self._faults.note(error)  # the others must still give back
 
-    def _permit(self, decision: Decision) -> Refuse | None:
-        fleet = self.fleet
+    def _permit(self, cycle: CycleState, decision: Decision) -> Refuse | None:
         for plugin in self.plan.permits:
-            answer = guarded(plugin, plugin.permit, decision.placed, decision.row, fleet)
+            answer = guarded(plugin, plugin.permit, cycle, decision.placed, decision.row, self.view)
             if isinstance(answer, Refuse):
                 return answer
             if answer:
                 decision.waits[plugin.name] = min(answer, _LONGEST_WAIT_S)
-        if not all(self.quiet(one, fleet.cycle.read) for one in self.late):
-            decision.cycle = fleet.cycle.kept([one.name for one in self.late])
+        if not all(self.quiet(one, cycle.read) for one in self.late):
+            decision.cycle = cycle.kept([one.name for one in self.late])
         if decision.waits and self.on_wait is not None:
             self.on_wait(decision)
         return None
@@ -124,9 +125,9 @@ class Booking:
 
     def _charge(self, placed: Placed, row: int) -> None:
         """Book with every Reserve plugin; `row` is -1 while the node is not known."""
-        for plugin, book in self._books:
+        for plugin, charge in self._charges:
             try:
-                guarded(plugin, book, placed, row, self.fleet)
+                guarded(plugin, charge, placed, row, self.view)
             except PluginError as error:
                 self._faults.note(error)
 
@@ -141,3 +142,10 @@ class Booking:
         """Book a pod that another scheduler has given back, without the right to refuse."""
         self._charge(placed, row)
         self._reserved[pod_id] = (placed, row)
+
+
+def _charging(plugin: Reserve) -> Callable[[Placed, int, FleetView], object]:
+    """How a plugin books what is so already: a pod that no cycle of ours has decided."""
+    if isinstance(plugin, Restores):
+        return plugin.restore
+    return lambda placed, row, fleet: plugin.reserve(CycleState(), placed, row, fleet)

@@ -18,10 +18,9 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
-from dispatcher.scheduling.framework import Placed, Plugin, Profile, Refuse, Skip
-from dispatcher.scheduling.framework.cycle_state import CycleState
+from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
 from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
-from dispatcher.scheduling.pruning.pruned_search import LARGE, PrunedSearches
+from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
 from dispatcher.scheduling.records.messages import is_ours, refusal_message
@@ -40,7 +39,7 @@ class Scheduler(Booking):
     else may scan all rows for it (see `shards`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - limits and what a driver shares have defaults
         self,
         profile: Profile,
         plugins: Sequence[Plugin],
@@ -108,8 +107,8 @@ class Scheduler(Booking):
     def _decide_sized(self, pod_id: PodId, placed: Placed) -> Result:
         """A pod that some clusters make larger: where its size there cannot be booked it is not tried, nor preempts."""
         try:
-            found = [guarded(one, one.too_large, placed, self.fleet) for one in self.plan.reserves]
-            now = self.fleet.clock
+            found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
+            now = self.fleet.now
             barred = [Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()]
             placed = replace(placed, refused=(*placed.refused, *barred))
             result = self._decide(self.plan.class_key(placed), pod_id, placed)
@@ -121,7 +120,7 @@ class Scheduler(Booking):
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
         try:
-            key = self.plan.standing_key(key, placed, self.fleet)
+            key = self.plan.standing_key(key, placed, self.view)
         except PluginError as error:
             return self._fault(pod_id, placed, error)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
@@ -176,49 +175,50 @@ class Scheduler(Booking):
         states: dict[str, object],
         deferred: list[int] | None,
     ) -> Result | None:
-        why = selector.prepare(placed)
+        why, cycle = selector.prepare(placed), CycleState(states, selector.answer_of)
         if why is not None:
-            return self._refused_class(key, pod_id, placed, why)
-        self.fleet.cycle = CycleState(states, selector.answer_of)
+            return self._refused_class(cycle, key, pod_id, placed, why)
         found = selector.select(pod_id, placed)
         if isinstance(found, Decision):
-            result = self._finish(found, selector.explainers(), states, deferred)
+            result = self._finish(cycle, found, selector.explainers(), deferred)
             if result is found:
                 selector.booked(found.row)
             return result
-        return None if found is None else self._no_place(key, pod_id, placed, found)
+        return None if found is None else self._no_place(cycle, key, pod_id, placed, found)
 
     def _finish(
-        self, decision: Decision, fleet_explainers: Explainers, states: dict[str, object], deferred: list[int] | None
+        self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers, deferred: list[int] | None
     ) -> Result:
         """Note why, and book it."""
-        self._explain(decision, fleet_explainers, states)
-        refusal = self.book(decision, deferred)
+        self._explain(cycle, decision, fleet_explainers)
+        refusal = self.book(cycle, decision, deferred)
         if refusal is not None:
             return self._refused(decision.pod_id, decision.placed, refusal.why)
         self.nominations.drop(decision.pod_id)
         return decision
 
-    def _refused_class(self, key: ClassKey, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+    def _refused_class(
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, why: Why
+    ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
         refused = self._refused(pod_id, placed, why)
-        return refused if is_ours(why) else self.post_filters.hopeless(refused, key, why)
+        return refused if is_ours(why) else self.post_filters.hopeless(cycle, refused, key, why)
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
-            states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.fleet)
+            states[plugin.name] = state = guarded(plugin, plugin.pre_filter, placed, self.view)
             if isinstance(state, Refuse):
                 return state.why
         return None
 
-    def _explain(self, decision: Decision, fleet_explainers: Explainers, states: dict[str, object]) -> None:
-        notes = [*fleet_explainers, *((one, states[one.name]) for one in self.plan.noting_gates)]
+    def _explain(self, cycle: CycleState, decision: Decision, fleet_explainers: Explainers) -> None:
+        notes = [*fleet_explainers, *((one, cycle.read(one.name)) for one in self.plan.noting_gates)]
         for plugin, state in notes:
             if isinstance(state, Skip):
                 continue
             try:
                 decision.extras[plugin.name] = guarded(
-                    plugin, plugin.explain, state, decision.placed, self.fleet, decision.row
+                    plugin, plugin.explain, state, decision.placed, self.view, decision.row
                 )
             except PluginError as error:
                 self._faults.note(error)  # a decision stands without its comments, too
@@ -228,7 +228,7 @@ class Scheduler(Booking):
     def _refused(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
         context = DecisionContext(self.plan.profile, self.fleet.reasons, (), {}, 0, 0)
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
-        return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.clock, context)
+        return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context)
 
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
@@ -238,15 +238,17 @@ class Scheduler(Booking):
         self._faults.note(error)
         return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
-    def _no_place(self, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace) -> Unschedulable | None:
+    def _no_place(
+        self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace
+    ) -> Unschedulable | None:
         """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
         if found.codes is None and self.plan.post_filters:
             return None
         told, context = self._told, found.context
         if told is None or told.context is not context:
-            told = self._told = no_place(pod_id, placed, self.fleet.clock, context, self.fleet.node_counts())
+            told = self._told = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts())
         # Pods of one class that meet the same fleet are told the same: the words are made once.
-        refused = replace(told, pod_id=pod_id, placed=placed, time=self.fleet.clock)
+        refused = replace(told, pod_id=pod_id, placed=placed, time=self.fleet.now)
         if found.codes is None or not self.plan.post_filters:
             return refused
-        return self.post_filters.help(refused, key, found.codes)
+        return self.post_filters.help(cycle, refused, key, found.codes)

@@ -12,7 +12,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities, Promised
-from dispatcher.scheduling.framework import Codes
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
 from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
@@ -33,31 +34,32 @@ class PostFilters:
         self, plan: Plan, fleet: FleetState, nominations: Nominations, fault: Callable[[PluginError], None]
     ) -> None:
         self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
+        self._view = view_of(fleet)
         self._lowest = LowestPriorities(fleet)
         self._told: tuple[Hashable, list[NoHelp]] = (None, [])
         self._known: OrderedDict[Hashable, Known] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
-    def help(self, refused: Unschedulable, key: ClassKey, codes: Codes) -> Unschedulable:
+    def help(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, codes: Codes) -> Unschedulable:
         """The refusal with what the plugins did about it. `key`: the class; `codes` [n]: why each row is refused."""
         if not refused.context.evaluated:  # no node: nobody could make room
             return refused
-        return self._helped(refused, key, codes)
+        return self._helped(cycle, refused, key, codes)
 
-    def hopeless(self, refused: Unschedulable, key: ClassKey, why: Why) -> Unschedulable:
+    def hopeless(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, why: Why) -> Unschedulable:
         """The same of a pod that PreFilter refuses wherever it might go: no leaving pod changes that."""
         fleet = self._fleet
         if not self._plan.post_filters or not fleet.live.any():
             return refused
         code = fleet.reasons.code(why.reason, lasting=True)
-        return self._helped(refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0)))
+        return self._helped(cycle, refused, key, np.where(fleet.live, np.uint16(code), np.uint16(0)))
 
-    def _helped(self, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
+    def _helped(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
         world = self._world(refused, key, nominee)
         if self._told[0] == world:
             return self._unhelped(refused, self._told[1])
-        answers = self._ask(refused, key, nominee, first)
+        answers = self._ask(cycle, refused, key, nominee, first)
         if answers and isinstance(answers[-1], Nomination):
             return self._nominated(refused, answers[-1])
         words = [one for one in answers if isinstance(one, NoHelp)]
@@ -71,11 +73,11 @@ class PostFilters:
         return (*moved, key, pod.priority, pod.preempts, refused.placed.home, nominee)
 
     def _ask(
-        self, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
+        self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
     ) -> list[Nomination | NoHelp]:
         """What the plugins say, up to the first nomination. `first` [n]: the code by which each row was refused."""
         placed, fleet, answers = refused.placed, self._fleet, []
-        alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.seated else None
+        alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
         trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, promised)
         known = self._known_of((key, placed.pod.priority, placed.home))
@@ -84,7 +86,7 @@ class PostFilters:
             trial.known = {} if trial.one_by_one else known.rows(plugin.name)
             try:
                 with trial:
-                    answer = guarded(plugin, plugin.post_filter, placed, trial, fleet)
+                    answer = guarded(plugin, plugin.post_filter, cycle, placed, trial, self._view)
             except PluginError as error:
                 self._fault(error)  # the pod keeps the reasons it has
                 continue

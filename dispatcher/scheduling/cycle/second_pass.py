@@ -70,7 +70,7 @@ def holds_alone(
 
     `eq_class` is the pod's class, up to date, and is so again in the end.
     """
-    if not nominations.seated or not leans_on_pods(placed.pod):
+    if not nominations.any_placed or not leans_on_pods(placed.pod):
         return decision
     rows = range(eq_class.fleet.n)
     found = {row: one for row in rows if (one := eq_class.select_on(row, pod_id, placed)) is not None}

@@ -1,4 +1,4 @@
-"""The state machine of a pod's one in-in_flight intent: what was sent, and what each verdict of the agent leads to.
+"""The state machine of a pod's one in-flight intent: what was sent, and what each verdict of the agent leads to.
 
 `TRANSITIONS` is the whole protocol on the sending side. A verdict UNKNOWN never frees anything: the same intent is sent
 again until its effect is known, because the node's room may be taken already. Nothing is sent here: see `outbox`.
@@ -12,7 +12,7 @@ from dispatcher.model.pod import Pod
 
 
 class IntentKind(enum.Enum):
-    """What an in-in_flight intent does."""
+    """What an in-flight intent does."""
 
     BIND = "bind"
     CLAIM = "claim"

@@ -64,11 +64,11 @@ def create(
     return InFlightIntent(IntentKind.CREATE, intent, claimed.cluster, claimed.cluster, claimed.node, claimed.epoch, now)
 
 
-def bind_proxy(home: str, pod: PodRef, cluster: str, node: str, epoch: int, why: str, now: float) -> InFlightIntent:
-    """Bind the source to the proxy node of the cluster where its delegate is bound."""
+def bind_proxy(home: str, pod: PodRef, place: tuple[str, str], epoch: int, why: str, now: float) -> InFlightIntent:
+    """Bind the source to the proxy node of the cluster where its delegate is bound (`place`: cluster, node)."""
     annotations = {DECISION: why} if why else {}
-    intent = Bind(_id(epoch, IntentKind.PROXY), pod, epoch, proxy_node_name(cluster), annotations, proxy=True)
-    return InFlightIntent(IntentKind.PROXY, intent, home, cluster, node, epoch, now)
+    intent = Bind(_id(epoch, IntentKind.PROXY), pod, epoch, proxy_node_name(place[0]), annotations, proxy=True)
+    return InFlightIntent(IntentKind.PROXY, intent, home, *place, epoch, now)
 
 
 def unclaim(home: str, pod: PodRef, place: tuple[str, str], epoch: int, now: float) -> InFlightIntent:
@@ -115,7 +115,7 @@ def delete_source(home: str, source: Pod, epoch: int, now: float) -> InFlightInt
     return InFlightIntent(IntentKind.DELETE_SOURCE, intent, home, home, source.node, epoch, now)
 
 
-def finish(home: str, source: Pod, epoch: int, now: float) -> InFlightIntent:
-    """Let the source go."""
-    intent = FinishSource(_id(epoch, IntentKind.FINISH), ref(source), epoch)
+def finish(home: str, source: Pod, target_uid: str, epoch: int, now: float) -> InFlightIntent:
+    """Let the source go; `target_uid` is that of the cluster without a delegate."""
+    intent = FinishSource(_id(epoch, IntentKind.FINISH), ref(source), epoch, target_uid)
     return InFlightIntent(IntentKind.FINISH, intent, home, home, source.node, epoch, now)

@@ -3,8 +3,9 @@
 A source cluster that was restored from an old backup lacks all pods that are younger: one by one each looks like an
 orphan's. So if more than a fifth of a cluster's remote pods lack their source, none of their delegates is deleted.
 Worked example: of 40 remote pods of cluster a, 8 may be orphans; with the ninth, all nine stay, also when there are
-more remote pods or fewer orphans later, until somebody deletes them or their sources are back. Orphans that come after
-them are counted for themselves. Copies in clusters that an operator has fenced are not meant: none is to run there.
+more remote pods or fewer orphans later, until somebody deletes them, their sources are back, or an operator of cluster
+a confirms that what its API server shows is meant. Orphans that come after them are counted for themselves. Copies in
+clusters that an operator has fenced are not meant: none is to run there.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from dispatcher.scheduling.delegation.fences import Fences
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 SHARE = 0.2
+CONFIRMED_S = 1800.0  # for so long a confirmation counts: each source is asked for again after `orphan_s` (600 s)
 
 
 class Orphans:
@@ -26,6 +28,7 @@ class Orphans:
         self._held: set[PodId] = set()
         self._counted_at = float("-inf")
         self._too_many: dict[str, str] = {}
+        self._confirmed_until: dict[str, float] = {}
 
     def suspect(self, pod_id: PodId) -> None:
         """The source of these delegates is gone, and nobody has seen it go."""
@@ -36,17 +39,24 @@ class Orphans:
         self.excess(now)
         return pod_id not in self._held
 
+    def release(self, home: str, now: float) -> None:
+        """An operator confirms what cluster `home` shows: its orphans are collected, also where they are many."""
+        self._confirmed_until[home] = now + CONFIRMED_S
+        self._held = {pod_id for pod_id in self._held if pod_id[0] != home}
+        self._counted_at = float("-inf")
+
     def excess(self, now: float) -> Mapping[str, str]:
         """Clusters with too many orphans, and what to tell an operator."""
         if not self._suspected:
             return {}
         if now != self._counted_at:
-            self._counted_at, self._too_many = now, self._count()
+            self._counted_at, self._too_many = now, self._count(now)
         return self._too_many
 
-    def _count(self) -> dict[str, str]:
+    def _count(self, now: float) -> dict[str, str]:
         self._suspected = {pod_id for pod_id in self._suspected if self._is_orphan(pod_id)}
-        meant = {pod_id for pod_id in self._suspected if not self._fenced(pod_id)}
+        confirmed = {home for home, until in self._confirmed_until.items() if now < until}
+        meant = {pod_id for pod_id in self._suspected if pod_id[0] not in confirmed and not self._fenced(pod_id)}
         remote = Counter(tracked.home for tracked in self._tracked.values() if tracked.delegates)
         orphans = Counter(home for home, _ in meant - self._held)
         many = {home for home, count in orphans.items() if count > max(1, SHARE * remote[home])}
@@ -65,5 +75,6 @@ class Orphans:
 def _told(home: str, orphans: int, remote: int) -> str:
     return (
         f"cluster {home}: {orphans} of its {remote} remote pods are gone there without having been deleted: restored "
-        f"from a backup? Their delegates run on; delete those that are not wanted in their own clusters"
+        f"from a backup? Their delegates run on. If what {home} shows is meant, so that they shall go: "
+        f"global-dispatcher cluster confirm {home}. Else delete those that are not wanted in their own clusters"
     )

@@ -10,16 +10,16 @@ from dispatcher.scheduling.delegation.fences import fenced_proxy
 from dispatcher.scheduling.fleet.fleet import FleetState
 
 
-def peers_of(
-    cluster: str, clusters: Mapping[str, ClusterView], fleet: FleetState, now: float, lost_s: float
-) -> tuple[Peer, ...]:
-    """All other clusters that were heard of in this life: their free room, and Ready unless they are lost for `lost_s`.
+def peers(clusters: Mapping[str, ClusterView], fleet: FleetState, now: float, lost_s: float) -> tuple[Peer, ...]:
+    """All clusters that were heard of in this life: their free room, and Ready unless they are lost for `lost_s`.
+
+    Each cluster is told of the others: what is said of one is the same for all of them, and found out once.
 
     Of one that was not, nothing is said for `lost_s` after it was missed, then that it is not ready: whoever has a
     proxy node of it, from an earlier life of ours, must learn that it is lost.
     """
-    others = ((name, view) for name, view in sorted(clusters.items()) if name != cluster)
-    return tuple(peer for name, view in others if (peer := _peer(name, view, fleet, now, lost_s)) is not None)
+    found = (_peer(name, view, fleet, now, lost_s) for name, view in sorted(clusters.items()))
+    return tuple(peer for peer in found if peer is not None)
 
 
 def _peer(name: str, view: ClusterView, fleet: FleetState, now: float, lost_s: float) -> Peer | None:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows
+from dispatcher.model.messages import NO_SHADOWS, Cover, PodRef, Shadow, Shadows, UncountedBudgets
 from dispatcher.model.names import BUDGET, BUDGET_PREFIX, PROXY_NODE_PREFIX
 from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.model.pod import RUNNING, Pod, PodId
@@ -25,11 +25,21 @@ from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 MAX_COVERS = 512  # told to one cluster at once
+MAX_UNCOUNTED = 128  # of whose owners are to be warned
 _PODS_PER_S = 20_000  # looked at, so that ever so many pods do not cost more than a small part of the time
 _MOST_CLAUSES = 256  # of selectors, that a pod is asked: what users may write without end must not cost so much
 _MOST_BUDGETS = 8  # of one pod that are counted; from two on the Eviction API evicts it nowhere
 _DIGEST = 16  # hex characters
+_TOO_MANY_BUDGETS = (
+    f"more than {_MOST_BUDGETS} PodDisruptionBudgets select this pod: in the cluster where it runs no more than "
+    f"{_MOST_BUDGETS} of them are kept"
+)
+_TOO_MANY_CLAUSES = (
+    f"the selectors of the PodDisruptionBudgets that may select this pod have more than {_MOST_CLAUSES} labels, "
+    "expressions and values: those with the largest selectors are not kept in the cluster where it runs"
+)
 
+T = TypeVar("T")
 Budgets = Callable[[str], Iterable[PodDisruptionBudget]]  # of a cluster
 
 
@@ -51,6 +61,13 @@ class _Account:
         return self.budget.always or self.healthy >= self.budget.desired > 0
 
 
+class _Selection(NamedTuple):
+    """Budgets that select a pod, and why there may be more that are not counted; '' if there are none."""
+
+    accounts: tuple[_Account, ...]
+    beyond: str = ""
+
+
 class _Budgets:
     """The budgets of a namespace, each found by one label that it asks for; those with few clauses are asked first."""
 
@@ -63,18 +80,21 @@ class _Budgets:
         label = next(iter(selector.match_labels.items()), None)
         (self._others if label is None else self._by_label.setdefault(label, [])).append(account)
 
-    def selecting(self, labels: Mapping[str, str]) -> tuple[_Account, ...]:
+    def selecting(self, labels: Mapping[str, str]) -> _Selection:
         """Those that select a pod with these labels, of as many as may be asked."""
         found, left = list[_Account](), _MOST_CLAUSES
         for accounts in (self._others, *(self._by_label.get(label, ()) for label in labels.items())):
             for one in accounts:
                 selector = one.budget.selector
                 left -= _clauses(selector) if selector is not None else 0
-                if left < 0 or len(found) == _MOST_BUDGETS:
-                    return tuple(found)
-                if selector is not None and selector.matches(labels):
-                    found.append(one)
-        return tuple(found)
+                if left < 0:
+                    return _Selection(tuple(found), _TOO_MANY_CLAUSES)
+                if selector is None or not selector.matches(labels):
+                    continue
+                if len(found) == _MOST_BUDGETS:
+                    return _Selection(tuple(found), _TOO_MANY_BUDGETS)
+                found.append(one)
+        return _Selection(tuple(found))
 
 
 def _clauses(selector: LabelSelector) -> int:
@@ -83,6 +103,7 @@ def _clauses(selector: LabelSelector) -> int:
 
 
 _NO_BUDGETS = _Budgets()
+BudgetIndex = dict[str, _Budgets]  # by namespace
 
 
 @dataclass(slots=True)
@@ -128,12 +149,15 @@ def shadows(
     stays as it is.
     """
     ready = {name: view for name, view in clusters.items() if view.ready and not view.restored}
-    native = {name: _by_namespace(budgets(name)) for name in ready}
+    native = {name: by_namespace(budgets(name)) for name in ready}
     groups: dict[_Key, _Group] = {}
     covers: dict[str, dict[str, list[Cover]]] = {name: {} for name in ready}  # by namespace
+    uncounted: dict[str, dict[str, list[UncountedBudgets]]] = {name: {} for name in ready}
     for home, view in ready.items():
-        for pod, accounts in _selected(view, native[home], tracked):
-            for target, delegate in _delegates(tracked.get((home, pod.uid))):
+        for pod, (accounts, beyond) in _selected(view, native[home], tracked):
+            if beyond and any(_delegates(tracked.get((home, pod.uid)))):
+                uncounted[home].setdefault(pod.namespace, []).append(UncountedBudgets(_ref(pod), beyond))
+            for target, delegate in _delegates(tracked.get((home, pod.uid))) if accounts else ():
                 if target in ready and not (delegate.terminating or delegate.terminal):
                     counts = bool(delegate.labels.get(BUDGET)) or _healthy(pod, tracked.get((home, pod.uid)))
                     if not counts:
@@ -145,18 +169,29 @@ def shadows(
     for key, group in sorted(groups.items(), key=lambda one: one[0]):
         told[key.target].append(_shadow(key, group))
     return {
-        name: Shadows(tuple(sorted(ready.keys() - {name})), tuple(told[name]), _in_turns(covers[name]))
+        name: Shadows(
+            tuple(sorted(ready.keys() - {name})),
+            tuple(told[name]),
+            _in_turns(covers[name], MAX_COVERS),
+            _in_turns(uncounted[name], MAX_UNCOUNTED),
+        )
         for name in ready
     }
 
 
-def _in_turns(covers: Mapping[str, Iterable[Cover]]) -> tuple[Cover, ...]:
+def why_uncounted(pod: Pod, index: BudgetIndex) -> str:
+    """Why not all of its own cluster's budgets that may select a remote pod are kept where it runs; '' if all are."""
+    return index.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels).beyond
+
+
+def _in_turns(by_namespace: Mapping[str, Iterable[T]], limit: int) -> tuple[T, ...]:
     """As many as are told at once, of each namespace in turn: where they cannot be written, others do not wait."""
-    turns = chain.from_iterable(zip_longest(*covers.values()))
-    return tuple(islice((one for one in turns if one is not None), MAX_COVERS))
+    turns = chain.from_iterable(zip_longest(*by_namespace.values()))
+    return tuple(islice((one for one in turns if one is not None), limit))
 
 
-def _by_namespace(budgets: Iterable[PodDisruptionBudget]) -> dict[str, _Budgets]:
+def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> BudgetIndex:
+    """The budgets of a cluster but shadows, indexed: as many pods as wanted may be asked of it."""
     found: dict[str, _Budgets] = {}
     counted = [(_clauses(one.selector), one) for one in budgets if not one.shadow_of and one.selector is not None]
     for _, budget in sorted(counted, key=lambda one: (one[0], one[1].name)):
@@ -167,15 +202,15 @@ def _by_namespace(budgets: Iterable[PodDisruptionBudget]) -> dict[str, _Budgets]
 
 def _selected(
     view: ClusterView, native: Mapping[str, _Budgets], tracked: Mapping[PodId, Tracked]
-) -> Iterator[tuple[Pod, tuple[_Account, ...]]]:
+) -> Iterator[tuple[Pod, _Selection]]:
     """Pods of a cluster with the budgets that select them; each is counted there."""
     for pod in view.pods.values() if native else ():
-        accounts = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
-        if accounts:
+        selection = native.get(pod.namespace, _NO_BUDGETS).selecting(pod.labels)
+        if selection.accounts or selection.beyond:
             healthy = _healthy(pod, tracked.get((view.name, pod.uid)))
-            for account in accounts:
+            for account in selection.accounts:
                 account.healthy += healthy
-            yield pod, accounts
+            yield pod, selection
 
 
 def _delegates(tracked: Tracked | None) -> Iterable[tuple[str, Pod]]:
@@ -202,7 +237,7 @@ def _join(
     native: Mapping[str, Mapping[str, _Budgets]],
 ) -> str:
     """Put a delegate under its shadow; the name of that, '' where a budget of the target's own selects it."""
-    if native[place.target].get(delegate.namespace, _NO_BUDGETS).selecting(delegate.labels):
+    if native[place.target].get(delegate.namespace, _NO_BUDGETS).selecting(delegate.labels).accounts:
         return ""
     names = tuple(sorted([one.budget.name for one in accounts]))
     key = _Key(*place[:3], shadow_name(home_uid, place.namespace, names))

@@ -1,6 +1,6 @@
 """Side intents: evictions, what PreBind needs done, and reports. Sent again until an agent answers.
 
-They are independent of the one in-in_flight intent of a pod (`outbox`), so they never hold up a bind.
+They are independent of the one in-flight intent of a pod (`outbox`), so they never hold up a bind.
 
 An answer UNKNOWN, or none, means the same intent again after a pause. Any other verdict ends
 the side intent, and calls back whoever sent it.

@@ -7,7 +7,7 @@ from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent
-from dispatcher.scheduling.delegation.protocol import Step
+from dispatcher.scheduling.delegation.protocol import Step, target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 
 
@@ -74,11 +74,16 @@ def _unclaim(at: Attempt) -> InFlightIntent:
 
 def _bind_proxy(at: Attempt) -> InFlightIntent:
     ref = intents.ref(at.source)
-    return intents.bind_proxy(at.tracked.home, ref, at.cluster, at.claim.node, at.epoch, at.why, at.now)
+    return intents.bind_proxy(at.tracked.home, ref, (at.cluster, at.claim.node), at.epoch, at.why, at.now)
 
 
 def _mirror(at: Attempt) -> InFlightIntent:
     return intents.mirror(at.tracked.home, at.source, at.cluster, at.delegate.status, at.epoch, at.now)
+
+
+def _finish(at: Attempt) -> InFlightIntent:
+    target = at.clusters.get(target_of(at.tracked.home, at.source))
+    return intents.finish(at.tracked.home, at.source, target.uid if target is not None else "", at.epoch, at.now)
 
 
 _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
@@ -89,7 +94,7 @@ _INTENTS: dict[Step, Callable[[Attempt], InFlightIntent]] = {
     Step.MIRROR: _mirror,
     Step.DELETE_DELEGATE: lambda at: intents.delete_delegate(at.cluster, at.delegate, at.epoch, at.now),
     Step.DELETE_SOURCE: lambda at: intents.delete_source(at.tracked.home, at.source, at.epoch, at.now),
-    Step.FINISH: lambda at: intents.finish(at.tracked.home, at.source, at.epoch, at.now),
+    Step.FINISH: _finish,
     Step.CONFIRM: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=False),
     Step.COLLECT: lambda at: intents.confirm(at.identity, at.cluster, at.epoch, at.now, collect=True),
     Step.CONFIRM_SOURCE: lambda at: intents.confirm_source(at.tracked.home, at.identity, at.epoch, at.now),

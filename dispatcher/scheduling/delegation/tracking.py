@@ -1,4 +1,4 @@
-"""One of our pods with everything known about it: its source, its delegates, its in-in_flight intent."""
+"""One of our pods with everything known about it: its source, its delegates, its in-flight intent."""
 
 from dataclasses import dataclass, field
 

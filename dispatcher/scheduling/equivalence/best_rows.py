@@ -1,6 +1,7 @@
-"""Which rows are best: by total, then by rank, then by row. One rule for every selector.
+"""Which rows are best: by total score, then by lowest `fleet.rank` (a stable hash of cluster and node), then by row.
 
-`BlockMaxima` finds the best of many rows again after a few changed, without looking at all the others.
+One rule for every selector. `BlockMaxima` finds the best of many rows again after a few changed, without looking at all
+the others.
 """
 
 from collections.abc import Iterable
@@ -85,7 +86,7 @@ class BlockMaxima:
 
 
 @kernel("floats ints")
-def top_two(totals, ranks):  # type: ignore[no-untyped-def]
+def two_best_kernel(totals, ranks):  # type: ignore[no-untyped-def]
     """The two best rows: by total, then rank, then row; -1 where there is none."""
     first = second = -1
     for row in range(len(totals)):
@@ -103,8 +104,8 @@ def top_two(totals, ranks):  # type: ignore[no-untyped-def]
 
 def two_best(totals: Floats, ranks: Ints) -> tuple[int, int]:
     """Where the two best stand: by total, then rank, then place; -1 where there is none."""
-    if top_two.fast is not None:
-        found: tuple[int, int] = top_two.fast(totals, ranks)
+    if two_best_kernel.fast is not None:
+        found: tuple[int, int] = two_best_kernel.fast(totals, ranks)
         return found
     first = best_of(None, totals, ranks)
     if first is None:

@@ -9,14 +9,16 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework.points import ClassKey, Plan
 from dispatcher.scheduling.framework.roles import roles_of
 
-_MOST_CLASSES = 512  # memory that is used again is faster than fresh memory
+# An evicted class's arrays are reused by the next one: with more classes, fresh memory costs more than they save.
+_MOST_CLASSES = 512
 _BYTES_PER_ROW = 16  # of a class: totals, codes, block maxima
 
 
 class EquivalenceCache:
     """Classes by key; the least recently used one makes room for the next.
 
-    `limit`: bytes; a quarter of it is for what classes share. `parallel_scan`: who else may scan all rows.
+    `limit`: bytes for the rows of all classes. The columns and the parts that classes share (`static_answers`) may each
+    use a further quarter of it. `parallel_scan`: who else may scan all rows.
     """
 
     def __init__(self, plan: Plan, fleet: FleetState, limit: int, parallel_scan: ParallelScan | None = None) -> None:
@@ -29,7 +31,7 @@ class EquivalenceCache:
         return key in self._classes
 
     def get(self, key: ClassKey) -> EquivalenceClass:
-        """The class of a key (see `Plan.class_key`)."""
+        """The class of a key: `Plan.class_key`, extended by `Plan.standing_key`."""
         found = self._classes.get(key)
         if found is not None:
             self._classes.move_to_end(key)

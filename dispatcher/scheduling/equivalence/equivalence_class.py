@@ -1,11 +1,13 @@
 """An equivalence class: what every plugin answers for every row, refreshed where something changed.
 
-All pods in which the plugins look at equal things (`Plan.class_key`) share one class. Without it each pod would cost
-one call of every plugin for all rows. Its answers come in layers, so that one placement touches one row and a few
-domains: columns shared with other classes (`static_answers`), the score of each row (`rows`), and what domains add to
-it (`groups`) or the whole fleet does (`fleet_scoped`).
+All pods with the same class key (`Plan.class_key`: what the plugins look at in a pod), extended by `Plan.standing_key`
+(what placed pods and objects add right now), share one class. Without it each pod would cost one call of every plugin
+for all rows. Its answers come in layers, so that one placement touches one row and a few domains: columns shared with
+other classes (`static_answers`), the score of each row (`rows`), and what domains add to it (`groups`) or the whole
+fleet does (`fleet_scoped`).
 
-Whatever changes in the fleet is written in change logs. A class that is used again re-evaluates the rows in them, and
+Whatever changes in the fleet is written in two journals: `fleet.changes`, of rows whose node changed, and
+`fleet.loads`, of rows whose pods or readings changed. A class that is used again re-evaluates the rows in them, and
 those plugins whose `depends` says that more is stale:
 
     STATIC  rows whose node changed
@@ -38,13 +40,13 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
 from dispatcher.scheduling.framework.points import ClassKey, Plan
-from dispatcher.scheduling.framework.roles import Reach, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, Role
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
 from dispatcher.scheduling.selector import NoPlace, Selector
 
 _NEVER = -1
-Common = dict[int, list[float]]  # score_at -> the score of each row asked for
+ScoresByPlace = dict[int, list[float]]  # score_at -> the score of each row asked for
 _ROW_ALONE = (Depends.STATIC, Depends.NODE)
 
 
@@ -63,7 +65,7 @@ class EquivalenceClass(Selector):
         self.plan, self.fleet, self._shared, self.rows = plan, fleet, shared, rows
         self.refusal: Why | None = None
         self._static = shared.part(key)
-        self.evaluators = [PluginEvaluator(role) for role in roles if role.reach is not Reach.SHARED]
+        self.evaluators = [PluginEvaluator(role, fleet) for role in roles if role.scope is not AnswerScope.SHARED]
         self.row_explainers: Explainers = ()  # plugins that can explain a decision later, from the row as it was
         self.fleet_explainers: Explainers = ()  # and those that look further and must do so at once
         self.scored: list[StaticColumn | PluginEvaluator] = []  # that score this class, in profile order
@@ -82,23 +84,23 @@ class EquivalenceClass(Selector):
         """Bring every answer up to date with the fleet; `placed` is any pod of the class."""
         fleet, part = self.fleet, self._static
         changed, touched = self._since()
-        moved, loaded = changed is None or len(changed) > 0, touched is None or len(touched) > 0
-        stale = [one for one in self.evaluators if one.is_stale(fleet, changed=moved, touched=loaded)]
-        if not (moved or loaded or stale) and part.current and self._active[0] == part.epoch:
+        nodes_changed, rows_touched = changed is None or len(changed) > 0, touched is None or len(touched) > 0
+        stale = [one for one in self.evaluators if one.is_stale(changed=nodes_changed, touched=rows_touched)]
+        if not (nodes_changed or rows_touched or stale) and part.current and self._active[0] == part.version:
             return
         self._changes_at = self._loads_at = _NEVER  # if somebody fails, all is due
         self._context = None
-        self.refusal = self._pre_filter(placed, self.evaluators if moved else stale)
+        self.refusal = self._pre_filter(placed, self.evaluators if nodes_changed else stale)
         if self.refusal is not None:
             return
-        anew = self._select_active() or changed is None or any(one.role.reach is Reach.ROW for one in stale)
+        anew = self._select_active() or changed is None or any(one.role.scope is AnswerScope.ROW for one in stale)
         rows = None if anew or changed is None or touched is None else distinct(changed, touched)
-        cross_row = anew or moved or any(one.role.reach is not Reach.ROW for one in stale)
-        self._answer(placed, rows, nodes_changed=moved, cross_row=cross_row)
+        cross_row = anew or nodes_changed or any(one.role.scope is not AnswerScope.ROW for one in stale)
+        self._answer(placed, rows, nodes_changed=nodes_changed, cross_row=cross_row)
         for one in self.evaluators:
-            one.note(fleet)
+            one.record_dependencies()
         if cross_row:
-            self._sort_notes()
+            self._collect_explainers()
         self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
 
     def _since(self) -> tuple[RowList | None, RowList | None]:
@@ -111,20 +113,20 @@ class EquivalenceClass(Selector):
         refused = None if self._static.current else self._static.refresh(placed)
         for evaluator in due:
             if refused is None:
-                refused = evaluator.pre_filter(placed, self.fleet)
+                refused = evaluator.pre_filter(placed)
         return refused
 
     def _select_active(self) -> bool:
         """Sort those who have something to say; True if all rows are due for it."""
         part = self._static
         evaluators = [one for one in self.evaluators if not one.skipped]
-        active = (part.epoch, evaluators)
+        active = (part.version, evaluators)
         if active == self._active:
             return False
         self._active = active
-        row_scoped, self._cross_row = [one for one in evaluators if one.role.reach is Reach.ROW], []
+        row_scoped, self._cross_row = [one for one in evaluators if one.role.scope is AnswerScope.ROW], []
         if len(row_scoped) < len(evaluators):
-            self._cross_row = [one for one in evaluators if one.role.reach is not Reach.ROW]
+            self._cross_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
         scored = [one for one in everybody if one.role.score_at is not None]
         self.scored = sorted(scored, key=_score_at)
@@ -141,7 +143,7 @@ class EquivalenceClass(Selector):
         return True
 
     def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, cross_row: bool) -> None:
-        moved = self.rows.update(rows, placed, nodes_changed=nodes_changed)
+        feasibility_changed = self.rows.update(rows, placed, nodes_changed=nodes_changed)
         if cross_row:
             partition = self.group_scores.partition if self.group_scores else None
             self.group_scores = self._group_scores()
@@ -158,25 +160,25 @@ class EquivalenceClass(Selector):
         if self.groups is None:
             if self._fleet_scoped is not None:
                 self._fleet_scoped.due(placed)
-                if any(one.role.reach is not Reach.PARTS for one in self._cross_row):
-                    self._fleet_scoped.ask()  # what they look at in doing so is part of what their answers rest on
-        elif rows is None or moved is None:
+                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
+                    self._fleet_scoped.ask()  # now: `record_dependencies` must record what these calls looked at
+        elif rows is None or feasibility_changed is None:
             self.groups.rebuild()
         else:
-            self.groups.update(rows, moved)
+            self.groups.update(rows, feasibility_changed)
 
     def _group_scores(self) -> GroupScores | None:
         """What domains say; None if not all of that is by domain, or if there is nearly a domain a row."""
         if not self._cross_row:
             return self._static.group_scores
-        if any(evaluator.role.reach is not Reach.PARTS for evaluator in self._cross_row):
+        if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._cross_row):
             return None
         group_scores = self.group_scores or GroupScores(
             self._static.normalizing, self._cross_row, self._shared.partitions
         )
         return group_scores if group_scores.ask(self.fleet) else None
 
-    def _sort_notes(self) -> None:
+    def _collect_explainers(self) -> None:
         active = (
             *(column.evaluator for column in self._static.active),
             *(one for one in self.evaluators if not one.skipped),
@@ -185,9 +187,9 @@ class EquivalenceClass(Selector):
         self.row_explainers = tuple(
             [(plugin, state) for plugin, depends, state in extras if plugin and depends in _ROW_ALONE]
         )
-        self.sort_cross_row_notes()
+        self.collect_cross_row_explainers()
 
-    def sort_cross_row_notes(self) -> None:
+    def collect_cross_row_explainers(self) -> None:
         """Who looks further than a row and can explain a decision, with what they know now."""
         told = [
             (one.role.explainer, one.state, one.role.plugin.depends) for one in self._cross_row if one.role.explainer
@@ -232,7 +234,7 @@ class EquivalenceClass(Selector):
         return self._decision(pod_id, placed, *found)
 
     def select_on(self, row: int, pod_id: PodId, placed: Placed) -> Decision | None:
-        """The same as if `row` were the only node; None if it is not feasible."""
+        """Decide for `row`, with scores normalised over all feasible rows; None if `row` is not feasible."""
         table = self._table
         row_score = table.at(row) if table else None
         return None if row_score is None else self._decision(pod_id, placed, row_score, None)
@@ -251,7 +253,7 @@ class EquivalenceClass(Selector):
         fleet, rows = self.fleet, [first.row] if second is None else [first.row, second.row]
         why = RowRecord(
             self.context(),
-            fleet.clock,
+            fleet.now,
             fleet,
             self.row_explainers,
             self._scores(rows, *table.scores_at(rows)),
@@ -260,7 +262,7 @@ class EquivalenceClass(Selector):
         )
         return Decision(pod_id, placed, *fleet.name_of(first.row), first.row, first.score, why)
 
-    def _scores(self, rows: Sequence[int], raw: Common, normal: Common) -> Scores:
+    def _scores(self, rows: Sequence[int], raw: ScoresByPlace, normal: ScoresByPlace) -> Scores:
         """The scores of a row and perhaps its rival: `raw` and `normal` where they are known, the rest asked for."""
         last_scores = self.rows.take_scores()
         values, normals = [], []
@@ -283,13 +285,13 @@ class EquivalenceClass(Selector):
         return found if rows[0] == asked[0] else found[::-1]
 
     def _ask(self, one: StaticColumn | PluginEvaluator, rows: RowList) -> Floats:
-        return one.raw[rows] if isinstance(one, StaticColumn) else one.scores(self.fleet, rows)
+        return one.raw[rows] if isinstance(one, StaticColumn) else one.scores(rows)
 
     def raw_of(self, rows: RowList) -> Floats:
         """[scores, rows] what the plugins that look at one row each say of feasible rows, ascending; else 0."""
         raw = np.zeros((len(self.scored), len(rows)))
         for at, one in enumerate(self.scored):
-            if len(rows) and one.role.reach in (Reach.SHARED, Reach.ROW):
+            if len(rows) and one.role.scope in (AnswerScope.SHARED, AnswerScope.ROW):
                 raw[at] = self._ask(one, rows)
         return raw
 

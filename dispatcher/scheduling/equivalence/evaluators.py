@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.columns import RowList
-from dispatcher.scheduling.fleet.counts import DomainCount, Observed
+from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.framework import Codes, Depends, Floats, Part, Placed, Plugin, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import PluginError, guarded
@@ -20,110 +21,116 @@ GRID = 2.0**20  # weighted scores are whole multiples of 1 / GRID: exact sums in
 BLOCK = 1 << 15  # rows: what a plugin computes on the way stays in a core's cache
 
 
-_NOTHING = Observed()
-
-
 @dataclass(eq=False, slots=True)
 class PluginEvaluator:
-    """A Filter or Score plugin asked for one kind of pod."""
+    """A Filter or Score plugin asked for one kind of pod, with a view of its own: `observed` is what it read there."""
 
     role: Role
+    fleet: FleetState
+    observed: Observed = field(default_factory=Observed)
+    view: ObservedView = field(init=False)
     state: object = None
-    weighed: object = None  # the same as scores by domain are asked with
-    observed: Observed = field(default_factory=lambda: _NOTHING)  # until it is asked
+    score_state: object = None  # passed to `score`/`score_parts`: `state`, unless `pre_score_domains` replaced it
     versions: list[tuple[DomainCount, int]] = field(default_factory=list)
-    kinds: dict[str, int] = field(default_factory=dict)
+    object_versions: dict[str, int] = field(default_factory=dict)  # object kind -> version seen
     asked_at: float = float("nan")
     nodes_at: int = -1  # position of the journal of nodes when PreFilter answered
     prepared: object = None  # what PreScore answered
     known: bool = False  # its answers were taken and hold, as far as `is_stale` does not say otherwise
+
+    def __post_init__(self) -> None:
+        self.view = ObservedView(self.fleet, self.observed)
 
     @property
     def skipped(self) -> bool:
         """It has nothing to say about this kind of pod."""
         return isinstance(self.state, Skip)
 
-    def is_stale(self, fleet: FleetState, *, changed: bool, touched: bool) -> bool:
+    def is_stale(self, *, changed: bool, touched: bool) -> bool:
         """Whether its answers for all rows are due, not just those of the rows that changed."""
-        if not self.known or (self.observed.now and self.asked_at != fleet.clock):
+        fleet = self.fleet
+        if not self.known or (self.observed.now and self.asked_at != fleet.now):
             return True
         if self.versions and any(count.version != version for count, version in self.versions):
             return True
-        if self.kinds and any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items()):
+        if self.object_versions and self._objects_moved():
             return True
         depends = self.role.plugin.depends
         if depends is Depends.FLEET:
             return changed or touched
         return depends is Depends.DOMAIN and (changed or (touched and not self.versions and not self.skipped))
 
-    def note(self, fleet: FleetState) -> None:
-        """All asked: remember what the answers rest on."""
-        self.asked_at, seen = fleet.clock, self.observed
+    def record_dependencies(self) -> None:
+        """All asked: record what the answers rest on."""
+        fleet, seen = self.fleet, self.observed
+        self.asked_at = fleet.now
         if seen.counts or self.versions:
             self.versions = [(count, count.version) for count in seen.counts.values()]
-        if seen.kinds or self.kinds:
-            self.kinds = {kind: fleet.kept.versions[kind] for kind in seen.kinds}
+        if seen.kinds or self.object_versions:
+            self.object_versions = {kind: fleet.kept.versions[kind] for kind in seen.kinds}
         self.known = True
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, placed: Placed, fleet: FleetState) -> Why | None:
-        """Ask PreFilter, or only what moves with pods where no node and no object did; the reason if it refuses."""
-        plugin, before = self.role.plugin, self.observed
-        fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside(fleet)
-        self.observed = fleet.observed = Observed()
+    def pre_filter(self, placed: Placed) -> Why | None:
+        """Run PreFilter if a node, or an object or the clock that it looked at, changed; else only `refresh` of what
+        pods change. The reason if it refuses.
+        """
+        plugin, fleet = self.role.plugin, self.fleet
+        fresh = not self.known or self.nodes_at != fleet.changes.position or self._looked_aside()
+        # Counts are those that it looks at now; but rows that are not asked again rest on the clock and the kinds of
+        # objects that were looked at for them.
+        self.observed.counts.clear()
         if fresh:
-            self.state = guarded(plugin, plugin.pre_filter, placed, fleet)
+            self.state = guarded(plugin, plugin.pre_filter, placed, self.view)
         else:
-            self.state = guarded(plugin, plugin.refresh, self.state, placed, fleet)
-        # Rows that are not asked again rest on what was looked at for them.
-        self.observed.kinds |= before.kinds
-        self.observed.now |= before.now
-        self.nodes_at, self.weighed = fleet.changes.position, self.state
+            self.state = guarded(plugin, plugin.refresh, self.state, placed, self.view)
+        self.nodes_at, self.score_state = fleet.changes.position, self.state
         return self.state.why if isinstance(self.state, Refuse) else None
 
-    def _looked_aside(self, fleet: FleetState) -> bool:
+    def _looked_aside(self) -> bool:
         """Whether the clock or the objects that it looked at have moved since."""
-        if self.observed.now and self.asked_at != fleet.clock:
+        fleet = self.fleet
+        if self.observed.now and self.asked_at != fleet.now:
             return True
-        return any(fleet.kept.versions[kind] != version for kind, version in self.kinds.items())
+        return self._objects_moved()
 
-    def codes(self, fleet: FleetState, rows: Rows) -> Codes:
+    def _objects_moved(self) -> bool:
+        seen, versions = self.object_versions, self.fleet.kept.versions
+        return any(versions[kind] != version for kind, version in seen.items())
+
+    def codes(self, rows: Rows) -> Codes:
         """[rows] what its filter says."""
         plugin = self.role.plugin
-        fleet.observed = self.observed
-        return _as_long(plugin, guarded(plugin, plugin.filter, self.state, fleet, rows), rows)
+        return _as_long(plugin, guarded(plugin, plugin.filter, self.state, self.view, rows), rows)
 
-    def weigh(self, fleet: FleetState, rows: Rows) -> None:
-        """Tell a policy by domains of the feasible rows (see `DomainPlugin.weigh`)."""
+    def pre_score_domains(self, rows: Rows) -> None:
+        """PreScore by domains, with the feasible rows (see `DomainPlugin.pre_score_domains`)."""
         plugin = self.role.plugin
-        fleet.observed = self.observed
-        self.weighed = guarded(plugin, plugin.weigh, self.state, fleet, rows)
+        self.score_state = guarded(plugin, plugin.pre_score_domains, self.state, self.view, rows)
 
-    def scores(self, fleet: FleetState, rows: Rows) -> Floats:
+    def scores(self, rows: Rows) -> Floats:
         """[rows, ascending] its raw scores; those of rows that are not feasible may be anything."""
         plugin = self.role.plugin
-        fleet.observed = self.observed
-        return _as_long(plugin, guarded(plugin, plugin.score, self.weighed, fleet, rows), rows)
+        return _as_long(plugin, guarded(plugin, plugin.score, self.score_state, self.view, rows), rows)
 
     @property
     def pre_scores(self) -> bool:
         """Whether its scores are prepared from the set of feasible rows."""
         return isinstance(self.role.plugin, PreScore)
 
-    def prepared_scores(self, placed: Placed, fleet: FleetState, feasible: RowList, rows: Rows) -> Floats:
+    def prepared_scores(self, placed: Placed, feasible: RowList, rows: Rows) -> Floats:
         """PreScore for the `feasible` rows, then the scores of `rows`, which are the same; zeros for SKIP."""
         plugin = self.role.plugin
-        fleet.observed = self.observed
-        self.prepared = state = guarded(plugin, plugin.pre_score, self.state, placed, fleet, feasible)
+        self.prepared = state = guarded(plugin, plugin.pre_score, self.state, placed, self.view, feasible)
         if isinstance(state, Skip):
             return np.zeros(len(feasible))
-        scores: Floats = guarded(plugin, plugin.score, state, fleet, rows)
+        scores: Floats = guarded(plugin, plugin.score, state, self.view, rows)
         return finite(plugin, _as_long(plugin, scores, rows))
 
-    def finite_scores(self, fleet: FleetState, rows: Rows) -> Floats:
+    def finite_scores(self, rows: Rows) -> Floats:
         """The same for feasible rows; PluginError for anything that is no finite number."""
-        return finite(self.role.plugin, self.scores(fleet, rows))
+        return finite(self.role.plugin, self.scores(rows))
 
     def normalize(self, raw: Floats) -> Floats:
         """Raw scores of all feasible rows (each value once is enough), normalised."""
@@ -131,21 +138,20 @@ class PluginEvaluator:
         values: Floats = guarded(plugin, plugin.normalize, raw)
         return finite(plugin, _as_long(plugin, values, slice(0, len(raw))))
 
-    def filter_parts(self, fleet: FleetState) -> Sequence[Part]:
+    def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""
-        return self._parts(fleet, "filter_parts", self.state) if self.role.filter_at is not None else ()
+        return self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
 
-    def score_parts(self, fleet: FleetState) -> Sequence[Part]:
+    def score_parts(self) -> Sequence[Part]:
         """Its raw scores by fault domain."""
-        return self._parts(fleet, "score_parts", self.weighed) if self.role.score_at is not None else ()
+        return self._parts("score_parts", self.score_state) if self.role.score_at is not None else ()
 
-    def _parts(self, fleet: FleetState, which: str, state: object) -> Sequence[Part]:
-        plugin = self.role.plugin
-        fleet.observed = self.observed
-        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, fleet)
+    def _parts(self, which: str, state: object) -> Sequence[Part]:
+        plugin, n = self.role.plugin, self.fleet.n
+        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, self.view)
         for part in parts:
-            if np.shape(part.domain) != (fleet.n,):
-                raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {fleet.n}")
+            if np.shape(part.domain) != (n,):
+                raise PluginError(plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}")
         return parts
 
     def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:

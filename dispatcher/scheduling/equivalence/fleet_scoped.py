@@ -41,12 +41,12 @@ class FleetScopedTable:
         placed, self._due = self._due, None
         if placed is None:
             return
-        fleet, table = self._fleet, self._table
+        table = self._table
         candidates = table.feasible_rows()
         codes = np.zeros(len(candidates), dtype=np.uint16)
         for evaluator in self._evaluators:
             if evaluator.role.filter_at is not None and len(candidates):
-                np.copyto(codes, evaluator.codes(fleet, self._where(candidates)), where=codes == 0)
+                np.copyto(codes, evaluator.codes(self._where(candidates)), where=codes == 0)
         self._first = codes
         self._candidates = candidates
         self._rows = rows = candidates if not codes.any() else candidates[codes == 0]
@@ -73,10 +73,10 @@ class FleetScopedTable:
 
     def _raw_of(self, evaluator: PluginEvaluator, placed: Placed, rows: Rows) -> Floats:
         if evaluator.pre_scores:
-            return evaluator.prepared_scores(placed, self._fleet, self._rows, rows)
-        if evaluator.role.weighs:
-            evaluator.weigh(self._fleet, rows)
-        return evaluator.finite_scores(self._fleet, rows)
+            return evaluator.prepared_scores(placed, self._rows, rows)
+        if evaluator.role.pre_scores_domains:
+            evaluator.pre_score_domains(rows)
+        return evaluator.finite_scores(rows)
 
     def _keep(self, evaluator: PluginEvaluator, raw: Floats, normal: Floats) -> None:
         role = evaluator.role

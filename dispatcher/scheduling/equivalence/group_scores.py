@@ -63,10 +63,10 @@ class GroupScores:
 
         False if there are nearly as many groups as rows, so that this does not pay.
         """
-        self._fleet, self._finalised = fleet, b""
+        self._finalised = b""
         for at, evaluator in enumerate(self.evaluators):
             if evaluators is None or evaluator in evaluators:
-                self._filters[at], self._scores[at] = evaluator.filter_parts(fleet), evaluator.score_parts(fleet)
+                self._filters[at], self._scores[at] = evaluator.filter_parts(), evaluator.score_parts()
         parts = [part for told in (*self._filters, *self._scores) for part in told]
         varied = [column.value for column in self.columns if len(column.values) > 1]
         axes = _distinct(varied, [part.domain for part in parts])
@@ -75,7 +75,7 @@ class GroupScores:
             self.partition = self._partitions.of(axes) if axes else None
             if axes and self.partition is None:
                 return False
-            split = self.partition.codes if self.partition else ()
+            split = self.partition.axis_codes if self.partition else ()
             self._axes, self._codes = axes, dict(zip(map(id, axes), split, strict=True))
             self._at = fleet.changes.position
             self.raw = {}
@@ -106,33 +106,35 @@ class GroupScores:
         for part in parts:
             codes = self._codes.get(id(part.domain))
             if codes is None:
-                raise PluginError(plugin.name, "weigh changed the domains that its parts are about")
+                raise PluginError(plugin.name, "pre_score_domains changed the domains that its parts are about")
             total = total + finite(plugin, evaluator.answers(part, codes))
         self.raw = {**self.raw, at: total}  # others may still read the old scores
 
-    def _weigh(self, open_: Bools) -> None:
-        """Tell those whose scores rest on it: a row of each group stands for all of them."""
+    def _pre_score_domains(self, open_: Bools) -> None:
+        """Run PreScore by domains, with one feasible row of each open group; it stands for all of the group."""
         partition = self.partition
         telling = [
             evaluator
             for evaluator, told in zip(self.evaluators, self._scores, strict=True)
-            if told and evaluator.role.weighs
+            if told and evaluator.role.pre_scores_domains
         ]
         if partition is None or not telling or not open_.any():
             return
         rows = np.sort(partition.order[np.asarray(partition.starts)[:-1][open_]])
         for evaluator in telling:
-            evaluator.weigh(self._fleet, rows)
-            self._sum_up(evaluator, evaluator.score_parts(self._fleet))
+            evaluator.pre_score_domains(rows)
+            self._sum_up(evaluator, evaluator.score_parts())
 
-    def finalise(self, live: Bools) -> Bools:
-        """[groups] which take pods, of those that are `live` (hold a row that may); normalise over them."""
-        open_: Bools = live & (self.codes == 0)
+    def finalise(self, with_rows: Bools) -> Bools:
+        """[groups] which take pods; normalise over them. `with_rows`: groups that hold a row which row-scoped filters
+        accept.
+        """
+        open_: Bools = with_rows & (self.codes == 0)
         if self._finalised == (now := open_.tobytes()):
             return open_
         self._finalised = now
-        self._weigh(open_)
-        # The same raw scores of the same groups are normalised once: spread goes round in circles.
+        self._pre_score_domains(open_)
+        # Spread returns to the same raw scores every few pods, so results are memoised.
         seen = b"".join([now, *[raw.tobytes() for raw in self.raw.values()]])
         known = self._known.get(seen)
         if known is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, BlockMaxima, RowScore, best_of, top_two
+from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, BlockMaxima, RowScore, best_of, two_best_kernel
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.fleet.columns import RowList
@@ -28,7 +28,7 @@ class GroupTable:
         self._totals: Floats = np.zeros(0)  # [groups] of the best rows, -inf without
         self._due: set[int] = set()
         self._top: tuple[int, int] | None = None  # of small fleets: the two best rows, -1 without
-        self._whole = BlockMaxima()  # instead of all that while there is one group
+        self._all_rows_maxima = BlockMaxima()  # of all rows, used while there is one group and the fleet is not small
         self._refused: list[dict[int, int]] | None = None
 
     # --- catching up -------------------------------------------------------------------------------------------------
@@ -38,20 +38,22 @@ class GroupTable:
         self._refused = None
         self._top = None
         if self.group_scores.partition is None and not self._is_small():
-            self._whole.rebuild(self._rows.total[: self._fleet.n])
+            self._all_rows_maxima.rebuild(self._rows.total[: self._fleet.n])
         self._best_of_group = [None] * self.group_scores.size
         self._totals = np.full(self.group_scores.size, INFEASIBLE)
         self._due = set(range(self.group_scores.size))
 
-    def update(self, rows: RowList, moved: RowList) -> None:
-        """Look at `rows`, whose totals may have changed; `moved`: those whose being feasible has."""
-        if len(moved):
+    def update(self, rows: RowList, feasibility_changed: RowList) -> None:
+        """Look at `rows`, whose totals may have changed; `feasibility_changed`: those that became feasible, or
+        are no longer.
+        """
+        if len(feasibility_changed):
             self._refused = None
         partition = self.group_scores.partition
         if partition is None:
             self._top, self._due = None, {0}
             if not self._is_small():
-                self._whole.update(rows.tolist(), self._rows.total[: self._fleet.n])
+                self._all_rows_maxima.update(rows.tolist(), self._rows.total[: self._fleet.n])
             return
         for row, group in zip(rows.tolist(), partition.group[rows].tolist(), strict=True):
             row_score, total = self._best_of_group[group], self._rows.total.item(row)
@@ -62,7 +64,7 @@ class GroupTable:
         totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.group_scores.partition
         for group in self._due:
             if partition is None:
-                row_score = self._whole_best(0) if self._is_small() else self._whole.best(totals, ranks)
+                row_score = self._best_of_small(0) if self._is_small() else self._all_rows_maxima.best(totals, ranks)
             else:
                 row_score = best_of(partition.rows(group), totals, ranks)
             self._best_of_group[group] = row_score
@@ -71,13 +73,13 @@ class GroupTable:
 
     def _is_small(self) -> bool:
         """Whether all rows are looked at faster than it takes to keep best rows of blocks."""
-        return top_two.fast is not None and self._fleet.n <= _SMALL
+        return two_best_kernel.fast is not None and self._fleet.n <= _SMALL
 
-    def _whole_best(self, place: int) -> RowScore | None:
-        """The best row of all, or the next best."""
+    def _best_of_small(self, place: int) -> RowScore | None:
+        """The best row of all (`place` 0), or the next best (1)."""
         totals = self._rows.total[: self._fleet.n]
         if self._top is None:
-            self._top = top_two.fast(totals, self._fleet.rank)
+            self._top = two_best_kernel.fast(totals, self._fleet.rank)
         row: int = self._top[place]
         return None if row < 0 else RowScore(row, totals.item(row))
 
@@ -111,6 +113,7 @@ class GroupTable:
     def at(self, row: int) -> RowScore | None:
         """A row with its score, None if it is not feasible."""
         group = self.group(row)
+        # best() also brings the points of the groups up to date.
         if self._rows.first[row] != 0 or self.group_scores.codes[group] or self.best() is None:
             return None
         return RowScore(row, float(self._rows.total[row] + self.group_scores.points[group]))
@@ -133,7 +136,7 @@ class GroupTable:
     def _second(self, group: int, row: int) -> RowScore | None:
         totals, ranks, partition = self._rows.total[: self._fleet.n], self._fleet.rank, self.group_scores.partition
         if partition is None:
-            found = self._whole_best(1) if self._is_small() else self._whole.second(row, totals, ranks)
+            found = self._best_of_small(1) if self._is_small() else self._all_rows_maxima.second(row, totals, ranks)
         else:
             rows = partition.rows(group)
             found = best_of(rows[rows != row], totals, ranks)

@@ -21,15 +21,15 @@ _KEPT = 256
 
 @dataclass(eq=False)
 class Partition:
-    """`size` groups. `group` [n]; `codes`: per axis [size] what its rows have in common; rows of a group are adjacent
-    in `order`, from `starts[group]` to `starts[group + 1]`, ascending.
+    """`size` groups. `group` [n]; `axis_codes`: per axis, [size] the domain code or value index that the group's rows
+    share; rows of a group are adjacent in `order`, from `starts[group]` to `starts[group + 1]`, ascending.
     """
 
     size: int
     group: SmallInts
     order: RowList
     starts: list[int]
-    codes: tuple[NDArray[np.int64], ...]
+    axis_codes: tuple[NDArray[np.int64], ...]
 
     def rows(self, group: int) -> RowList:
         """The rows of a group, ascending."""

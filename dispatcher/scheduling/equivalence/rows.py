@@ -31,7 +31,7 @@ def _add(raw, scale, total):  # type: ignore[no-untyped-def]
 
 @kernel("marks float out")
 def _close(first, grid, total):  # type: ignore[no-untyped-def]
-    """Whole totals of the rows that fit, -inf for the others; 1 if one is no finite number, else 0."""
+    """Convert totals from units of 1 / grid to points; -inf for refused rows; 1 if a total is not finite, else 0."""
     nonsense = 0
     for row in range(len(total)):
         if first[row] == 0:
@@ -101,7 +101,8 @@ class RowTable:
         self._filters: Sequence[Answers] = ()
         self._points: Sequence[StaticColumn] = ()
         self._evaluators: Sequence[PluginEvaluator] = ()
-        # score_at -> [n] raw scores of the last time when all rows were asked, if they are few
+        # score_at -> [n] raw scores of the last full scan, if one call asked for all rows: only where the whole fleet
+        # fits in one BLOCK (else scores of a full scan come in pieces and are not kept)
         self._last_scores: dict[int | None, Floats] = {}
         self.first: Codes = np.zeros(0, dtype=np.uint16)
         self.total: Floats = np.zeros(0)
@@ -146,8 +147,8 @@ class RowTable:
             for cluster, old, new in zip(clusters, before.tolist(), after.tolist(), strict=True):
                 self._shift(old, cluster, -1)
                 self._shift(new, cluster, 1)
-        moved: RowList = rows[(before == 0) != (after == 0)]
-        return moved
+        feasibility_changed: RowList = rows[(before == 0) != (after == 0)]
+        return feasibility_changed
 
     def fill_all(self, placed: Placed) -> None:
         """Ask about all rows, without counting."""
@@ -165,7 +166,7 @@ class RowTable:
         first = self._static_filters.first[where]
         first = first.copy() if isinstance(where, slice) else first
         for one in self._filters:
-            codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(self._fleet, where)
+            codes = one.codes[where] if isinstance(one, StaticColumn) else one.codes(where)
             if codes.any():
                 np.copyto(first, codes, where=first == 0)
         self.first[where] = first
@@ -193,22 +194,24 @@ class RowTable:
         """[rows] the weighted scores, in units of 1 / GRID."""
         total = np.zeros(rows.stop - rows.start if isinstance(rows, slice) else len(rows))
         for evaluator in self._evaluators:
-            raw = evaluator.scores(self._fleet, rows)
+            raw = evaluator.scores(rows)
             if len(raw) == self._fleet.n:
                 self._last_scores[evaluator.role.score_at] = raw
             add_score(raw, evaluator.role.weight, total)
         for column in self._points:
-            total += column.points[rows]
+            total += column.grid_points[rows]
         return total
 
     def take_scores(self) -> dict[int | None, Floats]:
-        """score_at -> [n] raw scores, if all rows were asked at the last update and are few; only once."""
+        """score_at -> [n] raw scores, if one call of the last update asked for all rows (see `_last_scores`); only
+        once.
+        """
         last_scores, self._last_scores = self._last_scores, {}
         return last_scores
 
     def _find_nonsense(self, where: Rows, fits: Bools) -> None:
         for evaluator in self._evaluators:
-            finite(evaluator.role.plugin, evaluator.scores(self._fleet, where)[fits])
+            finite(evaluator.role.plugin, evaluator.scores(where)[fits])
 
     # --- counts ------------------------------------------------------------------------------------------------------
 

@@ -20,26 +20,29 @@ from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.points import ClassKey
-from dispatcher.scheduling.framework.roles import Reach, Role
+from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1
+_PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
+_COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
 
 
 class StaticColumn:
-    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else `points` [n]
-    in units of 1 / GRID.
+    """One plugin's answers for one key: `codes` [n], and `value` [n] of `values` if it normalises, else
+    `grid_points` [n], the weighted score in units of 1 / GRID.
 
-    `epoch` moves when answers other than those of changed rows may have. Values of a row without a node mean nothing.
+    `version` increases when answers may have changed on rows that are not in the journal of nodes (`fleet.changes`).
+    Values of a row without a node mean nothing.
     """
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, fleet: FleetState) -> None:
         self.role = role
-        self.evaluator = PluginEvaluator(role)
-        self.epoch = 0
+        self.evaluator = PluginEvaluator(role, fleet)
+        self.version = 0
         self.codes: Codes = np.zeros(0, dtype=np.uint16)
         self.raw: Floats = np.zeros(0)
-        self.points: Floats = np.zeros(0)
+        self.grid_points: Floats = np.zeros(0)
         self.value: SmallInts = np.zeros(0, dtype=np.int32)
         self.values: list[float] = []
         self._index: dict[float, int] = {}
@@ -53,18 +56,18 @@ class StaticColumn:
     def refresh(self, placed: Placed, fleet: FleetState) -> Why | None:
         """Bring the answers up to date; the reason if the plugin refuses the pods as a whole."""
         evaluator, changed = self.evaluator, fleet.changes.since(self._at) if self._at != _NEVER else None
-        everything = changed is None or evaluator.is_stale(fleet, changed=len(changed) > 0, touched=False)
+        everything = changed is None or evaluator.is_stale(changed=len(changed) > 0, touched=False)
         if not everything and changed is not None and not len(changed):
             return None
         skipped, self._at = self.skipped, _NEVER
-        refused = evaluator.pre_filter(placed, fleet)
+        refused = evaluator.pre_filter(placed)
         if refused is not None:
             evaluator.known = False
             return refused
         self._write(fleet, None if everything or skipped else changed)
         if everything or skipped != self.skipped:
-            self.epoch += 1
-        evaluator.note(fleet)
+            self.version += 1
+        evaluator.record_dependencies()
         self._at = fleet.changes.position
         return None
 
@@ -79,17 +82,17 @@ class StaticColumn:
             rows = np.flatnonzero(fleet.live)
         if self.role.filter_at is not None:
             self.codes = grown(self.codes, n, 0)
-            self.codes[rows] = self.evaluator.codes(fleet, rows)
+            self.codes[rows] = self.evaluator.codes(rows)
         if self.role.score_at is not None:
             self._score(fleet, rows, everything=changed is None)
 
     def _score(self, fleet: FleetState, rows: Rows, *, everything: bool) -> None:
-        raw = finite(self.role.plugin, self.evaluator.scores(fleet, rows))
+        raw = finite(self.role.plugin, self.evaluator.scores(rows))
         self.raw = grown(self.raw, fleet.n, 0.0)
         self.raw[rows] = raw
         if not self.role.normalizes:
-            self.points = grown(self.points, fleet.n, 0.0)
-            self.points[rows] = np.rint(raw * (self.role.weight * GRID))
+            self.grid_points = grown(self.grid_points, fleet.n, 0.0)
+            self.grid_points[rows] = np.rint(raw * (self.role.weight * GRID))
             return
         if everything or len(self.value) != fleet.n:
             # Another array, of n entries exactly: what was made of the old one is void.
@@ -107,7 +110,7 @@ class StaticColumn:
     @property
     def bytes(self) -> int:
         """What it keeps."""
-        return self.codes.nbytes + self.raw.nbytes + self.points.nbytes + self.value.nbytes
+        return self.codes.nbytes + self.raw.nbytes + self.grid_points.nbytes + self.value.nbytes
 
 
 class StaticFilters:
@@ -118,20 +121,20 @@ class StaticFilters:
 
     def __init__(self, columns: Sequence[StaticColumn]) -> None:
         self.columns = tuple(columns)
-        self.epoch = 0
+        self.version = 0
         self.first: Codes = np.zeros(0, dtype=np.uint16)
         self.rejected: dict[tuple[int, int], int] = {}
         self.refused = self.evaluated = 0
         self._at = _NEVER
-        self._epochs: tuple[int, ...] = ()
+        self._versions: tuple[int, ...] = ()
 
     def refresh(self, fleet: FleetState) -> None:
         """Follow the columns, which are up to date."""
-        epochs = tuple(column.epoch for column in self.columns)
-        changed = fleet.changes.since(self._at) if self._at != _NEVER and epochs == self._epochs else None
+        versions = tuple(column.version for column in self.columns)
+        changed = fleet.changes.since(self._at) if self._at != _NEVER and versions == self._versions else None
         if changed is not None and not len(changed):
             return
-        self.epoch += changed is None
+        self.version += changed is None
         self.first = grown(self.first, fleet.n, NO_NODE)
         rows: Rows = slice(0, fleet.n) if changed is None else changed
         first = np.where(fleet.live[rows], np.uint16(0), np.uint16(NO_NODE))
@@ -142,7 +145,7 @@ class StaticFilters:
         self.rejected = count_codes(self.first[: fleet.n], fleet)
         self.refused = int(np.count_nonzero(self.first[: fleet.n]))
         self.evaluated = int(np.count_nonzero(fleet.live))
-        self._at, self._epochs = fleet.changes.position, epochs
+        self._at, self._versions = fleet.changes.position, versions
 
 
 def count_codes(first: Codes, fleet: FleetState, rows: RowList | None = None) -> dict[tuple[int, int], int]:
@@ -159,7 +162,8 @@ class StaticAnswers:
     """All that classes have in common whose pods look alike to every plugin that rests on nodes alone.
 
     `active`: the columns that are not skipped, in profile order; `static_filters`: the filters among them that stand
-    before any other filter. `epoch` moves when answers other than those of changed rows may have.
+    before any other filter. `version` increases when answers may have changed on rows that are not in the journal of
+    nodes.
     """
 
     def __init__(
@@ -170,7 +174,7 @@ class StaticAnswers:
         self._group_scores: GroupScores | None = None
         self._grouped = False
         self._uniform: bool | None = None
-        self.epoch = 0
+        self.version = 0
         self.active: tuple[StaticColumn, ...] = ()
         self.static_filters = StaticFilters(())
         self._volatile: list[tuple[StaticColumn, int]] = []
@@ -178,7 +182,7 @@ class StaticAnswers:
         self._at = _NEVER
         self.search_setups: dict[Hashable, object] = {}  # what pruned searches for such pods have in common
         self._upper_bounds: Readings = np.zeros(0, dtype=np.float32)
-        self._upper_bounds_at = _NEVER, _NEVER  # epoch, position
+        self._upper_bounds_at = _NEVER, _NEVER  # version, position
 
     @property
     def current(self) -> bool:
@@ -186,8 +190,8 @@ class StaticAnswers:
         if self._at != self._fleet.changes.position:
             return False
         return not any(
-            one.epoch != epoch or one.evaluator.is_stale(self._fleet, changed=False, touched=False)
-            for one, epoch in self._volatile
+            one.version != version or one.evaluator.is_stale(changed=False, touched=False)
+            for one, version in self._volatile
         )
 
     def refresh(self, placed: Placed) -> Why | None:
@@ -205,10 +209,10 @@ class StaticAnswers:
             self.static_filters = StaticFilters(leading)
         self.static_filters.refresh(self._fleet)
         volatile = [one for one in self._columns if one.evaluator.observed.now or one.evaluator.observed.kinds]
-        self._volatile = [(one, one.epoch) for one in volatile]
+        self._volatile = [(one, one.version) for one in volatile]
         self._group_scores = self._uniform = None
-        seen = (self.static_filters, self.static_filters.epoch, *((one, one.epoch) for one in self.active))
-        self.epoch += seen != self._seen
+        seen = (self.static_filters, self.static_filters.version, *((one, one.version) for one in self.active))
+        self.version += seen != self._seen
         self._seen, self._at = seen, self._fleet.changes.position
         return None
 
@@ -216,16 +220,16 @@ class StaticAnswers:
         """[n] what `active` columns without normalising add to a row's score, rounded up; -inf where `static_filters`
         refuses. In single precision: a bound, not a score.
         """
-        fleet, (epoch, position) = self._fleet, self._upper_bounds_at
-        changed = fleet.changes.since(position) if epoch == self.epoch else None
+        fleet, (version, position) = self._fleet, self._upper_bounds_at
+        changed = fleet.changes.since(position) if version == self.version else None
         if changed is None or len(changed):
             rows: Rows = slice(0, fleet.n) if changed is None else changed
             scoring = (one for one in self.active if one.role.score_at is not None and not one.role.normalizes)
-            points = [one.points[rows] for one in scoring]
+            points = [one.grid_points[rows] for one in scoring]
             top = sum(points, np.zeros(len(self.static_filters.first[rows]))) * ((1.0 + 2.0**-20) / GRID)
             self._upper_bounds = grown(self._upper_bounds, fleet.n, 0.0)
             self._upper_bounds[rows] = np.where(self.static_filters.first[rows] == 0, top, INFEASIBLE)
-            self._upper_bounds_at = self.epoch, fleet.changes.position
+            self._upper_bounds_at = self.version, fleet.changes.position
         return self._upper_bounds[: fleet.n]
 
     @property
@@ -254,13 +258,15 @@ class StaticAnswers:
 
 
 class StaticAnswersCache:
-    """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes."""
+    """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes
+    of columns, and as many of parts; 64 of each are always kept.
+    """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
         self.partitions = Partitions(fleet)
         self._fleet, self._limit = fleet, limit
-        self._roles = [role for role in roles if role.reach is Reach.SHARED]
-        others = [role.key_at for role in roles if role.reach is not Reach.SHARED and role.filter_at is not None]
+        self._roles = [role for role in roles if role.scope is AnswerScope.SHARED]
+        others = [role.key_at for role in roles if role.scope is not AnswerScope.SHARED and role.filter_at is not None]
         self._leading = min(others, default=len(roles) + max((role.key_at for role in roles), default=0))
         self._columns: OrderedDict[tuple[Role, Hashable], StaticColumn] = OrderedDict()
         self._parts: OrderedDict[tuple[Hashable, ...], StaticAnswers] = OrderedDict()
@@ -270,7 +276,7 @@ class StaticAnswersCache:
         keys = tuple([key[role.key_at] for role in self._roles])
         found = self._parts.get(keys)
         if found is None:
-            self._make_room(self._parts, 6)
+            self._make_room(self._parts, _PART_BYTES_PER_ROW)
             columns = [self._column(role, one) for role, one in zip(self._roles, keys, strict=True)]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self.partitions)
         else:
@@ -280,8 +286,8 @@ class StaticAnswersCache:
     def _column(self, role: Role, key: Hashable) -> StaticColumn:
         found = self._columns.get((role, key))
         if found is None:
-            self._make_room(self._columns, 22)
-            found = self._columns[role, key] = StaticColumn(role)
+            self._make_room(self._columns, _COLUMN_BYTES_PER_ROW)
+            found = self._columns[role, key] = StaticColumn(role, self._fleet)
         else:
             self._columns.move_to_end((role, key))
         return found

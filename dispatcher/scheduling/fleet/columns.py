@@ -16,7 +16,7 @@ RowList = NDArray[np.intp]  # rows by index, ascending unless said otherwise
 
 
 class NodeColumns:
-    """Names and types of the columns (see `framework.Fleet` for what each one holds)."""
+    """Names and types of the columns (see `framework.Nodes` for what each one holds)."""
 
     live: Bools
     cluster: SmallInts

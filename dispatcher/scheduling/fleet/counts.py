@@ -59,15 +59,6 @@ class MatchCount(DomainCount):
         return (self.pods.terminating or not pod.terminating) and self.pods.matches(pod, placed.home, labels_of)
 
 
-@dataclass
-class Observed:
-    """What somebody looked at besides the rows: the clock, counts, kinds of objects."""
-
-    now: bool = False
-    counts: dict[int, DomainCount] = field(default_factory=dict)
-    kinds: set[str] = field(default_factory=set)
-
-
 class MatchCounts:
     """Every count somebody asked for, by (set of pods, topology key).
 

@@ -5,21 +5,18 @@ catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is e
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import level_of
-from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts, Observed
-from dispatcher.scheduling.fleet.images import IMAGES
+from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
@@ -33,10 +30,9 @@ from dispatcher.scheduling.fleet.occupants import (
 from dispatcher.scheduling.fleet.readings import take_sample
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
-from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume, VolumesInUse
-from dispatcher.scheduling.framework import Ints, K, Placed, Rows
-from dispatcher.scheduling.framework.cycle_state import CycleState
-from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
+from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
+from dispatcher.scheduling.framework import Ints, Placed, Rows
+from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -44,39 +40,22 @@ _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`, and of the signals of th
 
 
 class FleetState(NodeTable):
-    """Satisfies `framework.Fleet`. Not thread-safe: one writer, which is also the only reader while it writes."""
+    """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader while it writes."""
 
     def __init__(self, *, now: float = 0.0) -> None:
         super().__init__()
         self.reasons = ReasonTable()
         self.loads = Journal()  # rows whose pods or readings changed
-        self.observed = Observed()
-        self.cycle = CycleState()
-        self._now = now
+        self.now = now  # seconds on the core's clock
         self._counts = MatchCounts(self._namespace_labels)
-        self._terms = TermCounts(self._namespace_labels)
+        self.terms = TermCounts(self._namespace_labels)
         self._ports = Ports()
         self._dicts = SharedDicts()
-        self._volumes = VolumesInUse()
-        self._selectors = DefaultSelectors(self.kept)
+        self.volumes = VolumesInUse()
+        self.selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._unseen: dict[int, list[Occupant]] = {}
-
-    @property
-    def now(self) -> float:
-        """Seconds on the core's clock. Whoever reads it while judging rows is judged anew when it moves."""
-        self.observed.now = True
-        return self._now
-
-    @now.setter
-    def now(self, value: float) -> None:
-        self._now = value
-
-    @property
-    def clock(self) -> float:
-        """The same for the cycle itself, which judges nothing."""
-        return self._now
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
 
@@ -86,13 +65,13 @@ class FleetState(NodeTable):
         row = home.rows.get(node.name)
         if row is not None and self._nodes[row] == node:
             return row
-        seated = list(self._at.get((cluster, node.name), {}).values())
+        there = list(self._at.get((cluster, node.name), {}).values())
         if row is None:
             row = self._new_row(home, node.name)
         else:
-            self._count(seated, row, -1)
+            self._count(there, row, -1)
         self._write_node(row, node)
-        for occupant in seated:
+        for occupant in there:
             if occupant.row is None:
                 self._attach(occupant, row)
             else:
@@ -122,7 +101,7 @@ class FleetState(NodeTable):
         for name, share, age in reading.signals():
             column = self._signal(name)
             if column is not None:
-                take_sample(self._store, column, row, share, age, self._now)
+                take_sample(self._store, column, row, share, age, self.now)
         self._forget_seen(row)
         self.loads.append(row)
 
@@ -159,7 +138,7 @@ class FleetState(NodeTable):
         if old is not None and stays and weighs_the_same(old.placed.pod, placed.pod):
             old.placed, old.assumed = placed, assumed
             return
-        new = Occupant(pod_id, placed, cluster, node, assumed, self._now)
+        new = Occupant(pod_id, placed, cluster, node, assumed, self.now)
         new.unseen_cpu = new.unseen_memory = assumed or is_unseen(placed)
         if old is not None:
             if stays:
@@ -183,12 +162,12 @@ class FleetState(NodeTable):
             del self._at[where]
         return True
 
-    def lift(self, occupant: Occupant) -> None:
-        """What-if: the pod leaves its row, but stays known; `seat` is the exact inverse."""
+    def remove_pod(self, occupant: Occupant) -> None:
+        """What-if: the pod leaves its row, but stays known; `add_pod` is the exact inverse."""
         self._detach(occupant)
 
-    def seat(self, occupant: Occupant, row: int) -> None:
-        """The pod that was lifted is back on its row."""
+    def add_pod(self, occupant: Occupant, row: int) -> None:
+        """The pod that was removed is back on its row."""
         self._attach(occupant, row)
 
     def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
@@ -196,21 +175,21 @@ class FleetState(NodeTable):
 
         All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
         """
-        occupants, by_node, by_row, now = self._occupants, self._at, self._unseen, self._now
+        occupants, by_node, by_row, now = self._occupants, self._at, self._unseen, self.now
         tied = any(one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers)
         for (pod_id, placed), row in zip(newcomers, rows, strict=True):
             where = self._places[row]
             occupant = Occupant(pod_id, placed, *where, True, now, row, True, True)
             occupants[pod_id] = occupant
-            seated, unseen = by_node.get(where), by_row.get(row)
-            if seated is None or unseen is None:
-                seated, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
-            seated[pod_id] = occupant
+            on_node, unseen = by_node.get(where), by_row.get(row)
+            if on_node is None or unseen is None:
+                on_node, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
+            on_node[pod_id] = occupant
             unseen.append(occupant)
         if tied or len(self._counts):
             for like, where_like in runs_alike([placed for _, placed in newcomers], np.asarray(rows, dtype=np.intp)):
                 self._counts.shift_all(like, where_like, self._domains_of, 1)
-                self._terms.shift_all(like, where_like, self._domains_of, 1)
+                self.terms.shift_all(like, where_like, self._domains_of, 1)
         taken = Counter(rows)
         where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
         self.suppose(where_all, newcomers[0][1].pod, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
@@ -223,7 +202,7 @@ class FleetState(NodeTable):
             self._unseen.setdefault(row, []).append(occupant)
         self._ports.take(row, occupant.placed.pod)
         if occupant.placed.pod.volumes:
-            self._volumes.take(row, occupant.cluster, occupant.placed.pod)
+            self.volumes.take(row, occupant.cluster, occupant.placed.pod)
             self.kept.versions[USERS] += 1
         self._count([occupant], row, 1)
         self.loads.append(row)
@@ -237,7 +216,7 @@ class FleetState(NodeTable):
             self._unseen[row].remove(occupant)
         self._ports.release(row, occupant.placed.pod)
         if occupant.placed.pod.volumes:
-            self._volumes.release(row, occupant.cluster, occupant.placed.pod)
+            self.volumes.release(row, occupant.cluster, occupant.placed.pod)
             self.kept.versions[USERS] += 1
         self._count([occupant], row, -1)
         occupant.row = None
@@ -278,7 +257,7 @@ class FleetState(NodeTable):
         for occupant in occupants:
             if occupant.row is not None:
                 self._counts.shift(occupant.placed, row, self._domain_of, amount)
-                self._terms.shift(occupant.placed, row, self._domain_of, amount)
+                self.terms.shift(occupant.placed, row, self._domain_of, amount)
 
     def occupant(self, pod_id: PodId) -> Occupant | None:
         """Where a pod is, None if it is nowhere."""
@@ -300,7 +279,7 @@ class FleetState(NodeTable):
         """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf: never."""
         return tuple(zip(self.used[:, row].tolist(), self.used_at[:, row].tolist(), strict=True))
 
-    # --- what plugins ask --------------------------------------------------------------------------------------------
+    # --- what views show --------------------------------------------------------------------------------------------
 
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
         """(protocol, port) -> host IPs taken on a row."""
@@ -310,32 +289,13 @@ class FleetState(NodeTable):
         """Rows on which any host port is taken."""
         return self._ports.rows()
 
-    def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
-        """[domains of key] pods of `pod`'s namespace that match; counted once, then kept up to date."""
-        return self.count_in(pods_beside(pod, selector), key)
+    def count_in(self, pods: PodSet, key: str) -> DomainCount:
+        """The count of a set of pods by domain, made when first asked for, then kept up to date."""
+        placed_in, namespaces_at = self._placed_in, self.kept.versions[Namespace.__name__]
+        return self._counts.find(pods, level_of(key), placed_in, namespaces_at)
 
-    def count_in(self, pods: PodSet, key: str) -> Ints:
-        """[domains of key] pods of a set; counted once, then kept up to date."""
-        level = level_of(key)
-        if pods.asks_namespaces:
-            self.observed.kinds.add(Namespace.__name__)
-        count = self._counts.find(pods, level, self._placed_in, self.kept.versions[Namespace.__name__])
-        return self._seen(count)
-
-    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
-        """The affinity terms of placed pods that match a pod, by number."""
-        return self._terms.about(placed, self.kept.versions[Namespace.__name__])
-
-    def count_of(self, term: StandingTerm) -> Ints:
-        """[domains of its key] what the holders of a term add up to."""
-        return self._seen(self._terms.count(term))
-
-    def brings(self, placed: Placed) -> Mapping[int, int] | None:
-        """Number of each standing term of a pod -> what it adds to its count; None if one is not known yet."""
-        return self._terms.brought_by(placed)
-
-    def _seen(self, count: DomainCount) -> Ints:
-        self.observed.counts[id(count)] = count
+    def counted(self, count: DomainCount) -> Ints:
+        """[domains of its key] the numbers of a count."""
         return count.window(self._domain_size(count.key))
 
     def _namespace_labels(self, cluster: str, namespace: str) -> Mapping[str, str]:
@@ -344,47 +304,11 @@ class FleetState(NodeTable):
 
     def image_sizes(self, image: str) -> Ints:
         """[n] bytes of an image on each node, 0 where it is not."""
-        self.observed.kinds.add(IMAGES)
         return self._images.sizes(image, self._nodes)
 
     def nodes_with_image(self, image: str) -> int:
         """How many nodes have an image."""
-        self.observed.kinds.add(IMAGES)
         return self._images.nodes_with(image)
-
-    def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
-        """key -> object of a kind in a cluster."""
-        self.observed.kinds.add(kind.__name__)
-        return self.kept.of(cluster, kind)
-
-    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
-        """Show an object with these values in its fields, as long as any holder wants it so."""
-        self.kept.assume(cluster, found, fields, holder)
-
-    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
-        """The inverse of `assume` for one holder."""
-        self.kept.release(cluster, found, holder)
-
-    def reported(self, cluster: str, found: K) -> K | None:
-        """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""
-        return self.kept.reported(cluster, found)
-
-    def volumes_on(self, row: int) -> Collection[UsedVolume]:
-        """(namespace of the pod, volume) that pods use on a row, each once."""
-        return self._volumes.on(row)
-
-    def rows_with_volumes(self) -> Sequence[int]:
-        """Rows on which pods use volumes."""
-        return self._volumes.rows()
-
-    def default_selector(self, placed: Placed) -> LabelSelector | None:
-        """Which pods the Services and the owner of a pod mean."""
-        return self._selectors.of(placed)
-
-    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
-        """How often pods on any node name a claim."""
-        self.observed.kinds.add(USERS)
-        return self._volumes.users(cluster, namespace, claim)
 
     def _placed_in(self, namespaces: frozenset[str] | None, level: str) -> Iterator[tuple[Placed, int]]:
         for occupant in self._occupants.values():

@@ -54,12 +54,13 @@ class NodeTable(NodeColumns):
         self._domains: dict[str, SmallInts] = {}
         self._domains_at = -1
         self._total: Resources | None = None
+        self.signals = SignalView(self.signal_axis, self._store.used, self._store.used_at)
         self._show()
 
     def _show(self) -> None:
         for name, window in self._store.windows(self.n):
             setattr(self, name, window)
-        self.signals = SignalView(self.signal_axis, self.used, self.used_at)
+        self.signals.show(self.signal_axis, self.used, self.used_at)
 
     def _reserve(self) -> None:
         self._store.reserve(self.n, len(self.axis), len(self.signal_axis))

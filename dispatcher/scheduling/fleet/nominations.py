@@ -31,7 +31,7 @@ class Nominee:
         return self.placed.pod.priority
 
 
-def seat_of(pod_id: PodId) -> PodId:
+def nominee_id(pod_id: PodId) -> PodId:
     """Under which id the fleet holds a nominee's room; no cluster's name has a slash."""
     return f"nominated/{pod_id[0]}", pod_id[1]
 
@@ -53,10 +53,10 @@ class Nominations:
         return len(self._nominees)
 
     @property
-    def seated(self) -> bool:
+    def any_placed(self) -> bool:
         """Whether any nominee is taken for a pod that is there now."""
-        seats = (self._fleet.occupant(seat_of(pod_id)) for pod_id in self._nominees)
-        return any(one is not None and one.row is not None for one in seats)
+        occupants = (self._fleet.occupant(nominee_id(pod_id)) for pod_id in self._nominees)
+        return any(one is not None and one.row is not None for one in occupants)
 
     def of(self, pod_id: PodId) -> Nominee | None:
         """What the pod is promised."""
@@ -68,13 +68,13 @@ class Nominations:
         self._nominees[nominee.pod_id] = nominee
         self._lowest = nominee.priority if self._lowest is None else min(self._lowest, nominee.priority)
         there = nominee.placed.at(nominee.cluster)
-        self._fleet.place(seat_of(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
+        self._fleet.place(nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
 
     def drop(self, pod_id: PodId) -> Nominee | None:
         """Take the promise back; None if there was none."""
         nominee = self._nominees.pop(pod_id, None)
         if nominee is not None:
-            self._fleet.remove(seat_of(pod_id))
+            self._fleet.remove(nominee_id(pod_id))
             self._lowest = min((one.priority for one in self._nominees.values()), default=None)
         return nominee
 
@@ -106,15 +106,15 @@ class Nominations:
 
     @contextmanager
     def _without(self, nominees: list[Nominee]) -> Iterator[None]:
-        lifted: list[tuple[Occupant, int]] = []
+        removed: list[tuple[Occupant, int]] = []
         for nominee in nominees:
-            occupant = self._fleet.occupant(seat_of(nominee.pod_id))
+            occupant = self._fleet.occupant(nominee_id(nominee.pod_id))
             if occupant is not None and occupant.row is not None:
-                lifted.append((occupant, occupant.row))
-                self._fleet.lift(occupant)
+                removed.append((occupant, occupant.row))
+                self._fleet.remove_pod(occupant)
         try:
             yield
         finally:
-            for occupant, row in reversed(lifted):
+            for occupant, row in reversed(removed):
                 if self._fleet.occupant(occupant.pod_id) is occupant:  # else the promise was taken back meanwhile
-                    self._fleet.seat(occupant, row)
+                    self._fleet.add_pod(occupant, row)

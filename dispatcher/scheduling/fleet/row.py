@@ -1,20 +1,18 @@
 """One row as it was when a decision was taken, so that it can be explained later at leisure."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.resources import Resources
-from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
+from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalView
-from dispatcher.scheduling.fleet.volumes import UsedVolume
-from dispatcher.scheduling.framework import Floats, Ints, K, Placed, SmallInts
-from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, SmallInts
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 
@@ -35,7 +33,7 @@ class RowFacts:
         """Copy them from the fleet as it is now."""
         return cls(
             row,
-            fleet.clock,
+            fleet.now,
             fleet.allocatable[:, row].copy(),
             fleet.requested[:, row].copy(),
             fleet.nonzero[:, row].copy(),
@@ -48,7 +46,7 @@ class FactSheet:
     """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
 
     def __init__(self, fleet: FleetState, rows: RowList, pod: Pod) -> None:
-        self.now, self.pod, self.axis = fleet.clock, pod, fleet.axis
+        self.now, self.pod, self.axis = fleet.now, pod, fleet.axis
         self.at = {row: at for at, row in enumerate(rows.tolist())}
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
@@ -83,122 +81,90 @@ class FactSheet:
         )
 
 
-class OneRow(NodeColumns):
-    """A fleet of one row, row 0, for `explain`: the facts as they were, labels and conditions as they are now."""
+class OneRow:
+    """Satisfies `framework.FleetView`: a fleet of one row, row 0, for `explain`. Amounts and readings are the facts as
+    they were; labels, conditions, counts and objects are those of the whole fleet now.
+    """
 
     def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
+        whole, at = view_of(fleet), facts.row
+        self.now, self.n = facts.now, 1
+        self.axis, self.reasons, self.clusters, self.closed = fleet.axis, fleet.reasons, fleet.clusters, fleet.closed
+        self.nodes = _NodesOfRow(fleet, facts)
+        self.topology, self.affinity = _TopologyOfRow(whole, at), whole.affinity
+        self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
+        used = np.asarray([[share] for share, _ in facts.readings], dtype=np.float32)
+        self.signals = SignalView(fleet.signal_axis, used, np.asarray([[at] for _, at in facts.readings]))
+
+
+class _NodesOfRow:
+    def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
         self._fleet, self._at = fleet, slice(facts.row, facts.row + 1)
-        self.now, self.n, self.cycle = facts.now, 1, fleet.cycle
-        self.axis, self.reasons = fleet.axis, fleet.reasons
-        self.clusters, self.closed, self.taint_sets = fleet.clusters, fleet.closed, fleet.taint_sets
+        self.taint_sets = fleet.taint_sets
         self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]
         self.ready, self.unschedulable = fleet.ready[self._at], fleet.unschedulable[self._at]
-        self.taint_set, self.rank = fleet.taint_set[self._at], fleet.rank[self._at]
+        self.taint_set = fleet.taint_set[self._at]
         self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
         self.nonzero, self.recent = facts.nonzero[:, None], facts.recent[:, None]
-        self.used = np.asarray([[share] for share, _ in facts.readings], dtype=np.float32)
-        self.used_at = np.asarray([[at] for _, at in facts.readings])
-        self.signals = SignalView(fleet.signal_axis, self.used, self.used_at)
 
     def name_of(self, row: int) -> tuple[str, str]:
-        """(cluster, node) of the row."""
         return self._fleet.name_of(self._at.start + row)
 
     def row_of(self, cluster: str, node: str) -> int | None:
-        """0 for the node itself, None for any other."""
         return 0 if self._fleet.row_of(cluster, node) == self._at.start else None
 
     def label(self, key: str) -> SmallInts:
-        """[1] code of a node label."""
         return self._fleet.label(key)[self._at]
 
     def label_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes."""
         return self._fleet.label_values(key)
 
     def metric(self, name: str) -> Floats:
-        """[1] the number in the node's annotation."""
         return self._fleet.metric(name)[self._at]
 
-    def domain(self, key: str) -> SmallInts:
-        """[1] fault-domain code."""
-        return self._fleet.domain(key)[self._at]
-
-    def domain_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes."""
-        return self._fleet.domain_values(key)
-
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
-        """Host ports taken on the row now."""
         return self._fleet.ports_taken(self._at.start + row)
 
     def rows_with_ports(self) -> Sequence[int]:
-        """[0] if any host port is taken on the row now."""
         return [0] if self._at.start in self._fleet.rows_with_ports() else []
 
+    def allocatable_total(self) -> Resources:
+        return self._fleet.allocatable_total()
+
+
+class _FacetOfRow:
+    def __init__(self, whole: FleetView, row: int) -> None:
+        self._whole, self._row = whole, row
+
+
+class _TopologyOfRow(_FacetOfRow):
+    def domain(self, key: str) -> SmallInts:
+        return self._whole.topology.domain(key)[self._row : self._row + 1]
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        return self._whole.topology.domain_values(key)
+
     def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
-        """[domains of key] matching pods in the whole fleet now."""
-        return self._fleet.count_matching(pod, selector, key)
+        return self._whole.topology.count_matching(pod, selector, key)
 
-    def count_in(self, pods: PodSet, key: str) -> Ints:
-        """[domains of key] pods of a set in the whole fleet now."""
-        return self._fleet.count_in(pods, key)
 
-    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
-        """Affinity terms of placed pods that match a pod now."""
-        return self._fleet.terms_about(placed)
+class _VolumesOfRow(_FacetOfRow):
+    def on(self, row: int) -> Collection[tuple[str, Volume]]:
+        return self._whole.volumes.on(self._row + row)
 
-    def brings(self, placed: Placed) -> Mapping[int, int] | None:
-        """What a pod adds to standing terms."""
-        return self._fleet.brings(placed)
-
-    def count_of(self, term: StandingTerm) -> Ints:
-        """[domains of its key] what the holders of a term add up to now."""
-        return self._fleet.count_of(term)
-
-    def objects(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
-        """key -> object of a kind in a cluster now."""
-        return self._fleet.objects(cluster, kind)
-
-    def image_sizes(self, image: str) -> Ints:
-        """[1] bytes of an image on the node now."""
-        return self._fleet.image_sizes(image)[self._at]
-
-    def nodes_with_image(self, image: str) -> int:
-        """How many nodes of the fleet have an image now."""
-        return self._fleet.nodes_with_image(image)
-
-    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
-        """As in the whole fleet."""
-        self._fleet.assume(cluster, found, fields, holder)
-
-    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
-        """As in the whole fleet."""
-        self._fleet.release(cluster, found, holder)
-
-    def reported(self, cluster: str, found: K) -> K | None:
-        """As in the whole fleet."""
-        return self._fleet.reported(cluster, found)
-
-    def volumes_on(self, row: int) -> Collection[UsedVolume]:
-        """Volumes that pods use on the row now."""
-        return self._fleet.volumes_on(self._at.start + row)
-
-    def rows_with_volumes(self) -> Sequence[int]:
-        """[0] if pods use volumes on the row now."""
-        return [0] if self._fleet.volumes_on(self._at.start) else []
-
-    def default_selector(self, placed: Placed) -> LabelSelector | None:
-        """Which pods the Services and the owner of a pod mean."""
-        return self._fleet.default_selector(placed)
+    def rows(self) -> Sequence[int]:
+        return [0] if self._whole.volumes.on(self._row) else []
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
-        """How often pods on any node name a claim now."""
-        return self._fleet.claim_users(cluster, namespace, claim)
+        return self._whole.volumes.claim_users(cluster, namespace, claim)
 
-    def allocatable_total(self) -> Resources:
-        """What the nodes of all Ready clusters can allocate now."""
-        return self._fleet.allocatable_total()
+
+class _ImagesOfRow(_FacetOfRow):
+    def sizes(self, image: str) -> Ints:
+        return self._whole.images.sizes(image)[self._row : self._row + 1]
+
+    def nodes_with(self, image: str) -> int:
+        return self._whole.images.nodes_with(image)
 
 
 def _column(values: Ints, fleet: FleetState) -> Ints:

@@ -12,6 +12,10 @@ class SignalView:
     __slots__ = ("_axis", "_used", "_used_at")
 
     def __init__(self, axis: SignalAxis, used: Readings, used_at: Floats) -> None:
+        self.show(axis, used, used_at)
+
+    def show(self, axis: SignalAxis, used: Readings, used_at: Floats) -> None:
+        """From now on these columns."""
         self._axis, self._used, self._used_at = axis, used, used_at
 
     def used(self, name: str) -> Readings:

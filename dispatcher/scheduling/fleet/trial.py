@@ -10,12 +10,12 @@ import numpy as np
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.fleet.columns import grown
-from dispatcher.scheduling.fleet.counts import Observed
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
+from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Codes, Depends, Filter, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Ints, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.lifecycle import RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
 
@@ -74,9 +74,9 @@ class Known:
         """Forget what does not hold any more."""
         fleet, (loads, changes, budgets) = self._fleet, self._at
         touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
-        late = fleet.clock - self._since > _KEPT_S
+        late = fleet.now - self._since > _KEPT_S
         if loads < 0 or late or touched is None or changed is None or budgets != fleet.kept.versions[_BUDGETS]:
-            self._rows, self._since = {}, fleet.clock
+            self._rows, self._since = {}, fleet.now
         else:
             for rows in self._rows.values():
                 for row in (*touched.tolist(), *changed.tolist()):
@@ -100,7 +100,7 @@ class FleetTrial:
     `first` [n]: the code by which the filters refused each row. `lowest` [n]: see LowestPriorities.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the fleet, the pod and its refusals, as PostFilter has them
         self,
         plan: Plan,
         fleet: FleetState,
@@ -130,7 +130,7 @@ class FleetTrial:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for occupant, row in reversed(self._out.values()):
-            self._fleet.seat(occupant, row)
+            self._fleet.add_pod(occupant, row)
         self._out.clear()
         self._fleet.loads.rewind(self._position)
 
@@ -181,27 +181,28 @@ class FleetTrial:
             occupant = self._fleet.occupant(victim.pod_id)
             if occupant is not None and occupant.row is not None:
                 self._out[victim.pod_id] = (occupant, occupant.row)
-                self._fleet.lift(occupant)
+                self._fleet.remove_pod(occupant)
 
     def back(self, victims: Sequence[Victim]) -> None:
         """As if these had stayed."""
         for victim in victims:
             out = self._out.pop(victim.pod_id, None)
             if out is not None:
-                self._fleet.seat(*out)
+                self._fleet.add_pod(*out)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def _ask_first(self) -> None:
         """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
-        self._states: list[tuple[Filter, object, bool]] = []
+        self._states: list[tuple[Filter, object, bool, FleetView]] = []
         for plugin in self._plan.filters:
-            observed = self._fleet.observed = Observed()
-            state = guarded(plugin, plugin.pre_filter, self._placed, self._fleet)
+            observed = Observed()
+            view = ObservedView(self._fleet, observed)
+            state = guarded(plugin, plugin.pre_filter, self._placed, view)
             wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts) or USERS in observed.kinds
             if not isinstance(state, Skip):
-                self._states.append((plugin, state, wide))
-        self.one_by_one = any(wide for _, _, wide in self._states)
+                self._states.append((plugin, state, wide, view))
+        self.one_by_one = any(wide for _, _, wide, _ in self._states)
 
     def codes(self, rows: RowList) -> Codes:
         """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without if there are any."""
@@ -213,8 +214,8 @@ class FleetTrial:
 
     def _asked(self, rows: RowList) -> Codes:
         codes: Codes = np.zeros(len(rows), dtype=np.uint16)
-        for plugin, known, wide in self._states:
-            state = guarded(plugin, plugin.refresh, known, self._placed, self._fleet) if wide else known
+        for plugin, known, wide, view in self._states:
+            state = guarded(plugin, plugin.refresh, known, self._placed, view) if wide else known
             if isinstance(state, Skip):
                 continue
             if isinstance(state, Refuse):
@@ -222,7 +223,7 @@ class FleetTrial:
                 code = self._fleet.reasons.code(why.reason, why.argument, lasting=why.lasting)
                 answer = np.full(len(rows), code, dtype=np.uint16)
             else:
-                answer = guarded(plugin, plugin.filter, state, self._fleet, rows)
+                answer = guarded(plugin, plugin.filter, state, view, rows)
             np.copyto(codes, answer, where=codes == 0)
         return codes
 

@@ -3,34 +3,42 @@
 Authors of plugins import the decision's points from here, those around it from `framework.lifecycle`.
 """
 
-from dispatcher.scheduling.framework.cycle_state import SKIP, Skip
+from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip
 from dispatcher.scheduling.framework.domains import DomainPlugin, Part
-from dispatcher.scheduling.framework.plugin import (
-    MAX_SCORE,
+from dispatcher.scheduling.framework.fleet_view import (
     Bools,
     ClusterInfo,
     Codes,
+    FleetView,
+    Floats,
+    Images,
+    Ints,
+    K,
+    Nodes,
+    Objects,
+    PodAffinity,
+    Readings,
+    Rows,
+    Signals,
+    SmallInts,
+    Topology,
+    Volumes,
+)
+from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.plugin import (
+    MAX_SCORE,
     Depends,
     Explained,
     Filter,
-    Fleet,
-    Floats,
-    Ints,
-    K,
     Permit,
-    Placed,
     Plugin,
     PluginUse,
     Profile,
     QueueSort,
-    Readings,
     Refuse,
     Reserve,
-    Rows,
     S,
     Score,
-    Signals,
-    SmallInts,
     refuse,
 )
 
@@ -40,19 +48,24 @@ __all__ = [
     "Bools",
     "ClusterInfo",
     "Codes",
+    "CycleState",
     "Depends",
     "DomainPlugin",
     "Explained",
     "Filter",
-    "Fleet",
+    "FleetView",
     "Floats",
+    "Images",
     "Ints",
     "K",
+    "Nodes",
+    "Objects",
     "Part",
     "Permit",
     "Placed",
     "Plugin",
     "PluginUse",
+    "PodAffinity",
     "Profile",
     "QueueSort",
     "Readings",
@@ -64,5 +77,7 @@ __all__ = [
     "Signals",
     "Skip",
     "SmallInts",
+    "Topology",
+    "Volumes",
     "refuse",
 ]

@@ -8,11 +8,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dispatcher.scheduling.framework.plugin import Filter, Fleet, Floats, Rows, S, Score
+from dispatcher.scheduling.framework.fleet_view import FleetView, Floats, Rows
+from dispatcher.scheduling.framework.plugin import Filter, S, Score
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class UpperBound:
     """[rows] no score of a pod is higher than `base` - min(`cpu` * C, `most_cpu`) - min(`memory` * M, `most_memory`).
 
     C and M: milli-CPU and bytes that the pod is expected to use (`occupants.nonzero_request`). All but `base` are
@@ -30,7 +31,7 @@ class BoundedScore(Score[S]):
     """A score by row, without normalising, that knows how high it may get."""
 
     @abstractmethod
-    def ceiling(self, fleet: Fleet, rows: Rows, until: float) -> Ceiling | None:
+    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
         """For any pod that PreFilter does not skip, as long as the rows stay as they are and the clock is not past
         `until`; None: there is no bound.
         """

@@ -19,7 +19,7 @@ def _skip(key: str) -> object:
 
 
 class CycleState:
-    """One pod's cycle as its plugins may read it at any point: `fleet.cycle.read(self.name)`.
+    """One pod's cycle, as its plugins are handed it at every point about one pod: `cycle.read(self.name)`.
 
     What a plugin answered in PreFilter (or, after it, in PreScore) stands under its name; SKIP if it was not asked or
     had nothing to say. `write` keeps more until the pod is bound or given back.

@@ -2,32 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.scheduling.framework.plugin import (
-    Codes,
-    Depends,
-    Filter,
-    Fleet,
-    Floats,
-    Placed,
-    Rows,
-    S,
-    Score,
-    SmallInts,
-)
-from dispatcher.scheduling.framework.tallies import CountRules, Story
+from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPod
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows, SmallInts
+from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
 
 
 @dataclass(frozen=True)
 class Part:
     """One term of a policy that looks at nothing of a node but its fault domain of one topology key.
 
-    `domain`: [n] the row's domain code, -1 unknown (`fleet.domain(key)`). `answers`: [domains + 1] by code; the last
-    entry is what code -1 gets. For a filter: uint16, 0 or a code of `fleet.reasons`. For a score: float64 raw score.
+    `domain`: [n] the row's domain code, -1 unknown (`fleet.topology.domain(key)`). `answers`: [domains + 1] by code;
+    the last entry is what code -1 gets. For a filter: uint16, 0 or a code of `fleet.reasons`. For a score:
+    float64 raw score.
     """
 
     domain: SmallInts
@@ -42,44 +34,56 @@ class DomainPlugin(Filter[S], Score[S]):
 
     depends: ClassVar[Depends] = Depends.DOMAIN
 
-    def filter_parts(self, state: S, fleet: Fleet) -> Sequence[Part]:
+    def filter_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
         """Reason codes, in the order in which reasons are told."""
         return ()
 
-    def score_parts(self, state: S, fleet: Fleet) -> Sequence[Part]:
+    def score_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
         """Raw scores, which add up."""
         return ()
 
-    def weigh(self, state: S, fleet: Fleet, rows: Rows) -> S:
-        """What `score_parts` is handed, for a policy whose scores rest on which domains have feasible rows.
+    def pre_score_domains(self, state: S, fleet: FleetView, rows: Rows) -> S:
+        """PreScore by domains: the state for `score_parts` and `score`, where scores rest on which domains have
+        feasible rows.
 
         `rows` are feasible, or in the same domains (by all parts) as one that is; no feasible row is in other ones. The
         parts made of the answer must be about the same arrays of domains as those made of `state`.
         """
         return state
 
-    def count_rules(self, state: S, placed: Placed, fleet: Fleet) -> CountRules | None:
-        """The parts as rules that hold on when pods of the class come (see `tallies`); None: ask again after each pod.
-        A policy that tells them and has `explain` has `explain_batch`, too.
+    def count_rules(self, state: S, placed: Placed, fleet: FleetView) -> CountRules | None:
+        """The parts as rules that go on to hold as pods of the class come (see `domain_counts`); None: ask after each.
+        A policy that tells them and has `explain` is BatchExplained, too: registration refuses it otherwise.
         """
         return None
 
-    def explain_batch(self, state: S, rows: NDArray[np.intp], fleet: Fleet) -> Story:
-        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, and
-        may not look at the fleet any more.
-        """
-        raise NotImplementedError(f"plugin {self.name} has count rules and explain, but no explain_batch")
-
-    def filter(self, state: S, fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: S, fleet: FleetView, rows: Rows) -> Codes:
         """[len(rows)] the first part that refuses."""
-        codes = np.zeros(len(fleet.live[rows]), dtype=np.uint16)
+        codes = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         for part in self.filter_parts(state, fleet):
             np.copyto(codes, part.answers[part.domain[rows]], where=codes == 0)
         return codes
 
-    def score(self, state: S, fleet: Fleet, rows: Rows) -> Floats:
+    def score(self, state: S, fleet: FleetView, rows: Rows) -> Floats:
         """[len(rows)] the sum of the parts."""
-        raw = np.zeros(len(fleet.live[rows]))
+        raw = np.zeros(len(fleet.nodes.live[rows]))
         for part in self.score_parts(state, fleet):
             raw += part.answers[part.domain[rows]]
         return raw
+
+
+class BatchExplained(Protocol[S_contra]):
+    """A policy with count rules that adds numbers to records: it explains a whole batch at once (see `Explained`)."""
+
+    def explain_batch(self, state: S_contra, rows: NDArray[np.intp], fleet: FleetView) -> ExplainPod:
+        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, and
+        may not look at the fleet any more.
+        """
+        ...
+
+
+def lacks_explain_batch(plugin: type) -> bool:
+    """Whether a class has count rules and `explain`, and no `explain_batch`: no record of a batch could be made."""
+    if not issubclass(plugin, DomainPlugin) or plugin.count_rules is DomainPlugin.count_rules:
+        return False
+    return hasattr(plugin, "explain") and not hasattr(plugin, "explain_batch")

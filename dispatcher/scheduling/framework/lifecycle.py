@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from dispatcher.model.messages import AnyIntent
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.framework.cycle_state import Skip
-from dispatcher.scheduling.framework.plugin import Codes, Fleet, Placed, Plugin, Refuse, S, Score
+from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView
+from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.plugin import Plugin, Refuse, S, Score
 
 RowList = NDArray[np.intp]
 
@@ -37,7 +39,7 @@ class PreScore(Score[S]):
     """
 
     @abstractmethod
-    def pre_score(self, state: S, placed: Placed, fleet: Fleet, rows: RowList) -> S | Skip:
+    def pre_score(self, state: S, placed: Placed, fleet: FleetView, rows: RowList) -> S | Skip:
         """What `score` is handed instead of PreFilter's `state`; SKIP to add no score. `rows`: the feasible ones."""
 
 
@@ -113,7 +115,9 @@ class PostFilter(Plugin[S]):
     """Asked when no node is feasible; the first plugin that nominates one ends the point."""
 
     @abstractmethod
-    def post_filter(self, placed: Placed, trial: Trial, fleet: Fleet) -> Nomination | NoHelp | None:
+    def post_filter(
+        self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
+    ) -> Nomination | NoHelp | None:
         """A nomination, why there is none, or None for nothing to say."""
 
 
@@ -138,7 +142,9 @@ class PreBind(Plugin[S]):
     deadline_s: float = 600.0  # kube-scheduler's bindTimeoutSeconds of volumes: then the place is given back
 
     @abstractmethod
-    def pre_bind(self, placed: Placed, row: int, fleet: Fleet) -> Refuse | Sequence[Order] | None:
+    def pre_bind(
+        self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView
+    ) -> Refuse | Sequence[Order] | None:
         """None: all is so. Orders: do these, and ask again until it is. A Refuse: give the place back."""
 
 
@@ -154,7 +160,7 @@ class Bind(Plugin[S]):
     """Binds in place of the agents; the first that does not pass it on with None has it."""
 
     @abstractmethod
-    def bind(self, placed: Placed, row: int, fleet: Fleet) -> Handed | Refuse | None:
+    def bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Handed | Refuse | None:
         """None: not mine (the default: our own Bind or Claim). Handed: it is under way elsewhere."""
 
 
@@ -162,5 +168,5 @@ class PostBind(Plugin[S]):
     """Told when a pod is bound; nothing it does can change that."""
 
     @abstractmethod
-    def post_bind(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def post_bind(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None:
         """The pod is bound; `row` is -1 if its node is gone by now."""

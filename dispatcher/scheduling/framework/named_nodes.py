@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, Fleet, Placed, Refuse, Rows, Skip, refuse
+from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
 
 Names = frozenset[str]
 
@@ -24,7 +24,7 @@ class NamesNodes(Protocol):
         """Everything of the pod that `node_names` looks at; None for a pod that names no nodes."""
         ...
 
-    def node_names(self, placed: Placed, fleet: Fleet) -> Names | None:
+    def node_names(self, placed: Placed, fleet: FleetView) -> Names | None:
         """The names; None for a pod that leaves them open."""
         ...
 
@@ -43,7 +43,7 @@ class NamedNodes(Filter[tuple[Names, str]]):
         keys = tuple(plugin.names_key(placed) for plugin in self._plugins)
         return None if all(key is None for key in keys) else keys
 
-    def pre_filter(self, placed: Placed, fleet: Fleet) -> tuple[Names, str] | Refuse | Skip:
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Names, str] | Refuse | Skip:
         """(the names in common, who named them); SKIP if nobody did; a refusal if they have none in common."""
         found = {plugin.name: plugin.node_names(placed, fleet) for plugin in self._plugins}
         named = {plugin: names for plugin, names in found.items() if names is not None}
@@ -54,13 +54,13 @@ class NamedNodes(Filter[tuple[Names, str]]):
             return refuse(Reason.NAMED_APART, f"plugin(s) {who} simultaneously" if len(named) > 1 else f"plugin {who}")
         return common, who
 
-    def filter(self, state: tuple[Names, str], fleet: Fleet, rows: Rows) -> Codes:
+    def filter(self, state: tuple[Names, str], fleet: FleetView, rows: Rows) -> Codes:
         """NOT_NAMED everywhere but on nodes of those names, one of each a cluster at most."""
         names, who = state
         codes = np.full(fleet.n, fleet.reasons.code(Reason.NOT_NAMED, who), dtype=np.uint16)
         for info in fleet.clusters:
             for name in names:
-                row = fleet.row_of(info.name, name)
+                row = fleet.nodes.row_of(info.name, name)
                 if row is not None:
                     codes[row] = 0
         return codes[rows]

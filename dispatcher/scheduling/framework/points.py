@@ -8,7 +8,7 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkabl
 from dispatcher.scheduling.framework import (
     Depends,
     Filter,
-    Fleet,
+    FleetView,
     Permit,
     Placed,
     Plugin,
@@ -64,7 +64,7 @@ def guarded(plugin: "Plugin | ExplainingPlugin", call: Callable[P, T], *args: P.
 class Restores(Protocol):
     """A Reserve plugin that can book a pod found bound, without the right to refuse."""
 
-    def restore(self, placed: Placed, row: int, fleet: Fleet) -> None:
+    def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Book what is already so."""
         ...
 
@@ -75,7 +75,7 @@ class ExplainingPlugin(Protocol):
 
     name: ClassVar[str]
 
-    def explain(self, state: Any, placed: Placed, fleet: Fleet, row: int) -> object:
+    def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> object:
         """Plain JSON values about the chosen row."""
         ...
 
@@ -162,7 +162,7 @@ class Plan:
             return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
         return key
 
-    def standing_key(self, key: ClassKey, placed: Placed, fleet: Fleet) -> ClassKey:
+    def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
         for at, plugin in self.standing:
             found = guarded(plugin, plugin.standing_key, placed, fleet)

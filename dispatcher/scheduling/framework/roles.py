@@ -9,13 +9,13 @@ from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.points import ExplainingPlugin, Plan
 
 
-class Reach(enum.Enum):
+class AnswerScope(enum.Enum):
     """How the answers of a plugin are kept."""
 
     SHARED = "shared"  # they rest on nodes alone: one column for all classes whose pods look alike to the plugin
     ROW = "row"  # each rests on one row: kept only as part of the class's totals
-    PARTS = "parts"  # they rest on fault domains: kept by domain, not by row
-    WIDE = "wide"  # they may rest on anything: all asked anew when something moved
+    DOMAIN = "domain"  # they rest on fault domains: kept by domain, not by row
+    FLEET = "fleet"  # they may rest on anything: all asked anew when something moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Role:
     """A Filter or Score plugin. `key_at`: where its key stands in a class's; `filter_at`, `score_at`: in the plan's."""
 
     plugin: Any  # of two unrelated kinds, Filter and Score, or of both
-    reach: Reach
+    scope: AnswerScope
     key_at: int
     filter_at: int | None
     score_at: int | None
@@ -42,11 +42,11 @@ class Role:
         return self.score_at is not None and bool(self.plugin.normalizes)
 
     @property
-    def weighs(self) -> bool:
-        """Its scores by domain rest on which domains have feasible rows."""
+    def pre_scores_domains(self) -> bool:
+        """It has a PreScore by domains: its scores rest on which domains have feasible rows."""
         plugin = self.plugin
         scores_domains = self.score_at is not None and isinstance(plugin, DomainPlugin)
-        return scores_domains and type(plugin).weigh is not DomainPlugin.weigh
+        return scores_domains and type(plugin).pre_score_domains is not DomainPlugin.pre_score_domains
 
 
 def roles_of(plan: Plan) -> tuple[Role, ...]:
@@ -59,7 +59,7 @@ def _role(plan: Plan, plugin: Plugin) -> Role:
     score_at = next((at for at, one in enumerate(plan.scores) if one.plugin is plugin), None)
     return Role(
         plugin,
-        _reach(plugin, scored=score_at is not None),
+        _scope(plugin, scored=score_at is not None),
         plan.looks.index(plugin),
         filter_at,
         score_at,
@@ -68,12 +68,12 @@ def _role(plan: Plan, plugin: Plugin) -> Role:
     )
 
 
-def _reach(plugin: Plugin, *, scored: bool) -> Reach:
+def _scope(plugin: Plugin, *, scored: bool) -> AnswerScope:
     if scored and isinstance(plugin, PreScore):
-        return Reach.WIDE
+        return AnswerScope.FLEET
     if isinstance(plugin, DomainPlugin):
-        return Reach.PARTS
+        return AnswerScope.DOMAIN
     if plugin.depends is Depends.STATIC:
-        return Reach.SHARED
+        return AnswerScope.SHARED
     normalizes = scored and isinstance(plugin, Score) and plugin.normalizes
-    return Reach.ROW if plugin.depends is Depends.NODE and not normalizes else Reach.WIDE
+    return AnswerScope.ROW if plugin.depends is Depends.NODE and not normalizes else AnswerScope.FLEET

@@ -6,34 +6,28 @@ row score (`upper_bounds`), and is enough free (`low_capacity`). The rows with t
 the score of the second best of them is the bar, and every row whose bound reaches the bar is scored, too. So the best
 row, the runner-up and the counts of refusals are those of all rows. docs/algorithms/bound-and-prune.md has an example.
 
-Not here: pods whose plugins look further than one row, and pods without a place; their class decides.
+Not here: pods whose plugins look further than one row, and pods without a place; their class decides. `searches` says
+which pods are decided here.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE, two_best
-from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator, finite
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.row_record import RowRecord
 from dispatcher.scheduling.equivalence.rows import add_score, close_totals
-from dispatcher.scheduling.equivalence.static_answers import (
-    StaticAnswers,
-    StaticColumn,
-    count_codes,
-)
+from dispatcher.scheduling.equivalence.static_answers import StaticAnswers, StaticColumn, count_codes
 from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Codes, Floats, Placed, Rows
-from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
-from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError
-from dispatcher.scheduling.framework.roles import Reach, Role
+from dispatcher.scheduling.framework.points import PluginError
+from dispatcher.scheduling.framework.roles import Role
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
 from dispatcher.scheduling.records.decision import Decision
@@ -41,10 +35,6 @@ from dispatcher.scheduling.records.decision_record import DecisionContext, Expla
 from dispatcher.scheduling.rules.requests import nonzero_request
 from dispatcher.scheduling.selector import Selector
 
-LARGE = 1 << 14  # rows
-_MOST_SKIPPED = 4096
-_MOST_TABLES = 4
-_MOST_MET, _WORTH_CACHING = 4096, 4
 _FIRST = 48  # rows that are asked at once
 _MOST_SHARE = 4  # if more than a fourth of all rows may win, looking at all of them is as good
 
@@ -58,9 +48,9 @@ class SearchSetup:
     """
 
     def __init__(self, profile: str, static: StaticAnswers, roles: Sequence[Role], bounds: UpperBounds | None) -> None:
-        self.static, self.epoch, self.source, self.bounds, self._profile = (
+        self.static, self.version, self.source, self.bounds, self._profile = (
             static,
-            static.epoch,
+            static.version,
             static.group_scores,
             bounds,
             profile,
@@ -82,7 +72,7 @@ class SearchSetup:
     @property
     def current(self) -> bool:
         """Whether it is about its part as that is now."""
-        return self.epoch == self.static.epoch and self.source is self.static.group_scores
+        return self.version == self.static.version and self.source is self.static.group_scores
 
     def context(self, fleet: FleetState, refused: Mapping[tuple[int, int], int]) -> DecisionContext:
         """What a decision stands on when rows are `refused` beside those that the shared filters refuse."""
@@ -169,7 +159,7 @@ class PrunedSearch(Selector):
         row = found.row(first)
         why = RowRecord(
             setup.context(fleet, count_codes(codes, fleet, rows) if len(rows) else {}),
-            fleet.clock,
+            fleet.now,
             fleet,
             self._later(),
             self._scores(found),
@@ -200,7 +190,7 @@ class PrunedSearch(Selector):
         codes = np.zeros(len(rows), dtype=np.uint16)
         if len(rows):
             for evaluator in self._filters:
-                np.copyto(codes, evaluator.codes(self._fleet, rows), where=codes == 0)
+                np.copyto(codes, evaluator.codes(rows), where=codes == 0)
         return codes
 
     # --- who wins ----------------------------------------------------------------------------------------------------
@@ -244,11 +234,11 @@ class PrunedSearch(Selector):
     def _ask(self, rows: Rows, first: Codes) -> _Found:
         """All that score, about some rows; `first`: who refuses these."""
         fleet, total = self._fleet, np.zeros(len(first))
-        raw = [evaluator.scores(fleet, rows) for evaluator in self._scorers]
+        raw = [evaluator.scores(rows) for evaluator in self._scorers]
         for evaluator, scores in zip(self._scorers, raw, strict=True):
             add_score(scores, evaluator.role.weight, total)
         for column in self._setup.points:
-            total += column.points[rows]
+            total += column.grid_points[rows]
         if not close_totals(first, total):
             for evaluator, scores in zip(self._scorers, raw, strict=True):
                 finite(evaluator.role.plugin, scores[first == 0])
@@ -281,127 +271,3 @@ class PrunedSearch(Selector):
         active = (*(column.evaluator for column in self._setup.static.active), *self._evaluators)
         told = ((evaluator.role.explainer, evaluator.state) for evaluator in active)
         return tuple([(plugin, state) for plugin, state in told if plugin is not None])
-
-
-@dataclass(slots=True)
-class _Skipped:
-    """Plugins that have nothing to say about pods alike to them. `volatile`: those who may change their minds."""
-
-    at: int
-    volatile: list[PluginEvaluator]
-
-    def holds(self, fleet: FleetState) -> bool:
-        """Whether they still have nothing to say."""
-        same = self.at == fleet.changes.position
-        return same and not any(one.is_stale(fleet, changed=False, touched=True) for one in self.volatile)
-
-
-class PrunedSearches:
-    """Makes the searches for pods of one plan whose classes are not worth caching (yet).
-
-    A class that is met for the fourth time is. That plugins are skipped is cached for all pods alike to them. `large`:
-    from so many rows on few are looked at; below, that costs more than asking all.
-    """
-
-    def __init__(self, plan: Plan, fleet: FleetState, classes: EquivalenceCache, large: int = LARGE) -> None:
-        roles = classes.roles
-        self._large, self._classes = large, classes
-        self._profile, self._fleet = plan.profile, fleet
-        self._met: OrderedDict[ClassKey, int] = OrderedDict()
-        by_class = [role for role in roles if role.reach is not Reach.SHARED]
-        self._able = all(role.score_at is None or role.weight >= 0.0 for role in roles)
-        self._bounded = [PluginEvaluator(role) for role in by_class if _bounded(role)]  # asked anew for each pod
-        self._others = [role for role in by_class if not _bounded(role)]
-        self._room = LowCapacityIndex(fleet)
-        self._skipped: dict[tuple[Hashable, ...], _Skipped] = {}
-        self._bounds: dict[tuple[Role, ...], UpperBounds] = {}
-
-    def search_for(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
-        """The search for a pod of the class of a key; None if its class has to decide, or to say which plugin fails."""
-        if key in self._classes or self._is_worth_caching(key):
-            return None
-        try:
-            return self._made(key, placed)
-        except PluginError:
-            return None
-
-    def _is_worth_caching(self, key: ClassKey) -> bool:
-        met = self._met.pop(key, 0) + 1
-        if met >= _WORTH_CACHING:
-            return True
-        self._met[key] = met
-        if len(self._met) > _MOST_MET:
-            self._met.popitem(last=False)
-        return False
-
-    def _made(self, key: ClassKey, placed: Placed) -> PrunedSearch | None:
-        static = self._classes.static_answers.part(key)
-        if (
-            not self._fleet.n
-            or not self._able
-            or (not static.current and static.refresh(placed) is not None)
-            or not static.uniform
-        ):
-            return None
-        if not self._are_skipped(key, placed):
-            return None
-        evaluators: list[PluginEvaluator] = []
-        for evaluator in self._bounded:
-            if evaluator.pre_filter(placed, self._fleet) is not None:
-                return None
-            if not evaluator.skipped:
-                evaluators.append(evaluator)
-        setup = self._setup(static, tuple([evaluator.role for evaluator in evaluators]))
-        if setup is None or (setup.bounds is not None and not setup.bounds.refresh()):
-            return None
-        self._room.refresh()
-        return PrunedSearch(self._fleet, setup, evaluators, self._room)
-
-    def _are_skipped(self, key: ClassKey, placed: Placed) -> bool:
-        """Whether all those that would have to be asked about every row have nothing to say."""
-        fleet, name = self._fleet, tuple([key[role.key_at] for role in self._others])
-        known = self._skipped.get(name)
-        if known is not None and known.holds(fleet):
-            return True
-        volatile: list[PluginEvaluator] = []
-        for role in self._others:
-            evaluator = PluginEvaluator(role)
-            if evaluator.pre_filter(placed, fleet) is not None or not evaluator.skipped:
-                return False
-            evaluator.note(fleet)
-            seen = evaluator.observed
-            if seen.now or seen.counts or seen.kinds or evaluator.is_stale(fleet, changed=False, touched=True):
-                volatile.append(evaluator)
-        if len(self._skipped) >= _MOST_SKIPPED:
-            self._skipped.clear()
-        self._skipped[name] = _Skipped(fleet.changes.position, volatile)
-        return True
-
-    def _setup(self, static: StaticAnswers, roles: tuple[Role, ...]) -> SearchSetup | None:
-        large = self._fleet.n >= self._large
-        known = static.search_setups.get((roles, large))
-        if isinstance(known, SearchSetup) and known.current:
-            return known
-        by_row = tuple(role for role in roles if role.score_at is not None)
-        if not by_row:
-            return None
-        made = SearchSetup(self._profile, static, roles, self._bounds_of(by_row) if large else None)
-        static.search_setups[roles, large] = made
-        return made
-
-    def _bounds_of(self, roles: tuple[Role, ...]) -> UpperBounds:
-        found = self._bounds.get(roles)
-        if found is None:
-            if len(self._bounds) >= _MOST_TABLES:
-                self._bounds.clear()
-            found = self._bounds[roles] = UpperBounds(roles, self._fleet)
-        return found
-
-
-def _bounded(role: Role) -> bool:
-    if role.reach is not Reach.ROW:
-        return False
-    scores, filters = role.score_at is not None, role.filter_at is not None
-    return (not scores or isinstance(role.plugin, BoundedScore)) and (
-        not filters or isinstance(role.plugin, RoomFilter)
-    )

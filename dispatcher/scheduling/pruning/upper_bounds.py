@@ -11,8 +11,9 @@ import numpy as np
 from dispatcher.scheduling.equivalence.evaluators import blocks
 from dispatcher.scheduling.fleet.columns import RowList, distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Floats, Readings, Rows
-from dispatcher.scheduling.framework.bounds import BoundedScore, Ceiling
+from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.roles import Role
@@ -25,7 +26,7 @@ _NEVER = -1
 
 
 @kernel("shares shares shares shares shares shares float float out_shares out_shares")
-def _reach(static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - columns
+def _reach(static, base, cpu, most_cpu, memory, most_memory, milli, size, reach, best):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """The reach of each row, and the highest of each block of rows."""
     milli, size = np.float32(milli), np.float32(size)
     for block in range(len(best)):
@@ -99,7 +100,7 @@ class UpperBounds:
     """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState) -> None:
-        self._roles, self._fleet = tuple(roles), fleet
+        self._roles, self._fleet, self._view = tuple(roles), fleet, view_of(fleet)
         self._slack = (1.0 + sum(100.0 * role.weight for role in roles)) * _SLACK
         self._columns = np.zeros((5, 0), dtype=np.float32)  # base, then cpu, most, memory, most
         self._until: Floats = np.zeros(0)  # [blocks] when their bounds end
@@ -119,7 +120,7 @@ class UpperBounds:
         fleet = self._fleet
         changed = fleet.changes.since(self._changes_at) if self._changes_at != _NEVER else None
         touched = fleet.loads.since(self._loads_at) if self._loads_at != _NEVER else None
-        if changed is None or touched is None or fleet.clock < self._since:
+        if changed is None or touched is None or fleet.now < self._since:
             return self._rebuild()
         if len(changed) or len(touched) > _FEW:
             due = distinct(changed, touched)
@@ -128,11 +129,11 @@ class UpperBounds:
                 return self._rebuild()
             self._changes_at, self._loads_at = fleet.changes.position, fleet.loads.position
             touched = touched[:0]
-        self.loose, self._since = touched, fleet.clock
-        return self._until.min(initial=np.inf) > fleet.clock + _HORIZON_S / 2 or self._renew()
+        self.loose, self._since = touched, fleet.now
+        return self._until.min(initial=np.inf) > fleet.now + _HORIZON_S / 2 or self._renew()
 
     def _rebuild(self) -> bool:
-        fleet, self._since = self._fleet, self._fleet.clock
+        fleet, self._since = self._fleet, self._fleet.now
         self._changes_at = self._loads_at = _NEVER
         self._columns = grown(self._columns, fleet.n, 0.0)
         self._until = np.full(len(list(blocks(slice(0, fleet.n)))), -np.inf)
@@ -144,7 +145,7 @@ class UpperBounds:
 
     def _renew(self) -> bool:
         """Renew the bounds of all blocks that have come to their end, else of the one that is next."""
-        clock = self._fleet.clock
+        clock = self._fleet.now
         due = np.flatnonzero(self._until < clock).tolist() or [int(self._until.argmin())]
         for at, block in enumerate(blocks(slice(0, self._fleet.n))):
             if at in due:
@@ -155,13 +156,13 @@ class UpperBounds:
 
     def _write(self, rows: Rows) -> bool:
         """Add up the bounds: they fall with the pod as far as none of them has come to its end."""
-        told: list[tuple[Ceiling, float]] = []
+        told: list[tuple[UpperBound, float]] = []
         for role in self._roles:
             plugin: BoundedScore = role.plugin
-            ceiling = guarded(plugin, plugin.ceiling, self._fleet, rows, self._fleet.clock + _HORIZON_S)
-            if ceiling is None:
+            upper_bound = guarded(plugin, plugin.upper_bound, self._view, rows, self._fleet.now + _HORIZON_S)
+            if upper_bound is None:
                 return False
-            told.append((ceiling, role.weight))
+            told.append((upper_bound, role.weight))
         base = sum((one.base * weight for one, weight in told), np.full(len(told[0][0].base), self._slack))
         self._columns[0, rows] = base
         for at, falls in (

@@ -130,7 +130,7 @@ class Unschedulable:
     displaced: tuple[PodId, ...] = ()
 
     @property
-    def told(self) -> str:
+    def full_message(self) -> str:
         """The message with what clusters refused the pod for: the same words as long as nothing changes."""
         return self.message + _refused(self.placed)
 
@@ -139,7 +139,7 @@ class Unschedulable:
         return {
             **_about(self.placed, self.time, self.context.profile),
             "outcome": "unschedulable",
-            "message": self.told,
+            "message": self.full_message,
             "clusters": self._clusters(),
             "nominated": dict(zip(("cluster", "node"), self.nominated, strict=True)) if self.nominated else None,
             "victims": [{"pod": one.placed.pod.key, "cluster": one.cluster, "node": one.node} for one in self.victims],
@@ -157,7 +157,7 @@ class Unschedulable:
 
     def summary(self) -> str:
         """One line of why."""
-        return self.told
+        return self.full_message
 
 
 def _refused(placed: Placed) -> str:

@@ -15,7 +15,7 @@ from dispatcher.model.labels import IN, NOT_IN, NodeSelectorTerm, Requirement
 from dispatcher.model.node import NO_EXECUTE, NO_SCHEDULE, Taint
 from dispatcher.model.pod import Pod, Toleration
 from dispatcher.model.topology import level_of, within_cluster
-from dispatcher.scheduling.framework import Bools, Fleet, Placed, Rows, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Placed, Rows, SmallInts
 
 NAME_FIELD = "metadata.name"  # the only node field that Kubernetes matches
 _MEMO_LIMIT = 4096
@@ -28,15 +28,15 @@ class LabelMasks:
     def __init__(self) -> None:
         self._tables: dict[Requirement, Bools] = {}
 
-    def clause(self, clause: Requirement, fleet: Fleet, rows: Rows) -> Bools:
+    def clause(self, clause: Requirement, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node's label satisfies the clause."""
-        codes = fleet.label(clause.key)[rows]
+        codes = fleet.nodes.label(clause.key)[rows]
         table = self._table(clause, fleet)
         mask: Bools = table[codes]  # code -1 (absent) reads the last entry
         return mask
 
-    def _table(self, clause: Requirement, fleet: Fleet) -> Bools:
-        values = fleet.label_values(clause.key)
+    def _table(self, clause: Requirement, fleet: FleetView) -> Bools:
+        values = fleet.nodes.label_values(clause.key)
         found = self._tables.get(clause)
         # Codes never change their meaning and only append, so a table is stale exactly when it is too short.
         if found is not None and len(found) == len(values) + 1:
@@ -48,18 +48,18 @@ class LabelMasks:
         self._tables[clause] = table
         return table
 
-    def term(self, term: NodeSelectorTerm, fleet: Fleet, rows: Rows) -> Bools:
+    def term(self, term: NodeSelectorTerm, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies all clauses; an empty term matches no node."""
-        mask = np.full(len(fleet.live[rows]), bool(term.match_expressions or term.match_fields))
+        mask = np.full(len(fleet.nodes.live[rows]), bool(term.match_expressions or term.match_fields))
         for clause in term.match_expressions:
             mask &= clause.readable and self.clause(clause, fleet, rows)
         for clause in term.match_fields:
             mask &= _name_mask(clause, fleet)[rows]
         return mask
 
-    def selected(self, pod: Pod, fleet: Fleet, rows: Rows) -> Bools:
+    def selected(self, pod: Pod, fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies nodeSelector and, if there are any, one of the required terms."""
-        mask = np.ones(len(fleet.live[rows]), dtype=np.bool_)
+        mask = np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
         for key, value in pod.node_selector.items():
             mask &= self.clause(Requirement(key, IN, (value,)), fleet, rows)
         required = pod.affinity.required if pod.affinity else None
@@ -67,9 +67,9 @@ class LabelMasks:
             mask &= self.any_term(required, fleet, rows)
         return mask
 
-    def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: Fleet, rows: Rows) -> Bools:
+    def any_term(self, terms: tuple[NodeSelectorTerm, ...], fleet: FleetView, rows: Rows) -> Bools:
         """[rows] whether the node satisfies at least one term."""
-        mask = np.zeros(len(fleet.live[rows]), dtype=np.bool_)
+        mask = np.zeros(len(fleet.nodes.live[rows]), dtype=np.bool_)
         for term in terms:
             mask |= self.term(term, fleet, rows)
         return mask
@@ -82,14 +82,14 @@ def _value_test(clause: Requirement) -> Callable[[str], bool]:
     return clause.matches_value
 
 
-def _name_mask(clause: Requirement, fleet: Fleet) -> Bools:
+def _name_mask(clause: Requirement, fleet: FleetView) -> Bools:
     """[n] node names against a metadata.name clause; Kubernetes allows In and NotIn there, the rest matches nothing."""
     if clause.key != NAME_FIELD or clause.operator not in (IN, NOT_IN):
         return np.zeros(fleet.n, dtype=np.bool_)
     named = np.zeros(fleet.n, dtype=np.bool_)
     for info in fleet.clusters:
         for name in clause.values:
-            row = fleet.row_of(info.name, name)
+            row = fleet.nodes.row_of(info.name, name)
             if row is not None:
                 named[row] = True
     return named if clause.operator == IN else ~named
@@ -108,6 +108,8 @@ def tolerations_key(placed: Placed) -> Hashable:
     tolerations, by its home and its namespace. How long an eviction waits has no part in it.
     """
     own = placed.pod.tolerations
+    if not own:
+        return own
     key = frozenset((one.key, one.operator, one.value, one.effect) for one in own)
     return key if len(kept_abroad(own, ())) == len(own) else (key, placed.home, placed.pod.namespace)
 
@@ -119,7 +121,7 @@ class Tolerance(NamedTuple):
     of: SmallInts
 
     @classmethod
-    def read(cls, placed: Placed, fleet: Fleet) -> "Tolerance":
+    def read(cls, placed: Placed, fleet: FleetView) -> "Tolerance":
         """Those that its delegate would have; at home, and where a cluster's policy is not known, its own."""
         own, kinds = placed.pod.tolerations, {placed.pod.tolerations: 0}
         of = np.zeros(len(fleet.clusters), dtype=np.int32)
@@ -137,11 +139,11 @@ def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> T
     return next((one for one in hard if not any(one.tolerated_by(each) for each in tolerations)), None)
 
 
-def tolerated(placed: Placed, fleet: Fleet) -> Bools:
+def tolerated(placed: Placed, fleet: FleetView) -> Bools:
     """[n] whether the pod tolerates all taints of the node that keep new pods away."""
     kinds, of = Tolerance.read(placed, fleet)
-    verdicts = np.array([[untolerated(kind, taints) is None for taints in fleet.taint_sets] for kind in kinds])
-    mask: Bools = verdicts[of[fleet.cluster], fleet.taint_set]
+    verdicts = np.array([[untolerated(kind, taints) is None for taints in fleet.nodes.taint_sets] for kind in kinds])
+    mask: Bools = verdicts[of[fleet.nodes.cluster], fleet.nodes.taint_set]
     return mask
 
 
@@ -172,7 +174,7 @@ class ClusterChoiceError(ValueError):
     """An annotation about clusters that cannot be followed; the text names it and the fix."""
 
 
-def allowed_clusters(placed: Placed, fleet: Fleet) -> Bools | None:
+def allowed_clusters(placed: Placed, fleet: FleetView) -> Bools | None:
     """[clusters] which ones the pod's annotations and volumes allow, None for all.
 
     ClusterChoiceError for an annotation that cannot be read or that names no cluster of this fleet.

@@ -12,10 +12,10 @@ import numpy as np
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.topology import HOST_LEVEL
-from dispatcher.scheduling.framework import Bools, Fleet, Ints, SmallInts
+from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
+from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import selector_key
-from dispatcher.scheduling.framework.tallies import Cap, Tally
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
@@ -56,14 +56,14 @@ class Area:
         mask[self.counted] = 1
         return mask
 
-    def counts(self, pod: Pod, fleet: Fleet) -> Ints:
+    def counts(self, pod: Pod, fleet: FleetView) -> Ints:
         """[domains] matching pods."""
         selector = self.constraint.selector
         if self.vain:
             return np.zeros(len(self.present), dtype=np.int64)
         if self.counted is None:
-            return fleet.count_matching(pod, selector, self.level)
-        by_row = fleet.count_matching(pod, selector, HOST_LEVEL)[self.counted]
+            return fleet.topology.count_matching(pod, selector, self.level)
+        by_row = fleet.topology.count_matching(pod, selector, HOST_LEVEL)[self.counted]
         found = np.bincount(self.domain[self.counted], weights=by_row, minlength=len(self.present))
         counts: Ints = found.astype(np.int64)
         return counts
@@ -81,34 +81,34 @@ class Spread:
     least: int
 
     @classmethod
-    def of(cls, area: Area, pod: Pod, fleet: Fleet) -> "Spread":
+    def of(cls, area: Area, pod: Pod, fleet: FleetView) -> "Spread":
         """Count anew."""
         counts = area.counts(pod, fleet)
         return cls(area, counts, int(counts[area.present].min()) if area.enough else 0)
 
     @property
-    def tally(self) -> Tally:
+    def domain_count(self) -> RuleCount:
         """The counts, and what one more pod of the class adds."""
         area = self.area
         more = 0 if area.vain else area.own
-        return Tally(area.domain, self.counts, more, by_host=area.level == HOST_LEVEL, counted=area.counting)
+        return RuleCount(area.domain, self.counts, more, by_host=area.level == HOST_LEVEL, counted=area.counting)
 
-    def cap(self, code: int, elsewhere: int) -> Cap:
+    def max_count(self, code: int, elsewhere: int) -> MaxCount:
         """Refuses, with `code`, domains that are full; with `elsewhere` rows without a domain."""
         area = self.area
         most = area.constraint.max_skew - area.own
-        return Cap(self.tally, most, code, elsewhere, present=area.present if area.enough else None)
+        return MaxCount(self.domain_count, most, code, elsewhere, present=area.present if area.enough else None)
 
     @property
     def most(self) -> int:
         """How many pods a domain may hold to take one more."""
         return self.area.constraint.max_skew + self.least - self.area.own
 
-    def record(self, fleet: Fleet, row: int) -> dict[str, Any]:
+    def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
         return self.story(np.asarray([row]), fleet).record(0)
 
-    def story(self, rows: RowList, fleet: Fleet) -> "SpreadStory":
+    def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
         area = self.area
         chosen, eligible = area.domain[rows], np.flatnonzero(area.present)
@@ -119,9 +119,9 @@ class Spread:
         return SpreadStory(
             area.constraint,
             chosen.tolist(),
-            [self.tally.more] * len(rows)
+            [self.domain_count.more] * len(rows)
             if area.counting is None
-            else (area.counting[rows] * self.tally.more).tolist(),
+            else (area.counting[rows] * self.domain_count.more).tolist(),
             {code: int(self.counts[code]) for code in codes},
             {code: self._name(code, fleet) for code in codes},
             eligible[:_SHOWN_DOMAINS].tolist(),
@@ -131,11 +131,11 @@ class Spread:
             enough=area.enough,
         )
 
-    def _name(self, code: int, fleet: Fleet) -> str:
+    def _name(self, code: int, fleet: FleetView) -> str:
         # Not domain_values for hosts: it would name every node of the fleet for the sake of a few.
         if self.area.level == HOST_LEVEL:
-            return "/".join(fleet.name_of(code))
-        return fleet.domain_values(self.area.level)[code]
+            return "/".join(fleet.nodes.name_of(code))
+        return fleet.topology.domain_values(self.area.level)[code]
 
 
 @dataclass(frozen=True)
@@ -177,17 +177,17 @@ class SpreadStory:
         }
 
 
-def area_of(one: SpreadConstraint, pod: Pod, fleet: Fleet, eligible: Bools) -> Area:
+def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
     """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have a part in it."""
     level = topology_key(one.key, pod)
-    domain = fleet.domain(level)
+    domain = fleet.topology.domain(level)
     known = domain >= 0
     eligible = eligible & known
-    counted = None if (eligible == (fleet.live & known)).all() else np.flatnonzero(eligible)
+    counted = None if (eligible == (fleet.nodes.live & known)).all() else np.flatnonzero(eligible)
     if level == HOST_LEVEL:  # every row is a domain of its own
         present = eligible
     else:
-        present = np.zeros(len(fleet.domain_values(level)), dtype=np.bool_)
+        present = np.zeros(len(fleet.topology.domain_values(level)), dtype=np.bool_)
         present[domain[eligible]] = True
     return Area(one, level, domain, present, counted, int(counts_itself(one, pod)))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dispatcher.model.objects import PersistentVolume
-from dispatcher.scheduling.framework import Fleet, Rows
+from dispatcher.scheduling.framework import FleetView, Rows
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_match import Candidates
 
@@ -21,7 +21,7 @@ NONE = -1
 class Chooser:
     """Chooses volumes for the claims of one pod, one claim after the other, on all of `rows`."""
 
-    def __init__(self, fleet: Fleet, rows: Rows, masks: LabelMasks) -> None:
+    def __init__(self, fleet: FleetView, rows: Rows, masks: LabelMasks) -> None:
         self._fleet, self._masks = fleet, masks
         self._rows: NDArray[np.intp] = np.arange(fleet.n)[rows]
         self._numbers: dict[str, int] = {}  # of volumes, since several claims may have the same candidates
@@ -50,10 +50,10 @@ class Chooser:
         first = np.full(len(self._rows), most, dtype=np.int32)
         tied, rest = candidates.by_label
         for key, by_value in tied.items():
-            table = np.full(len(self._fleet.label_values(key)) + 1, most, dtype=np.int32)
-            for code, value in enumerate(self._fleet.label_values(key)):
+            table = np.full(len(self._fleet.nodes.label_values(key)) + 1, most, dtype=np.int32)
+            for code, value in enumerate(self._fleet.nodes.label_values(key)):
                 table[code] = by_value.get(value, most)
-            np.minimum(first, table[self._fleet.label(key)[self._rows]], out=first)
+            np.minimum(first, table[self._fleet.nodes.label(key)[self._rows]], out=first)
         for index in rest:
             open_ = np.flatnonzero(first > index)
             if not len(open_):

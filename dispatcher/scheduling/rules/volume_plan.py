@@ -18,7 +18,7 @@ from dispatcher.model.objects import (
     StorageClass,
 )
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import Bools, Fleet, Placed, Refuse, Rows, refuse
+from dispatcher.scheduling.framework import Bools, FleetView, Placed, Refuse, Rows, refuse
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_choice import Chooser, Indices
 from dispatcher.scheduling.rules.volume_match import Candidates, candidates
@@ -70,13 +70,13 @@ class Verdict:
     chosen: dict[str, Indices] = field(default_factory=dict)
 
 
-def plan_of(placed: Placed, fleet: Fleet) -> VolumePlan | Refuse:
+def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
     """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
     found = find_claims(placed, fleet)
     if isinstance(found, Refuse):
         return found
     home = placed.home
-    volumes, classes = fleet.objects(home, PersistentVolume), fleet.objects(home, StorageClass)
+    volumes, classes = fleet.objects.of(home, PersistentVolume), fleet.objects.of(home, StorageClass)
     waiting: list[tuple[PersistentVolumeClaim, StorageClass]] = []
     bound: list[PersistentVolume | None] = []
     for claim in found:
@@ -98,14 +98,14 @@ def _delayed(
     made_by: StorageClass,
     volumes: Iterable[PersistentVolume],
     home: str,
-    fleet: Fleet,
+    fleet: FleetView,
 ) -> Delayed:
     node = claim.selected_node
     return Delayed(
         claim,
         node,
         Candidates(()) if node else candidates(claim, volumes),
-        _provision(claim, made_by, fleet.objects(home, CSIDriver), fleet.objects(home, CSIStorageCapacity)),
+        _provision(claim, made_by, fleet.objects.of(home, CSIDriver), fleet.objects.of(home, CSIStorageCapacity)),
     )
 
 
@@ -140,7 +140,7 @@ class Rulings:
     def __init__(self) -> None:
         self._masks = LabelMasks()
 
-    def judge(self, plan: VolumePlan, fleet: Fleet, rows: Rows) -> Verdict:
+    def judge(self, plan: VolumePlan, fleet: FleetView, rows: Rows) -> Verdict:
         """All rows at once; what is told of rows outside the home cluster means nothing."""
         bits = self._bound(plan, fleet, rows)
         verdict = Verdict(bits)
@@ -156,9 +156,9 @@ class Rulings:
             refused |= self._provide(one.provision, needs, fleet, rows, bits)
         return verdict
 
-    def _bound(self, plan: VolumePlan, fleet: Fleet, rows: Rows) -> NDArray[np.uint8]:
+    def _bound(self, plan: VolumePlan, fleet: FleetView, rows: Rows) -> NDArray[np.uint8]:
         """Of bound claims the first whose volume does not fit, or is not there, is told."""
-        bits = np.zeros(len(fleet.live[rows]), dtype=np.uint8)
+        bits = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint8)
         for volume in plan.bound:
             if volume is None:
                 bits[bits == 0] = _MISSING
@@ -166,7 +166,7 @@ class Rulings:
                 bits[~self._masks.any_term(volume.node_affinity, fleet, rows) & (bits == 0)] = _AFFINITY
         return bits
 
-    def _static(self, plan: VolumePlan, fleet: Fleet, rows: Rows, verdict: Verdict) -> dict[str, Bools]:
+    def _static(self, plan: VolumePlan, fleet: FleetView, rows: Rows, verdict: Verdict) -> dict[str, Bools]:
         """Choose volumes for the claims whose node is open; where a claim finds none."""
         chooser = Chooser(fleet, rows, self._masks)
         for one in plan.delayed:
@@ -174,7 +174,9 @@ class Rulings:
                 verdict.chosen[one.claim.key] = chooser.choose(one.candidates)
         return {key: chosen < 0 for key, chosen in verdict.chosen.items()}
 
-    def _provide(self, provision: Provision, needs: Bools, fleet: Fleet, rows: Rows, bits: NDArray[np.uint8]) -> Bools:
+    def _provide(
+        self, provision: Provision, needs: Bools, fleet: FleetView, rows: Rows, bits: NDArray[np.uint8]
+    ) -> Bools:
         """Where the claim needs a new volume and cannot have one; `bits` says why."""
         if not needs.any():
             return needs
@@ -191,8 +193,8 @@ class Rulings:
             refused |= full
         return refused
 
-    def _any_selector(self, selectors: tuple[LabelSelector, ...], fleet: Fleet, rows: Rows) -> Bools:
-        found = np.zeros(len(fleet.live[rows]), dtype=np.bool_)
+    def _any_selector(self, selectors: tuple[LabelSelector, ...], fleet: FleetView, rows: Rows) -> Bools:
+        found = np.zeros(len(fleet.nodes.live[rows]), dtype=np.bool_)
         for selector in selectors:
             mask = np.ones_like(found)
             for key, value in selector.match_labels.items():
@@ -203,9 +205,9 @@ class Rulings:
         return found
 
 
-def _is_row(cluster: str, node: str, fleet: Fleet, rows: Rows) -> Bools:
+def _is_row(cluster: str, node: str, fleet: FleetView, rows: Rows) -> Bools:
     here = np.zeros(fleet.n, dtype=np.bool_)
-    row = fleet.row_of(cluster, node)
+    row = fleet.nodes.row_of(cluster, node)
     if row is not None:
         here[row] = True
     return here[rows]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from dispatcher.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import Fleet, Placed, Refuse, refuse
+from dispatcher.scheduling.framework import FleetView, Placed, Refuse, refuse
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 LOST = "Lost"
@@ -72,9 +72,9 @@ def csi_volume_of_disk(volume: Volume) -> CsiVolume | None:
     return ("disk.csi.azure.com", volume.name) if volume.kind == AZURE_DISK else None
 
 
-def find_claims(placed: Placed, fleet: Fleet) -> list[PersistentVolumeClaim] | Refuse:
+def find_claims(placed: Placed, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
     """The claims of the pod that can be worked with, each once, in order; else a Refuse in kube-scheduler's words."""
-    pod, known = placed.pod, fleet.objects(placed.home, PersistentVolumeClaim)
+    pod, known = placed.pod, fleet.objects.of(placed.home, PersistentVolumeClaim)
     found: dict[str, PersistentVolumeClaim] = {}
     for volume in claims_of(pod):
         claim = known.get(claim_key(pod, volume))

@@ -16,7 +16,7 @@ from dispatcher.scheduling.equivalence.evaluators import GRID
 from dispatcher.scheduling.equivalence.static_answers import NO_NODE
 from dispatcher.scheduling.framework import Codes, Floats
 from dispatcher.scheduling.framework.kernels import kernel
-from dispatcher.scheduling.shards.orders import Body
+from dispatcher.scheduling.shards.frames import Body
 
 Reasons = tuple[tuple[tuple[str, str, bool], ...], ...]
 _MOST = float(np.iinfo(np.int32).max)
@@ -80,7 +80,7 @@ def is_whole(numbers: Body, rows: int, codes: Codes) -> bool:
 
 
 @kernel("wholes marks marks floats float marks_out out")
-def _join(numbers, joint, codes, points, unit, first, total):  # type: ignore[no-untyped-def]
+def _join(numbers, joint, codes, points, unit, first, total):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
     """Write the first refusal and the total of each row; `points` of other plugins may be empty. `unit`: 1 / GRID."""
     least, some = 0, len(points) > 0
     for row in range(len(numbers)):

@@ -11,7 +11,7 @@ import numpy as np
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools
-from dispatcher.scheduling.shards.orders import ENCODER, NOTHING, Order, Parcel, Question, pack
+from dispatcher.scheduling.shards.frames import ENCODER, NOTHING, Frame, Question, ShardRequest, pack
 
 _GROWTH = 1.5
 
@@ -79,12 +79,12 @@ class Books:
         """The rows of which the shard is to be told, `most` at most."""
         return np.flatnonzero(self._due[page.rows])[:most] + page.start
 
-    def order(self, page: Book, rows: RowList, question: Question | None = None) -> Parcel:
+    def order(self, page: Book, rows: RowList, question: Question | None = None) -> Frame:
         """Tell it of `rows`, and perhaps ask."""
         fleet, before = self._fleet, page.number
         resources = fleet.allocatable.shape[0]
         page.number += 1
-        order = Order(
+        order = ShardRequest(
             page.number,
             before,
             page.blank,
@@ -97,4 +97,4 @@ class Books:
         page.blank = False
         self._due[rows] = False
         body = pack(fleet, rows, page.start) if len(rows) else NOTHING
-        return Parcel(ENCODER.encode(order), body)
+        return Frame(ENCODER.encode(order), body)

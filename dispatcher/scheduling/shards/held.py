@@ -10,7 +10,6 @@ from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import ResourceAxis
 from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore
-from dispatcher.scheduling.fleet.counts import Observed
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.signals import SignalView
 
@@ -25,7 +24,7 @@ class NotHeldError(Exception):
 
 
 class HeldRows(NodeColumns):
-    """The part of `framework.Fleet` that rests on single rows and moves with pods; rows count from 0 in each shard."""
+    """The part of the fleet that rests on single rows and moves with pods; rows count from 0 in each shard."""
 
     def __init__(self) -> None:
         self.reasons = ReasonTable()
@@ -36,19 +35,13 @@ class HeldRows(NodeColumns):
         """Hold nothing."""
         self.axis, self.signal_axis = ResourceAxis(), SignalAxis(())
         self.n = 0
-        self.observed = Observed()
-        self.clock = float("-inf")
+        self.now = float("-inf")
         self.store = RowStore(len(self.axis), len(self.signal_axis))
+        self.signals = SignalView(self.signal_axis, self.store.used, self.store.used_at)
         self._show()
 
     def __getattr__(self, name: str) -> object:
         raise NotHeldError(f"shards do not hold {name!r}")
-
-    @property
-    def now(self) -> float:
-        """Seconds on the core's clock; who reads it is noted."""
-        self.observed.now = True
-        return self.clock
 
     def reserve(self, rows: int, resources: tuple[str, ...], signals: tuple[str, ...]) -> None:
         """Hold that many rows; `resources` and `signals` are all that the driver knows, in its order."""
@@ -64,7 +57,7 @@ class HeldRows(NodeColumns):
         for name, window in self.store.windows(self.n):
             if name in HELD:
                 setattr(self, name, window)
-        self.signals = SignalView(self.signal_axis, self.used, self.used_at)
+        self.signals.show(self.signal_axis, self.used, self.used_at)
 
     def came_or_went(self, rows: RowList, live: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> None:
         """Note which of `rows` are to be written with another `live`."""

@@ -14,8 +14,18 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import Role, roles_of
 from dispatcher.scheduling.shards.answers import numbers_of
+from dispatcher.scheduling.shards.frames import (
+    ENCODER,
+    NOTHING,
+    REQUESTS,
+    Body,
+    Frame,
+    Question,
+    Reply,
+    ShardRequest,
+    unpack,
+)
 from dispatcher.scheduling.shards.held import HeldRows
-from dispatcher.scheduling.shards.orders import ENCODER, NOTHING, ORDERS, Body, Order, Parcel, Question, Told, unpack
 
 
 class Shard:
@@ -35,22 +45,22 @@ class Shard:
         self._policy = policy
         self._roles = {plan.profile: {role.name: role for role in roles_of(plan)} for plan in plans}
 
-    def take(self, parcel: Parcel) -> Parcel:
-        """Take an Order; the answer is a Told."""
-        order = ORDERS.decode(parcel.head)
+    def take(self, frame: Frame) -> Frame:
+        """Take a ShardRequest; the answer is a Reply."""
+        order = REQUESTS.decode(frame.head)
         if not order.blank and order.after != self.number:
-            return _parcel(Told(order.number, behind=True))
-        self._write(order, parcel.body)
+            return _frame(Reply(order.number, behind=True))
+        self._write(order, frame.body)
         if order.question is None:
-            return _parcel(Told(order.number))
+            return _frame(Reply(order.number))
         if order.question.policy != self._policy:
-            return _parcel(Told(order.number, other_policy=True))
+            return _frame(Reply(order.number, other_policy=True))
         try:
             return self._answer(order.number, order.question)
         except PluginError as error:  # also for what is not held here: the driver asks its own plugin
-            return _parcel(Told(order.number, declined=str(error)))
+            return _frame(Reply(order.number, declined=str(error)))
 
-    def _write(self, order: Order, body: Body) -> None:
+    def _write(self, order: ShardRequest, body: Body) -> None:
         if order.blank:
             self.held.forget()
         if order.length != self.held.n:
@@ -60,25 +70,25 @@ class Shard:
             unpack(body, order.touched, self.held)
         self.number = order.number
 
-    def _answer(self, number: int, question: Question) -> Parcel:
-        self.held.clock = question.now
+    def _answer(self, number: int, question: Question) -> Frame:
+        self.held.now = question.now
         placed = Placed(question.pod, question.home)
         known = self._roles.get(question.profile, {})
         names = list(dict.fromkeys((*question.filters, *question.scores)))
         missing = [name for name in names if name not in known]
         if missing:
-            return _parcel(Told(number, declined=f"this shard has no plugin {missing[0]}"))
-        evaluators = {name: PluginEvaluator(known[name]) for name in names}
+            return _frame(Reply(number, declined=f"this shard has no plugin {missing[0]}"))
+        evaluators = {name: PluginEvaluator(known[name], self._fleet) for name in names}
         for name, evaluator in evaluators.items():
-            if evaluator.pre_filter(placed, self._fleet) is not None or evaluator.skipped:
-                return _parcel(Told(number, declined=f"plugin {name} says less here than it does for the driver"))
+            if evaluator.pre_filter(placed) is not None or evaluator.skipped:
+                return _frame(Reply(number, declined=f"plugin {name} says less here than it does for the driver"))
         found = self._ask(
             [evaluators[one] for one in question.filters], [evaluators[one] for one in question.scores], placed
         )
         if found is None:
-            return _parcel(Told(number, declined="points below 0"))
+            return _frame(Reply(number, declined="points below 0"))
         clocked = tuple(name for name, evaluator in evaluators.items() if evaluator.observed.now)
-        return Parcel(ENCODER.encode(Told(number, reasons=found[1], clocked=clocked)), found[0])
+        return Frame(ENCODER.encode(Reply(number, reasons=found[1], clocked=clocked)), found[0])
 
     def _ask(
         self, filters: Sequence[PluginEvaluator], scores: Sequence[PluginEvaluator], placed: Placed
@@ -90,5 +100,5 @@ class Shard:
         return numbers_of(self._table.first[:n], self._table.total[:n], self.held.reasons)
 
 
-def _parcel(told: Told) -> Parcel:
-    return Parcel(ENCODER.encode(told), NOTHING)
+def _frame(told: Reply) -> Frame:
+    return Frame(ENCODER.encode(told), NOTHING)

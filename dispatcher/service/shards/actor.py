@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from dispatcher.scheduling.shards.orders import Body, Parcel
+from dispatcher.scheduling.shards.frames import Body, Frame
 from dispatcher.scheduling.shards.shard import Shard
 from dispatcher.service.shards.policy import name_of, plans_of
 from dispatcher.service.warm_up import collect_less_often, load_kernels
@@ -27,13 +27,13 @@ class ShardActor:
         return b""
 
     def take(self, head: bytes, body: Body | bytes) -> tuple[bytes, Body, float]:
-        """An Order in; a Told and its body out, and the seconds it took. LookupError in a life not yet configured."""
+        """A ShardRequest in; a Reply, its body its seconds out. LookupError in a life not yet configured."""
         if not self._configured:
             raise LookupError("this shard has begun anew")
         started = perf_counter()
         numbers = np.frombuffer(body, dtype=np.uint8) if isinstance(body, bytes) else body
-        told = self._shard.take(Parcel(head, numbers))
-        return told.head, told.body, perf_counter() - started
+        reply = self._shard.take(Frame(head, numbers))
+        return reply.head, reply.body, perf_counter() - started
 
 
 def create_shard(resource: str) -> Any:

@@ -8,7 +8,7 @@ import ray
 import structlog
 from ray.exceptions import GetTimeoutError, RayError
 
-from dispatcher.scheduling.shards.orders import Parcel
+from dispatcher.scheduling.shards.frames import Frame
 
 log = structlog.get_logger("shards")
 
@@ -20,7 +20,7 @@ _SMALL = 1 << 16  # bytes: below, Ray takes them as they are faster than as an a
 
 
 class RayShard:
-    """Satisfies `crew.ShardLink`. `create` makes the actor; `policy`: what it is configured with, in every life."""
+    """Satisfies `coordinator.ShardLink`. `create` makes the actor; `policy`: its configuration in every life."""
 
     def __init__(self, number: int, create: Callable[[], Any], policy: bytes, *, answer_s: float = ANSWER_S) -> None:
         self.number, self._create, self._policy, self._answer_s = number, create, policy, answer_s
@@ -30,7 +30,7 @@ class RayShard:
         self._starting: Any = None  # the configuration that is under way
         self._last: Any = None  # the last order
         self._late_since: float | None = None
-        self._since, self._again_at, self._told_slow = monotonic(), 0.0, False
+        self._since, self._again_at, self._warned_slow = monotonic(), 0.0, False
         self._begin()
 
     def configure(self, policy: bytes) -> None:
@@ -44,7 +44,7 @@ class RayShard:
         """Configure a new life; the actor is made if there is none."""
         self.life += 1
         self._last = self._late_since = None
-        self._since, self._told_slow = monotonic(), False
+        self._since, self._warned_slow = monotonic(), False
         self._configure()
 
     def _configure(self) -> None:
@@ -84,8 +84,8 @@ class RayShard:
         return True
 
     def _note_slow(self) -> None:
-        if not self._told_slow and monotonic() - self._since > _SLOW_START_S:
-            self._told_slow = True
+        if not self._warned_slow and monotonic() - self._since > _SLOW_START_S:
+            self._warned_slow = True
             log.warning("a shard waits for a Ray node that offers the resource 'shard'", shard=self.number)
 
     @property
@@ -134,7 +134,7 @@ class RayShard:
         """Ready, and the last order has been taken in."""
         return self.ready and self._settled() and self.up
 
-    def send(self, order: Parcel) -> None:
+    def send(self, order: Frame) -> None:
         """Hand an order to Ray."""
         try:
             body = order.body if order.body.nbytes > _SMALL else order.body.tobytes()
@@ -142,7 +142,7 @@ class RayShard:
         except Exception as error:
             self._lost(error)
 
-    def answer(self) -> Parcel | None:
+    def answer(self) -> Frame | None:
         """What was told to the last order; None when the shard is lost, or late."""
         if self._last is None:
             return None
@@ -156,7 +156,7 @@ class RayShard:
             return None
         self._last = None
         self.seconds += seconds
-        return Parcel(head, body)
+        return Frame(head, body)
 
 
 def _done(reference: Any) -> bool:

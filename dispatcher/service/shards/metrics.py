@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dispatcher.scheduling.shards.crew import Shards, Status
+from dispatcher.scheduling.shards.coordinator import Shards, Status
 
 _Read = Callable[[Status], float]
 _GAUGES: tuple[tuple[str, str, _Read], ...] = (
@@ -18,13 +18,13 @@ _COUNTERS: tuple[tuple[str, str, str, dict[str, _Read]], ...] = (
         "global_dispatcher_shard_questions",
         "Passes over its nodes, by what became of them; what is missed the driver does itself.",
         "result",
-        {"answered": lambda one: one.tally.answered, "missed": lambda one: one.tally.missed},
+        {"answered": lambda one: one.counts.answered, "missed": lambda one: one.counts.missed},
     ),
     (
         "global_dispatcher_shard_bytes",
         "Bytes to it and from it.",
         "way",
-        {"sent": lambda one: one.tally.bytes_sent, "got": lambda one: one.tally.bytes_got},
+        {"sent": lambda one: one.counts.bytes_sent, "got": lambda one: one.counts.bytes_got},
     ),
 )
 

@@ -23,15 +23,18 @@ class Options:
     dry_run: bool = False
 
 
+DEFAULTS = Options()
+
+
 def check(row: Resource, obj: Object, options: Options) -> None:
     """Refuse (409) when a precondition names another object or another version."""
     meta = obj["metadata"]
-    for word, asked, found, told in (
+    for word, asked, found, hint in (
         ("UID", options.uid, meta["uid"], "The object might have been deleted and then recreated"),
         ("ResourceVersion", options.resource_version, meta["resourceVersion"], "The object might have been modified"),
     ):
         if asked and asked != found:
-            why = f"the {word} in the precondition ({asked}) does not match the {word} in record ({found}). {told}"
+            why = f"the {word} in the precondition ({asked}) does not match the {word} in record ({found}). {hint}"
             raise conflict(f"{row.kind}.{row.group}" if row.group else row.kind, meta["name"], why)
 
 

@@ -60,18 +60,18 @@ def _shown(obj: Any) -> str:
 
 def check_kind(obj: Object, version: str, kind: str) -> None:
     """Refuse (400) an object that says it is of another kind or version; one that says nothing is taken."""
-    said_version, said = obj.get("apiVersion") or version, obj.get("kind") or kind
-    for key, value in (("apiVersion", said_version), ("kind", said)):
+    given_version, given_kind = obj.get("apiVersion") or version, obj.get("kind") or kind
+    for key, value in (("apiVersion", given_version), ("kind", given_kind)):
         if not isinstance(value, str):
             raise bad_request(
                 f"{UNREADABLE}json: cannot unmarshal {_shown(value)} into Go struct field .{key} of type string"
             )
-    if (said_version, said) == (version, kind):
+    if (given_version, given_kind) == (version, kind):
         return
-    how = f'{said} in version "{str(said_version).rpartition("/")[2]}" cannot be handled as a {kind}'
-    why = f'no kind "{said}" is registered for version "{said_version}" in scheme "pkg/runtime/scheme.go:111"'
-    if said_version == version and said in KINDS:
-        why = f"converting (v1.{said}) to (core.{kind}): unknown conversion"
+    how = f'{given_kind} in version "{str(given_version).rpartition("/")[2]}" cannot be handled as a {kind}'
+    why = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "pkg/runtime/scheme.go:111"'
+    if given_version == version and given_kind in KINDS:
+        why = f"converting (v1.{given_kind}) to (core.{kind}): unknown conversion"
     raise bad_request(f"{how}: {why}")
 
 
@@ -136,11 +136,11 @@ def read_sent(type_name: str, sent: Any) -> Object:
 def place(row: Resource, obj: Object, namespace: str) -> str:
     """Settle the namespace of an object between what it says and what was asked; returns it."""
     meta = obj["metadata"]
-    said = meta.pop("namespace", "")
+    given = meta.pop("namespace", "")
     if not row.namespaced:
         return ""
-    chosen = namespace or said or "default"
-    if said and said != chosen:
+    chosen = namespace or given or "default"
+    if given and given != chosen:
         raise bad_request(_elsewhere())
     meta["namespace"] = chosen
     return chosen

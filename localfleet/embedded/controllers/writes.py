@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from localfleet.embedded.api import Api, ApiError
+from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.controllers.world import Ref
 from localfleet.embedded.meta import Object
 
@@ -66,11 +67,5 @@ def _do(api: Api, write: Write) -> None:
             api.update(write.ref.resource, {**write.obj, "status": write.status}, subresource="status")
     else:
         ref = write.ref
-        api.delete(
-            ref.resource,
-            ref.name,
-            ref.namespace,
-            uid=write.uid,
-            grace_seconds=write.grace_s,
-            propagation=write.propagation,
-        )
+        options = Options(write.uid, grace_seconds=write.grace_s, propagation=write.propagation)
+        api.delete(ref.resource, ref.name, ref.namespace, options)

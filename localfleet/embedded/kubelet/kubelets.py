@@ -13,6 +13,7 @@ from zlib import crc32
 from dispatcher.model.resources import QuantityError, Resources
 from localfleet.embedded.addresses import node_address
 from localfleet.embedded.api import Api, ApiError, Event, Subscription
+from localfleet.embedded.apiserver.deletion import Options
 from localfleet.embedded.kubelet import status
 from localfleet.embedded.kubelet.admission import Rejection, admit, effective_requests, unreadable
 from localfleet.embedded.kubelet.behaviour import read_behaviour
@@ -253,7 +254,7 @@ class Kubelets:
         if new is not None:
             self._put_status(pod, new)
         if remove:
-            self._api.delete("pods", run.name, run.namespace, uid=run.uid, grace_seconds=0)
+            self._api.delete("pods", run.name, run.namespace, Options(run.uid, grace_seconds=0))
 
     def _account(self, run: PodRun, node: SimulatedNode, *, held: bool, used: bool, now: float) -> None:
         if held and not run.holds:

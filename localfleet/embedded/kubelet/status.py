@@ -1,7 +1,6 @@
 """The pod status that a kubelet writes at each step of a pod's life (core/v1 PodStatus)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from localfleet.embedded.kubelet.admission import Rejection
 from localfleet.embedded.meta import Object, stamp, with_condition
@@ -37,29 +36,39 @@ class Ending:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """What all containers of a pod do: `state` as core/v1 has it, or the ending of this run."""
+
+    state: Object | Ending
+    ready: bool = False
+    restarts: int = 0
+    last: Ending | None = None
+
+
 def starting(pod: Object, place: Place, now: float) -> Object:
     """Bound and admitted, containers being created."""
     waiting = {"waiting": {"reason": "ContainerCreating"}}
-    return _status(pod, place, now, phase="Pending", state=waiting, ready=False, restarts=0)
+    return _status(pod, place, now, "Pending", Containers(waiting))
 
 
 def running(pod: Object, place: Place, now: float, *, restarts: int = 0, last: Ending | None = None) -> Object:
     """All containers run and are ready since `now`."""
     state = {"running": {"startedAt": stamp(now)}}
-    return _status(pod, place, now, phase="Running", state=state, ready=True, restarts=restarts, last=last)
+    return _status(pod, place, now, "Running", Containers(state, True, restarts, last))
 
 
 def backing_off(pod: Object, place: Place, now: float, *, restarts: int, last: Ending) -> Object:
     """The containers have ended and wait to be started again."""
     reason = "CrashLoopBackOff" if last.exit_code else "Completed"
     state = {"waiting": {"reason": reason, "message": "back-off restarting failed container"}}
-    return _status(pod, place, now, phase="Running", state=state, ready=False, restarts=restarts, last=last)
+    return _status(pod, place, now, "Running", Containers(state, False, restarts, last))
 
 
 def finished(pod: Object, place: Place, now: float, *, restarts: int, ending: Ending) -> Object:
     """The containers have ended for good: Succeeded with exit code 0, else Failed."""
     phase = "Succeeded" if ending.exit_code == 0 else "Failed"
-    return _status(pod, place, now, phase=phase, state={"ending": ending}, ready=False, restarts=restarts)
+    return _status(pod, place, now, phase, Containers(ending, restarts=restarts))
 
 
 def rejected(pod: Object, rejection: Rejection, now: float) -> Object:
@@ -74,18 +83,18 @@ def rejected(pod: Object, rejection: Rejection, now: float) -> Object:
     }
 
 
-def _status(pod: Object, place: Place, now: float, *, phase: str, state: Object, ready: bool, **run: Any) -> Object:
+def _status(pod: Object, place: Place, now: float, phase: str, containers: Containers) -> Object:
     old, spec = pod.get("status") or {}, pod["spec"]
     status = {
         **old,
         "phase": phase,
-        "conditions": _conditions(old.get("conditions") or [], phase, ready, now),
+        "conditions": _conditions(old.get("conditions") or [], phase, containers.ready, now),
         "hostIP": place.host_ip,
         "hostIPs": [{"ip": place.host_ip}],
         "podIP": place.pod_ip,
         "podIPs": [{"ip": place.pod_ip}],
         "startTime": old.get("startTime") or stamp(now),
-        "containerStatuses": [_container(pod, entry, state, ready=ready, **run) for entry in spec["containers"]],
+        "containerStatuses": [_container(pod, entry, containers) for entry in spec["containers"]],
     }
     if spec.get("initContainers"):
         status["initContainerStatuses"] = _init_containers(pod, old.get("initContainerStatuses"), phase, now)
@@ -96,8 +105,8 @@ def _init_containers(pod: Object, old: list[Object] | None, phase: str, now: flo
     if old and all("terminated" in entry["state"] for entry in old):
         return old
     pending = phase == "Pending"
-    state = {"waiting": {"reason": "PodInitializing"}} if pending else {"ending": Ending(0, now, now)}
-    return [_container(pod, entry, state, ready=not pending, restarts=0) for entry in pod["spec"]["initContainers"]]
+    state = {"waiting": {"reason": "PodInitializing"}} if pending else Ending(0, now, now)
+    return [_container(pod, entry, Containers(state, not pending)) for entry in pod["spec"]["initContainers"]]
 
 
 def _conditions(old: list[Object], phase: str, ready: bool, now: float) -> list[Object]:
@@ -114,20 +123,18 @@ def _conditions(old: list[Object], phase: str, ready: bool, now: float) -> list[
     return conditions
 
 
-def _container(
-    pod: Object, container: Object, state: Object, *, ready: bool, restarts: int, last: Ending | None = None
-) -> Object:
+def _container(pod: Object, container: Object, containers: Containers) -> Object:
+    restarts, state, last = containers.restarts, containers.state, containers.last
     identity = f"embedded://{pod['metadata']['uid']}-{container['name']}-{restarts}"
-    ending = state.get("ending")
-    is_running = "running" in state
+    is_running = not isinstance(state, Ending) and "running" in state
     return {
         "name": container["name"],
         "image": container.get("image", ""),
         "imageID": "",
-        "containerID": identity if ending or is_running else "",
-        "ready": ready,
+        "containerID": identity if isinstance(state, Ending) or is_running else "",
+        "ready": containers.ready,
         "started": is_running,
         "restartCount": restarts,
-        "state": {"terminated": ending.state(identity)} if ending else state,
+        "state": {"terminated": state.state(identity)} if isinstance(state, Ending) else state,
         "lastState": {"terminated": last.state(f"{identity}-previous")} if last else {},
     }

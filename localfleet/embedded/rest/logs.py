@@ -47,16 +47,16 @@ async def serve(request: web.Request, api: Api, namespace: str, name: str) -> we
 
 async def _follow(request: web.Request, response: web.StreamResponse, api: Api, pod: Object, container: str) -> None:
     meta = pod["metadata"]
-    told = len(api.log_source(pod, container, {}))
+    sent = len(api.log_source(pod, container, {}))
     while request.transport is not None:
         try:
             pod = api.get("pods", meta["name"], meta["namespace"])
         except ApiError:
             return
         whole = api.log_source(pod, container, {})
-        if len(whole) > told:
-            await response.write(whole[told:].encode())
-            told = len(whole)
+        if len(whole) > sent:
+            await response.write(whole[sent:].encode())
+            sent = len(whole)
         if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return
         await asyncio.sleep(_LOOK_S)

@@ -146,7 +146,7 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
     """DELETE of one object, or of all that selectors find."""
     asked = _delete_options(request, await body(request))
     if target.name:
-        left = api.remove(row.key, target.name, target.namespace, asked)
+        left = api.delete(row.key, target.name, target.namespace, asked)
         await api.storage.durable()
         still_there = _record(api, row, target.namespace, target.name) is not None and not asked.dry_run
         if still_there or row.graceful or row.key == "namespaces":
@@ -161,7 +161,7 @@ async def delete(request: web.Request, api: Api, target: Target, row: Resource) 
     for record in records:
         meta = record.object["metadata"]
         if _record(api, row, meta.get("namespace", ""), meta["name"]) is not None:
-            api.remove(row.key, meta["name"], meta.get("namespace", ""), asked)
+            api.delete(row.key, meta["name"], meta.get("namespace", ""), asked)
     await api.storage.durable()
     shape = Shape(row, forms.WHOLE, "", api.objects.now)
     return raw(shape.many(records, {"resourceVersion": str(api.objects.version)}))

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import EPOCH, PROXY, by_product
+from tests.simulation.judges.facts import CLUSTERS, EPOCH, FAILOVER, PREFIX, PROXY, by_product
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.objects import Object, condition
 from tests.simulation.world.store import Write
@@ -49,6 +49,31 @@ class DeposedSilent(Judge):
             )
         if all(other != rank for other, _ in heard):
             heard.append((rank, write.at))
+
+
+class NobodyAccused(Judge):
+    """No pod is said to carry marks that are forged, unless somebody else than the product wrote marks onto it."""
+
+    promise = "I9"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._written: set[str] = set()  # UIDs of pods onto which others wrote marks, or from which they took some
+
+    def wrote(self, write: Write) -> None:
+        others = write.place.resource == PODS and write.after is not None and not by_product(write.actor)
+        if others and write.after is not None and _marks(write.before) != _marks(write.after):
+            self._written.add(write.after["metadata"]["uid"])
+
+    def said(self, cluster: str, actor: str, event: Object) -> None:
+        pod = event.get("regarding", {})
+        if event.get("reason") == "UnverifiedMark" and pod.get("uid") not in self._written:
+            self.say(f"{cluster}/{pod.get('name')}", f"{actor} says of its own marks: {event.get('note')}"[:300])
+
+
+def _marks(pod: Object | None) -> dict[str, str]:
+    written = (pod or {}).get("metadata", {}).get("annotations") or {}
+    return {key: value for key, value in written.items() if key.startswith(PREFIX) and key not in (CLUSTERS, FAILOVER)}
 
 
 class CalmIsCalm(Judge):

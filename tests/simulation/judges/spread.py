@@ -45,10 +45,15 @@ class SpreadKept(Judge):
             return
         wanted = self._of[fact.source]
         alike = [one for source, spread in self._of.items() if spread == wanted for one in self._bound(source)]
-        there = sum(one.cluster == fact.cluster and not (one.gone or one.doomed or one.ended) for one in alike)
+        there = sum(one.cluster == fact.cluster and self._counts(one) for one in alike)
         least = min(sum(one.cluster == name for one in alike) for name in self.fleet.clusters)
         if there - least > wanted.skew:
             self.say(fact.title, f"is number {there} in {fact.cluster}, and another zone has {least}")
+
+    def _counts(self, one: PodFact) -> bool:
+        """Whether kube-scheduler would count it: nothing that ends, and no copy of a pod that is being deleted."""
+        source = self.facts.source_of(one)
+        return not (one.gone or one.doomed or one.ended or (source is not None and source.doomed))
 
     def _bound(self, source: str) -> list[PodFact]:
         return [one for one in self.facts.copies[source] if one.node and not one.node.startswith(PROXY)]
@@ -63,6 +68,9 @@ def spread_of(pod: Object) -> Spread | None:
     return None
 
 
+_USERS = ("user", "admin", "namespace-controller")  # who deletes a namespace deletes the pods in it
+
+
 class NoCascade(Judge):
     """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
 
@@ -75,7 +83,7 @@ class NoCascade(Judge):
         if write.place.resource != PODS or write.after is None or write.before is None:
             return
         was, now = write.before["metadata"], write.after["metadata"]
-        if was.get("deletionTimestamp") or not now.get("deletionTimestamp") or write.actor in ("user", "admin"):
+        if was.get("deletionTimestamp") or not now.get("deletionTimestamp") or write.actor in _USERS:
             return
         fact, lost = self.facts.pods[now["uid"]], self.fleet.lost
         others = len(self.fleet.clusters) - 1

@@ -1,6 +1,17 @@
 """Faults planted into the product on purpose: a table, filled by the modules beside."""
 
-from tests.simulation.planted import attempts, ends, forged, leaders, namesakes, rooms, watching, writes
+from tests.simulation.planted import (
+    attempts,
+    drains,
+    ends,
+    forged,
+    identity,
+    leaders,
+    namesakes,
+    rooms,
+    watching,
+    writes,
+)
 from tests.simulation.planted.table import (
     NOT_CAUGHT,
     PLANTED,
@@ -20,9 +31,11 @@ __all__ = [
     "Patches",
     "attempts",
     "crash",
+    "drains",
     "ends",
     "forged",
     "hunt",
+    "identity",
     "in_place",
     "leaders",
     "namesakes",

@@ -63,6 +63,14 @@ def no_attempt_fence(patches: Patches) -> None:
     patches.set(EpochGuard, "outdated", lambda self, uid, dispatcher_epoch, epoch: "")
 
 
+@plant("an order that was carried out is carried out again", hint=Hint(stories.drained_and_late_copies))
+def made_again(patches: Patches) -> None:
+    from agents.executor import procedures
+    from dispatcher.model.messages import REFUSED, STALE, CreateDelegate
+
+    patches.item(procedures._ENDS, CreateDelegate, (REFUSED, STALE))
+
+
 @plant("an answer that is not known counts as a no, and nobody looks before saying so", hint=Hint(stories.reply_lost))
 def unknown_means_no(patches: Patches) -> None:
     from agents.executor import delegate

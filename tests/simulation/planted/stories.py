@@ -127,6 +127,18 @@ def late_copies(at: Scene) -> Iterator[Wait]:
     yield 25.0
 
 
+def drained_and_late_copies(at: Scene) -> Iterator[Wait]:
+    """Every order arrives twice; the second time an admin of the target has deleted the pod already."""
+    for weather in at.stage.links("west"):
+        weather.twice, weather.twice_after_s = 1.0, 20.0
+    names = [f"p{number}" for number in range(6)]
+    for name in names:
+        at.submit(name, "west", 100)
+    yield at.shows("Running", *names)
+    at.drain("west")
+    yield 25.0
+
+
 def two_dispatchers(at: Scene) -> Iterator[Wait]:
     """A second dispatcher begins while the first leads; pods go on coming."""
     at.fleet.add_dispatcher("second").start()

@@ -153,7 +153,7 @@ def _told(name: str, teller: Callable[[], Teller], story: Story, *, hasty: bool)
     async def tell() -> Told:
         made = teller()
         if hasty:
-            made.fleet.ears.append(_Hasty(made))
+            made.fleet.ears = [*made.fleet.ears, _Hasty(made)]
         try:
             return await made.tell()
         except _EnoughError:

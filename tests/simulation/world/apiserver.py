@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from tests.simulation.world.budgets import BUDGETS, objection, selects, spent
 from tests.simulation.world.objects import (
     ENDED,
     Object,
@@ -24,7 +25,8 @@ from tests.simulation.world.store import Backup, Kept, Store, found
 
 PODS, NODES, NAMESPACES = "/api/v1/pods", "/api/v1/nodes", "/api/v1/namespaces"
 LEASES, EVENTS = "/apis/coordination.k8s.io/v1/leases", "/apis/events.k8s.io/v1/events"
-UNSHOWN = ("/apis/metrics.k8s.io", "/apis/storage.k8s.io", "/apis/policy", "/apis/scheduling.k8s.io")
+POLICY = "/apis/policy"
+UNSHOWN = ("/apis/metrics.k8s.io", "/apis/storage.k8s.io", POLICY, "/apis/scheduling.k8s.io")
 # Kinds of which no world has any. To watch them, too, shows nothing more, and takes as long as all else.
 EMPTY = (
     "/api/v1/persistentvolume",
@@ -55,6 +57,7 @@ class ApiServer:
         self.cluster, self.wall, self.hidden = cluster, wall, hidden
         self.store = Store(cluster, clock)
         self.hooks: list[Hook] = []
+        self.said: Callable[[str, str, Object], None] = lambda *_: None  # (cluster, actor, event)
         for name in ("kube-system", "kube-node-lease", "default"):
             self.add_namespace(name)
 
@@ -123,6 +126,7 @@ class ApiServer:
         if place.sub == "eviction":
             return self._evict(actor, place, obj)
         if place.resource in {EVENTS, "/api/v1/events"}:
+            self.said(self.cluster, actor, obj)
             return 201, msgspec.json.encode(obj)
         meta = obj.setdefault("metadata", {})
         if not meta.get("name") and meta.get("generateName"):
@@ -179,8 +183,22 @@ class ApiServer:
         return 201, b'{"kind":"Status","status":"Success"}'
 
     def _evict(self, actor: str, place: Place, body: Object) -> Reply:
-        return self._delete(
-            actor, Place(place.resource, place.namespace, place.name, ""), body.get("deleteOptions", {})
+        place = Place(place.resource, place.namespace, place.name, "")
+        pod = self.store.look(place.path)
+        if pod is not None:
+            mine = [kept.obj for kept in self.store.all(BUDGETS, place.namespace) if selects(kept.obj, pod)]
+            code, why = objection(pod, mine)
+            if code:
+                return status(code, why, "TooManyRequests" if code == 429 else "InternalError")
+            for budget, told in spent(pod, mine):
+                self.count_budget(budget, told)
+        return self._delete(actor, place, body.get("deleteOptions", {}))
+
+    def count_budget(self, budget: Object, told: Object) -> None:
+        """What a budget allows from now on."""
+        path = Place(BUDGETS, budget["metadata"]["namespace"], budget["metadata"]["name"], "").path
+        self.store.put(
+            path, {**budget, "metadata": dict(budget["metadata"]), "status": told}, "disruption", "put status"
         )
 
     def _patch(self, actor: str, place: Place, given: Any, kind: str) -> Reply:

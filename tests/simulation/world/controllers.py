@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulation.world.apiserver import NAMESPACES, PODS, ApiServer
+from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS, ApiServer
+from tests.simulation.world.budgets import BUDGETS, counted
 from tests.simulation.world.objects import Object, active, condition, place_of
 
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -45,6 +46,7 @@ class Controllers:
     doomed: dict[str, tuple[str, float]] = field(default_factory=dict)  # UID -> (node, when its time there began)
     orphans: dict[str, float] = field(default_factory=dict)
     kubelets_dead: Callable[[str], bool] = lambda _: False
+    collected: tuple[object, object] = (None, None)  # pods and nodes as they were when none was an orphan
 
     def look(self) -> None:
         """One round of all."""
@@ -53,6 +55,7 @@ class Controllers:
         self._evict()
         self._collect()
         self._empty_namespaces()
+        self._count_budgets()
 
     # --- ReplicaSet --------------------------------------------------------------------------------------------------
 
@@ -158,6 +161,10 @@ class Controllers:
     # --- pod garbage collector, namespaces ---------------------------------------------------------------------------
 
     def _collect(self) -> None:
+        shown = self.api.store.all(PODS), self.api.store.all(NODES)  # others as soon as anything in them is written
+        if not self.orphans and shown[0] is self.collected[0] and shown[1] is self.collected[1]:
+            return
+        self.collected = shown
         now, nodes = self.clock(), {node["metadata"]["name"] for node in self.api.nodes()}
         for pod in self.api.pods():
             uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
@@ -165,6 +172,13 @@ class Controllers:
                 self.orphans.pop(uid, None)
             elif now - self.orphans.setdefault(uid, now) > ORPHAN_S:
                 self.api.ask("pod-gc", "DELETE", path_of(pod), {"gracePeriodSeconds": 0})
+
+    def _count_budgets(self) -> None:
+        """The disruption controller."""
+        for kept in list(self.api.store.all(BUDGETS)):
+            told = counted(kept.obj, self.api.pods(kept.obj["metadata"]["namespace"]))
+            if told != kept.obj.get("status"):
+                self.api.count_budget(kept.obj, told)
 
     def _empty_namespaces(self) -> None:
         for kept in list(self.api.store.all(NAMESPACES)):

@@ -2,14 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agents.runtime.settings import AgentSettings, ApiSettings, KubeletSettings
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import TimingSection
 from dispatcher.model.tenant import Tenant
-from tests.simulation.world.apiserver import EMPTY, NODES, UNSHOWN, ApiServer
+from tests.simulation.world.apiserver import EMPTY, NODES, POLICY, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import Controllers
 from tests.simulation.world.keys import key_file
 from tests.simulation.world.kubelet import Container, Kubelets
@@ -37,6 +37,7 @@ class Sizes:
     tick_s: float = 1.0
     tenants: tuple[Tenant, ...] = ()
     every_kind: bool = False  # agents see kinds, too, of which there are no objects
+    budgets: bool = False  # they see PodDisruptionBudgets
 
 
 class Cluster:
@@ -45,7 +46,8 @@ class Cluster:
     def __init__(self, fleet: "Fleet", name: str) -> None:
         self.name, self.sizes = name, fleet.sizes
         clock = fleet.loop.time
-        hidden = UNSHOWN if fleet.sizes.every_kind else UNSHOWN + EMPTY
+        hidden: tuple[str, ...] = UNSHOWN if fleet.sizes.every_kind else UNSHOWN + EMPTY
+        hidden = tuple(one for one in hidden if one != POLICY or not fleet.sizes.budgets)
         self.api = ApiServer(name, clock, lambda: EPOCH + clock() - START, hidden)
         self.wire = Wire(self.api, fleet.loop, random.Random(f"{fleet.seed} wire {name}"))
         self.kubelets = Kubelets(self.api, random.Random(f"{fleet.seed} kubelet {name}"), fleet, clock)
@@ -91,6 +93,9 @@ class Judgeable:
     def wrote(self, write: Write) -> None:
         """A write took effect."""
 
+    def said(self, cluster: str, actor: str, event: Object) -> None:
+        """An event was written for people."""
+
     def started(self, cluster: str, container: Container) -> None:
         """A pod began to run."""
 
@@ -101,12 +106,17 @@ class Judgeable:
         """A second has passed."""
 
 
+def _hears(ears: Sequence[Judgeable], of: str) -> list[Callable[..., None]]:
+    """Who does anything when told of it."""
+    return [getattr(ear, of) for ear in ears if getattr(type(ear), of) is not getattr(Judgeable, of)]
+
+
 class Fleet(Judgeable):
     """All of it. `ears` hear of every write and every container, in order."""
 
     def __init__(self, seed: int, sizes: Sizes, loop: VirtualLoop) -> None:
         self.seed, self.sizes, self.loop = seed, sizes, loop
-        self.ears: list[Judgeable] = []
+        self.ears = ()
         self.clusters: dict[str, Cluster] = {}  # those that are meant to be in the fleet
         self.outside: dict[str, Cluster] = {}  # those that are not, and may be taken for one that is
         self.members: dict[str, AgentProcess] = {}  # the dispatchers' configuration: a name, and the agent behind it
@@ -127,6 +137,16 @@ class Fleet(Judgeable):
         self.add_dispatcher("dispatcher")
 
     @property
+    def ears(self) -> tuple[Judgeable, ...]:
+        """Who is told."""
+        return self._ears
+
+    @ears.setter
+    def ears(self, ears: Sequence[Judgeable]) -> None:
+        self._ears = tuple(ears)
+        self._of_writes, self._of_ticks = _hears(ears, "wrote"), _hears(ears, "tick")
+
+    @property
     def now(self) -> float:
         """Virtual seconds since the start."""
         return self.loop.time() - START
@@ -145,6 +165,7 @@ class Fleet(Judgeable):
     def _made(self, name: str) -> Cluster:
         cluster = Cluster(self, name)
         cluster.api.store.told.append(self.wrote)
+        cluster.api.said = self.said
         return cluster
 
     def add_dispatcher(self, name: str) -> DispatcherProcess:
@@ -196,8 +217,8 @@ class Fleet(Judgeable):
                 cluster.controllers.look()
             if bookmarks:
                 cluster.wire.bookmark()
-        for ear in self.ears:
-            ear.tick(now)
+        for tick in self._of_ticks:
+            tick(now)
 
     def pods(self) -> Iterator[tuple[str, Object]]:
         """(cluster, pod) of all."""
@@ -209,8 +230,13 @@ class Fleet(Judgeable):
 
     def wrote(self, write: Write) -> None:
         """Pass it on."""
+        for wrote in self._of_writes:
+            wrote(write)
+
+    def said(self, cluster: str, actor: str, event: Object) -> None:
+        """Pass it on."""
         for ear in self.ears:
-            ear.wrote(write)
+            ear.said(cluster, actor, event)
 
     def started(self, cluster: str, container: Container) -> None:
         """Pass it on."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.simulation.world.apiserver import PODS, ApiServer
+from tests.simulation.world.apiserver import NODES, PODS, ApiServer
 from tests.simulation.world.objects import Object, active, cpu_of, place_of
 
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -51,11 +51,14 @@ class Kubelets:
         self.dead: set[str] = set()  # nodes without power
         self.slow_s, self.ends_share = 2.0, 0.0
         self._addresses = 0
+        self._seen: tuple[object, ...] = ()  # what the last look was at
 
     def look(self) -> None:
         """What a kubelet does every second."""
         now = self.clock()
         self._stop(now)
+        if self._same_as_before():
+            return
         pods = [pod for pod in self.api.pods() if pod["spec"].get("nodeName", "")]
         self._known = {pod["metadata"]["uid"] for pod in pods}
         for pod in pods:
@@ -67,6 +70,15 @@ class Kubelets:
         for uid, container in self.running.items():
             if uid not in self._known and container.stops_at is None and container.node not in self.cut_off:
                 container.stops_at, container.why = now + min(container.grace, self.slow_s), "vanished"
+
+    def _same_as_before(self) -> bool:
+        """Whether all is as at the last look, which has done what there was to do: then time alone changes nothing."""
+        store = self.api.store
+        shown = (store.all(PODS), store.all(NODES))  # other lists as soon as anything in them is written
+        seen = (frozenset(self.cut_off), frozenset(self.dead), tuple(self.running))
+        before, self._seen = self._seen, (*shown, *seen)
+        same = bool(before) and before[0] is shown[0] and before[1] is shown[1]
+        return same and before[2:] == seen
 
     def _stop(self, now: float) -> None:
         for uid, container in list(self.running.items()):

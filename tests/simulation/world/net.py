@@ -159,12 +159,11 @@ class Wire:
     def _told(self, write: Write) -> None:
         if not self.streams:
             return
-        store = self.server.store
         line = b""
         for stream in self.streams:
             if stream.resource == write.place.resource and write.revision > stream.after:
                 if not line:
-                    event, raw = store.history[-1][2], store.history[-1][3]
+                    _, event, raw = self.server.store.history[write.place.resource][-1]
                     line = b'{"type":"%s","object":%s}\n' % (event.encode(), raw)
                 stream.push(line)
 

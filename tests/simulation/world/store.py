@@ -1,7 +1,9 @@
 """What an API server keeps: objects by path, one revision, and every write in order for watches and for judges."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -11,6 +13,7 @@ from tests.simulation.world.objects import Object, Place, place_of
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder().decode
+_REVISION = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class Store:
     def __init__(self, cluster: str, clock: Callable[[], float]) -> None:
         self.cluster, self.revision, self.clock = cluster, 100, clock
         self.kept: dict[str, Kept] = {}
-        self.history: list[tuple[int, str, str, bytes]] = []  # (revision, resource, event, JSON) since `compacted`
+        # By resource: (revision, event, JSON) since `compacted`.
+        self.history: dict[str, list[tuple[int, str, bytes]]] = {}
         self.compacted = self.revision
         self.told: list[Callable[[Write], None]] = []
         self._serial = 0
@@ -129,7 +133,8 @@ class Store:
         )
         for key in [key for key in self._lists if key[0] == write.place.resource]:
             del self._lists[key]
-        self.history.append((self.revision, write.place.resource, write.event, after.raw if after else raw))
+        of_kind = self.history.setdefault(write.place.resource, [])
+        of_kind.append((self.revision, write.event, after.raw if after else raw))
         for told in self.told:
             told(write)
 
@@ -147,16 +152,14 @@ class Store:
         """
         self.kept, self.revision = dict(backup.kept), self.revision + bump if bump else backup.revision
         self._lists.clear()
-        self.history, self.compacted = [], self.revision
+        self.compact()
 
     def compact(self) -> None:
         """Forget the past: watches of older revisions get 410."""
-        self.history, self.compacted = [], self.revision
+        self.history, self.compacted = {}, self.revision
 
     def since(self, revision: int, resource: str) -> list[bytes]:
         """Watch events after a revision."""
-        return [
-            b'{"type":"%s","object":%s}\n' % (event.encode(), raw)
-            for at, kind, event, raw in self.history
-            if at > revision and kind == resource
-        ]
+        of_kind = self.history.get(resource, [])
+        after = bisect_right(of_kind, revision, key=_REVISION)
+        return [b'{"type":"%s","object":%s}\n' % (event.encode(), raw) for _, event, raw in of_kind[after:]]

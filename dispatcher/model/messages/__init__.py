@@ -1,0 +1,94 @@
+"""Everything that crosses between dispatcher and agents: versioned msgpack bytes, never pickled objects.
+
+A file a sender and a kind: `reports` and `outcomes` come from agents, `intents` and `peers` go to them. Records are
+positional arrays; a new field is appended with a default, so N and N-1 read each other. `VERSION` changes only when
+that is impossible, and a peer of another version is refused with a clear error.
+"""
+
+from dispatcher.model.messages.codec import WireError, decode, encode
+from dispatcher.model.messages.intents import (
+    WAITING,
+    AnyIntent,
+    Bind,
+    BindVolume,
+    Claim,
+    ConfirmNoDelegate,
+    ConfirmNoSource,
+    CreateDelegate,
+    DeleteDelegate,
+    DeleteSource,
+    Evict,
+    FinishSource,
+    Intent,
+    IntentBatch,
+    MirrorStatus,
+    ReportUnschedulable,
+    RestoreClaim,
+    SelectNode,
+    Unclaim,
+)
+from dispatcher.model.messages.outcomes import (
+    BOUND,
+    CLAIMED,
+    DONE,
+    OF_CLUSTER,
+    OF_NODE,
+    OF_POD,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    Outcome,
+    OutcomeBatch,
+)
+from dispatcher.model.messages.peers import NO_SHADOWS, Cover, Peer, Peers, PeersAck, Shadow, Shadows, UncountedBudgets
+from dispatcher.model.messages.reports import Changes, Hello
+from dispatcher.model.messages.version import VERSION
+from dispatcher.model.pod import PodRef
+
+__all__ = [
+    "BOUND",
+    "CLAIMED",
+    "DONE",
+    "NO_SHADOWS",
+    "OF_CLUSTER",
+    "OF_NODE",
+    "OF_POD",
+    "REFUSED",
+    "STALE",
+    "UNKNOWN",
+    "VERSION",
+    "WAITING",
+    "AnyIntent",
+    "Bind",
+    "BindVolume",
+    "Changes",
+    "Claim",
+    "ConfirmNoDelegate",
+    "ConfirmNoSource",
+    "Cover",
+    "CreateDelegate",
+    "DeleteDelegate",
+    "DeleteSource",
+    "Evict",
+    "FinishSource",
+    "Hello",
+    "Intent",
+    "IntentBatch",
+    "MirrorStatus",
+    "Outcome",
+    "OutcomeBatch",
+    "Peer",
+    "Peers",
+    "PeersAck",
+    "PodRef",
+    "ReportUnschedulable",
+    "RestoreClaim",
+    "SelectNode",
+    "Shadow",
+    "Shadows",
+    "Unclaim",
+    "UncountedBudgets",
+    "WireError",
+    "decode",
+    "encode",
+]

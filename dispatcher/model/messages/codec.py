@@ -1,0 +1,39 @@
+"""Messages as msgpack bytes, and back."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from dispatcher.model.messages.intents import IntentBatch
+from dispatcher.model.messages.outcomes import OutcomeBatch
+from dispatcher.model.messages.peers import Peers, PeersAck
+from dispatcher.model.messages.reports import Changes, Hello
+from dispatcher.model.messages.version import VERSION
+from dispatcher.model.pod import Record
+
+T = TypeVar("T", bound=Record)
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
+    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersAck)
+}
+
+
+class WireError(ValueError):
+    """Bytes from a peer that are not what was expected; the text says what and from which version."""
+
+
+def encode(message: Record) -> bytes:
+    """A message as msgpack bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(kind: type[T], data: bytes) -> T:
+    """Read bytes from a peer; WireError for anything that is not a `kind` of our version."""
+    try:
+        message: T = _DECODERS[kind].decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise WireError(f"not a {kind.__name__}: {error}") from None
+    version = getattr(message, "version", VERSION)
+    if version != VERSION:
+        raise WireError(f"{kind.__name__} has version {version}, this side speaks {VERSION}: upgrade the older side")
+    return message

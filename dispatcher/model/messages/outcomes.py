@@ -1,0 +1,45 @@
+"""Agent to dispatcher: what became of each intent."""
+
+from dispatcher.model.messages.version import VERSION
+from dispatcher.model.pod import Record
+
+BOUND, CLAIMED, DONE, STALE, REFUSED, UNKNOWN = "bound", "claimed", "done", "stale", "refused", "unknown"
+# What a refusal is about: one node (room, taints), the cluster (namespace, quota, policy), or the pod, which can run
+# in its own cluster alone.
+OF_NODE, OF_CLUSTER, OF_POD = "node", "cluster", "pod"
+
+
+class Outcome(Record, frozen=True):
+    """What became of one intent.
+
+    bound/claimed/done: it holds now (also when it already held). stale: the world moved on, plan again. refused: local
+    policy, re-check or the API server said no; `message` says why, `scope` what that is about (OF_NODE, OF_CLUSTER,
+    OF_POD; "" is not said). unknown: neither could be learnt; ask again.
+    `requests` of a CreateDelegate: what the delegate requests (effective, internal units) as the API server made it,
+    where that is not what the order's manifest requests; else empty. With refused: only that size is why.
+    `passing`: refused by a failure (HTTP 5xx, a webhook that does not answer), not by a rule: worth asking again soon.
+    """
+
+    id: str
+    uid: str
+    epoch: int
+    verdict: str
+    message: str = ""
+    manifest: bytes = b""
+    record: str = ""  # of CLAIMED: the signed claim
+    requests: dict[str, int] = {}
+    scope: str = ""
+    passing: bool = False
+
+
+class OutcomeBatch(Record, frozen=True):
+    """Answers in the order of the intents. `obeys`: the dispatcher epoch that this executor obeys, `leader`: whose.
+
+    Where it is higher than the batch's own, or another's, a newer dispatcher leads and the sender has to stop.
+    """
+
+    cluster: str
+    outcomes: tuple[Outcome, ...]
+    version: int = VERSION
+    obeys: int = 0
+    leader: str = ""

@@ -1,0 +1,3 @@
+"""The version of all messages."""
+
+VERSION = 1

@@ -1,0 +1,270 @@
+"""The fleet as a plugin is shown it: facets over the columns and counts, which note what is read besides rows.
+
+Who keeps a plugin's answers gives it a view of its own and looks into `observed` to know when they are stale
+(`equivalence.evaluators`). Facets are made with the view, so that a call costs no more objects. Of columns nothing is
+noted, since journals tell of every change there.
+"""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.node import Taint
+from dispatcher.model.objects import Namespace
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.fleet.counts import DomainCount
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.images import IMAGES
+from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
+from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Placed, Signals, SmallInts
+from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
+
+
+@dataclass(slots=True, eq=False)
+class Observed:
+    """What somebody looked at besides the rows: the clock, counts, kinds of objects."""
+
+    now: bool = False
+    counts: dict[int, DomainCount] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+
+    def count(self, found: DomainCount) -> None:
+        """A count was looked at."""
+        self.counts[id(found)] = found
+
+
+class _Unobserved(Observed):
+    """Of a view that lasts and whose answers nobody keeps: it must not gather counts."""
+
+    __slots__ = ()
+
+    def count(self, found: DomainCount) -> None:
+        """Nobody is told."""
+
+
+class ObservedView:
+    """Satisfies `framework.FleetView`; what is read through it is noted in `observed`."""
+
+    __slots__ = (
+        "_fleet",
+        "affinity",
+        "axis",
+        "images",
+        "nodes",
+        "objects",
+        "observed",
+        "reasons",
+        "signals",
+        "topology",
+        "volumes",
+    )
+
+    def __init__(self, fleet: FleetState, observed: Observed) -> None:
+        self._fleet, self.observed = fleet, observed
+        self.axis, self.reasons = fleet.axis, fleet.reasons
+        self.nodes = ObservedNodes(fleet, observed)
+        self.signals: Signals = fleet.signals
+        self.topology = ObservedTopology(fleet, observed)
+        self.affinity = ObservedAffinity(fleet, observed)
+        self.volumes = ObservedVolumes(fleet, observed)
+        self.objects = ObservedObjects(fleet, observed)
+        self.images = ObservedImages(fleet, observed)
+
+    @property
+    def now(self) -> float:
+        """Seconds on the core's clock; that it was read is noted."""
+        self.observed.now = True
+        return self._fleet.now
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return self._fleet.n
+
+    @property
+    def clusters(self) -> Sequence[ClusterInfo]:
+        """The clusters by index."""
+        return self._fleet.clusters
+
+    @property
+    def closed(self) -> Mapping[str, frozenset[str]]:
+        """Cluster of submission -> clusters whose proxy node there is cordoned."""
+        return self._fleet.closed
+
+
+def view_of(fleet: FleetState) -> ObservedView:
+    """A view for those who keep no answers: nobody is told what is read through it."""
+    return ObservedView(fleet, _Unobserved())
+
+
+class _Facet:
+    __slots__ = ("_fleet", "_observed")
+
+    def __init__(self, fleet: FleetState, observed: Observed) -> None:
+        self._fleet, self._observed = fleet, observed
+
+    def _count_in(self, pods: PodSet, key: str) -> Ints:
+        if pods.asks_namespaces:
+            self._observed.kinds.add(Namespace.__name__)
+        count = self._fleet.count_in(pods, key)
+        self._observed.count(count)
+        return self._fleet.counted(count)
+
+
+def _column(name: str) -> Any:
+    return property(attrgetter(f"_fleet.{name}"))
+
+
+class ObservedNodes(_Facet):
+    """Satisfies `framework.Nodes`: what nodes have, and nothing else of the fleet."""
+
+    __slots__ = ()
+
+    live: Bools = _column("live")
+    cluster: SmallInts = _column("cluster")
+    ready: Bools = _column("ready")
+    unschedulable: Bools = _column("unschedulable")
+    allocatable: Ints = _column("allocatable")
+    requested: Ints = _column("requested")
+    nonzero: Ints = _column("nonzero")
+    recent: Ints = _column("recent")
+    taint_set: SmallInts = _column("taint_set")
+    taint_sets: Sequence[tuple[Taint, ...]] = _column("taint_sets")
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of a row."""
+        return self._fleet.name_of(row)
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """The row of a node, None if there is none."""
+        return self._fleet.row_of(cluster, node)
+
+    def label(self, key: str) -> SmallInts:
+        """[n] code of a node label, -1 where absent."""
+        return self._fleet.label(key)
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes."""
+        return self._fleet.label_values(key)
+
+    def metric(self, name: str) -> Floats:
+        """[n] the number that each node's annotation tells, NaN where there is none."""
+        return self._fleet.metric(name)
+
+    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """(protocol, port) -> host IPs taken on a row."""
+        return self._fleet.ports_taken(row)
+
+    def rows_with_ports(self) -> Sequence[int]:
+        """Rows on which any host port is taken."""
+        return self._fleet.rows_with_ports()
+
+    def allocatable_total(self) -> Mapping[str, int]:
+        """What the nodes of all Ready clusters can allocate."""
+        return self._fleet.allocatable_total()
+
+
+class ObservedTopology(_Facet):
+    """Satisfies `framework.Topology`."""
+
+    __slots__ = ()
+
+    def domain(self, key: str) -> SmallInts:
+        """[n] fault-domain code."""
+        return self._fleet.domain(key)
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes."""
+        return self._fleet.domain_values(key)
+
+    def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
+        """[domains of key] pods of `pod`'s namespace that match."""
+        return self._count_in(pods_beside(pod, selector), key)
+
+
+class ObservedAffinity(_Facet):
+    """Satisfies `framework.PodAffinity`."""
+
+    __slots__ = ()
+
+    def count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set."""
+        return self._count_in(pods, key)
+
+    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+        """The affinity terms of placed pods that match a pod, by number."""
+        return self._fleet.terms.about(placed, self._fleet.kept.versions[Namespace.__name__])
+
+    def count_of(self, term: StandingTerm) -> Ints:
+        """[domains of its key] what the holders of a term add up to."""
+        count = self._fleet.terms.count(term)
+        self._observed.count(count)
+        return self._fleet.counted(count)
+
+    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+        """Number of each standing term of a pod -> what it adds to its count; None if one is not known yet."""
+        return self._fleet.terms.brought_by(placed)
+
+    def default_selector(self, placed: Placed) -> LabelSelector | None:
+        """Which pods the Services and the owner of a pod mean."""
+        return self._fleet.selectors.of(placed)
+
+
+class ObservedVolumes(_Facet):
+    """Satisfies `framework.Volumes`."""
+
+    __slots__ = ()
+
+    def on(self, row: int) -> Collection[UsedVolume]:
+        """(namespace of the pod, volume) that pods use on a row, each once."""
+        return self._fleet.volumes.on(row)
+
+    def rows(self) -> Sequence[int]:
+        """Rows on which pods use volumes."""
+        return self._fleet.volumes.rows()
+
+    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
+        """How often pods on any node name a claim."""
+        self._observed.kinds.add(USERS)
+        return self._fleet.volumes.users(cluster, namespace, claim)
+
+
+class ObservedObjects(_Facet):
+    """Satisfies `framework.Objects`."""
+
+    __slots__ = ()
+
+    def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster."""
+        self._observed.kinds.add(kind.__name__)
+        return self._fleet.kept.of(cluster, kind)
+
+    def reported(self, cluster: str, found: K) -> K | None:
+        """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""
+        return self._fleet.kept.reported(cluster, found)
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """Show an object with these values in its fields, as long as any holder wants it so."""
+        self._fleet.kept.assume(cluster, found, fields, holder)
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """The inverse of `assume` for one holder."""
+        self._fleet.kept.release(cluster, found, holder)
+
+
+class ObservedImages(_Facet):
+    """Satisfies `framework.Images`."""
+
+    __slots__ = ()
+
+    def sizes(self, image: str) -> Ints:
+        """[n] bytes of an image on each node, 0 where it is not."""
+        self._observed.kinds.add(IMAGES)
+        return self._fleet.image_sizes(image)
+
+    def nodes_with(self, image: str) -> int:
+        """How many nodes have an image."""
+        self._observed.kinds.add(IMAGES)
+        return self._fleet.nodes_with_image(image)

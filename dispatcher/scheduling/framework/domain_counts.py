@@ -1,0 +1,109 @@
+"""What a policy by fault domains makes of counts of pods, told as rules that the cycle can carry on by itself.
+
+A policy that tells its rules is asked once for a whole batch of equal pods: what one more pod moves is a few counts.
+The rules say of every row what the policy's parts say of it, bit for bit, and go on to do so as pods of the class come.
+"""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
+
+ExplainPod = Callable[[int], Mapping[str, Any]]  # number of a pod in a batch -> plain JSON values about its decision
+
+
+class Scale(enum.IntEnum):
+    """How the raw scores of the feasible rows become 0..100; `DomainPlugin.normalize` says the same."""
+
+    AS_IS = 0
+    RANGE = 1  # floor(100 * (raw - least) / (most - least)), 0 if all are equal
+    COST = 2  # floor(100 * (largest + least - cost) / largest) of cost = floor(0.5 - (raw - base)); 0 where void
+
+
+@dataclass(frozen=True, eq=False)
+class RuleCount:
+    """Snapshot for one batch of pods by fault domain: `domain` [n] code of each row, -1 unknown; `counts` [domains].
+
+    `more`: what one more pod of the class adds in its row's domain, if `counted` [n] is 1 (None: it is everywhere).
+    `by_host`: every row is a domain of its own, and its code is the row.
+    """
+
+    domain: SmallInts
+    counts: Ints
+    more: int
+    by_host: bool
+    counted: SmallInts | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MaxCount:
+    """Refuses, with reason `code`, domains that hold more than `most` pods; with `elsewhere` rows without a domain.
+
+    `present` [domains]: the least count of these is added to `most`; None: nothing is.
+    """
+
+    domain_count: RuleCount
+    most: int
+    code: int
+    elsewhere: int = 0
+    present: Bools | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RequiredCount:
+    """Refuses, with reason `code`, domains that hold no pod, and rows without a domain."""
+
+    domain_count: RuleCount
+    code: int
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTerm:
+    """A term of the raw score: factor * count + offset, `elsewhere` on rows without a domain."""
+
+    domain_count: RuleCount
+    factor: float
+    offset: float = 0.0
+    elsewhere: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CountRules:
+    """All a policy says. `refusals`: the first that refuses a row is its reason. Raw score: `base` + `score_terms`.
+
+    `first_pod_exempt`: while all RequiredCounts are zero everywhere, rows that have the domain are not refused (the
+    first pod of a set that is affine to itself). `sized`: a factor is times ln(feasible domains + 2); rows without a
+    domain count as one. With `needs_all_domains` only rows count that have every domain of the score terms. `void`: raw
+    scores up to it are worth nothing.
+    """
+
+    refusals: Sequence[MaxCount | RequiredCount] = ()
+    first_pod_exempt: bool = False
+    score_terms: Sequence[ScoreTerm] = ()
+    base: float = 0.0
+    sized: bool = False
+    needs_all_domains: bool = False
+    void: float = float("-inf")
+    scale: Scale = Scale.AS_IS
+
+
+class Logarithms:
+    """ln(size + 2) for sizes from 0 up, the very same numbers for whoever asks."""
+
+    def __init__(self) -> None:
+        self._known: Floats = np.log(np.arange(64) + 2.0)
+
+    def up_to(self, size: int) -> Floats:
+        """Those of sizes 0 to `size`, and perhaps more."""
+        have = len(self._known)
+        if size >= have:
+            more = np.log(np.arange(have, max(size + 1, 2 * have)) + 2.0)
+            self._known = np.concatenate([self._known, more])
+        return self._known
+
+
+LN = Logarithms()

@@ -1,0 +1,284 @@
+"""What a plugin may read of the fleet: the view that every extension point is handed, facet by facet.
+
+Each facet is about one thing that kube-scheduler's plugins ask: nodes (NodeInfo), topology (domains and how pods are
+spread over them), affinity (terms and sets of pods), volumes, objects (the informers' listers), images, signals.
+What belongs to no facet (the clock, tables of names) is on the view itself.
+
+A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer that rests on these is
+asked for again when they move; nobody else's is. So a plugin reads through the view that it was handed for this call,
+and keeps neither it nor a facet. Arrays are read-only, of n rows, some of them `live`. Quantities are int64 in internal
+units (milli-CPU, bytes, counts); readings are float32 shares 0..1, NaN unknown.
+"""
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import TypeVar
+
+from dispatcher.model.crossing import Opening
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.node import Taint
+from dispatcher.model.pod import Pod, Volume
+from dispatcher.model.reasons import ReasonTable
+from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+SmallInts = NDArray[np.int32]
+Codes = NDArray[np.uint16]
+Floats = NDArray[np.float64]
+Readings = NDArray[np.float32]
+Rows = NDArray[np.intp] | slice
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """What plugins may know of a cluster. `ready`: its agent answers and its API server does too.
+    `opens`: as in Changes.
+    """
+
+    name: str
+    ready: bool
+    synced: bool
+    opens: tuple[Opening, ...] | None = None
+
+
+class Nodes(Protocol):
+    """The nodes as columns, one row each: conditions, taints, labels, what they have and what pods took of it.
+
+    Nothing here is noted by the view: the journals of the fleet tell which rows have changed.
+    """
+
+    live: Bools  # [n] the row is a node that exists (dead rows are filtered by the cycle itself)
+    cluster: SmallInts  # [n] index into `clusters` of the view
+    ready: Bools  # [n] Ready condition
+    unschedulable: Bools  # [n] spec.unschedulable
+    allocatable: Ints  # [resources, n]
+    requested: Ints  # [resources, n] of all pods on the node and those assumed; row of "pods" counts pods
+    nonzero: Ints  # [2, n] cpu and memory requested with kube-scheduler's defaults (100m, 200MB) for pods without
+    recent: Ints  # [2, n] cpu and memory requests placed since the node's last reading: load that no reading shows yet
+    taint_set: SmallInts  # [n] index into taint_sets
+
+    @property
+    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        """Every set of taints that some node has or had."""
+        ...
+
+    def name_of(self, row: int) -> tuple[str, str]:
+        """(cluster, node) of a row."""
+        ...
+
+    def row_of(self, cluster: str, node: str) -> int | None:
+        """The row of a node, None if there is none."""
+        ...
+
+    def label(self, key: str) -> SmallInts:
+        """[n] interned value of a node label, -1 where absent. `label_values(key)[code]` is the text."""
+        ...
+
+    def label_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `label(key)`."""
+        ...
+
+    def metric(self, name: str) -> Floats:
+        """[n] the number in each node's annotation metric.global-dispatcher.io/<name>, NaN where there is none."""
+        ...
+
+    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
+        """(protocol, port) -> host IPs taken on a row."""
+        ...
+
+    def rows_with_ports(self) -> Sequence[int]:
+        """Rows on which any host port is taken."""
+        ...
+
+    def allocatable_total(self) -> Mapping[str, int]:
+        """What the nodes of Ready clusters can allocate together, by resource, internal units."""
+        ...
+
+
+class Topology(Protocol):
+    """Fault domains: the domain of each node by topology key, and how many pods of an app are in each."""
+
+    def domain(self, key: str) -> SmallInts:
+        """[n] fault-domain code of a level or label key (cluster and host need no label); -1 where unknown.
+
+        `model.topology.within_cluster(key)` is a key as well, here and in `domain_values` and `count_matching`: its
+        domains lie each within one cluster. `eligibility.topology_key(key, pod)` says which of the two a pod wants.
+        """
+        ...
+
+    def domain_values(self, key: str) -> Sequence[str]:
+        """The texts behind the codes of `domain(key)`."""
+        ...
+
+    def count_matching(self, pod: Pod, selector: Any, key: str) -> Ints:
+        """[domains of key] live pods of `pod`'s namespace matching `selector` (None: pod.app_labels), placed + assumed.
+
+        Each pod counts once in the whole fleet: a source pod on a proxy node counts where its delegate runs. Who asks
+        is judged anew when the count changes.
+        """
+        ...
+
+
+class PodAffinity(Protocol):
+    """Sets of pods and the affinity terms that placed pods hold; counts by domain, each pod once in the whole fleet.
+
+    Who asks for a count is judged anew when it changes.
+    """
+
+    def count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set (`pod_sets`), placed + assumed, each once in the whole fleet."""
+        ...
+
+    def terms_about(self, placed: Placed) -> Sequence[StandingTerm]:
+        """The affinity terms of placed pods that match a pod, by number. Who asks this has a `standing_key`."""
+        ...
+
+    def count_of(self, term: StandingTerm) -> Ints:
+        """[domains of its key] how many pods hold a term of `terms_about`; their weights if it is a preferred one."""
+        ...
+
+    def brings(self, placed: Placed) -> Mapping[int, int] | None:
+        """Number of a standing term -> what a pod adds to its count; None if nobody holds one of its terms yet."""
+        ...
+
+    def default_selector(self, placed: Placed) -> LabelSelector | None:
+        """Which pods the Services and the owner of a pod mean; who asks this has a `standing_key` that says so."""
+        ...
+
+
+class Volumes(Protocol):
+    """The volumes that pods use, by row and by claim."""
+
+    def on(self, row: int) -> Collection[tuple[str, Volume]]:
+        """(namespace of the pod, volume) that pods use on a row, each once."""
+        ...
+
+    def rows(self) -> Sequence[int]:
+        """Rows on which pods use volumes."""
+        ...
+
+    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
+        """How often pods on any node name a claim. Whoever asks is judged anew when pods with volumes come or go."""
+        ...
+
+
+class Objects(Protocol):
+    """Objects of clusters beside nodes and pods (`model.objects`), and what Reserve assumes of them."""
+
+    def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes."""
+        ...
+
+    def reported(self, cluster: str, found: K) -> K | None:
+        """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""
+        ...
+
+    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
+        """For Reserve: from now on an object shows with these values in its fields, as long as any holder wants it."""
+        ...
+
+    def release(self, cluster: str, found: Any, holder: Hashable) -> None:
+        """The inverse of `assume` for one holder."""
+        ...
+
+
+class Images(Protocol):
+    """Container images on nodes. Whoever asks is judged anew when images or the number of nodes change."""
+
+    def sizes(self, image: str) -> Ints:
+        """[n] bytes of an image on each node, 0 where it is not."""
+        ...
+
+    def nodes_with(self, image: str) -> int:
+        """How many nodes have an image."""
+        ...
+
+
+class Signals(Protocol):
+    """Live load by the name of the signal (`model.signals`). One that no node tells is unknown on all rows."""
+
+    def used(self, name: str) -> Readings:
+        """[n] share 0..1 of the capacity, NaN unknown."""
+        ...
+
+    def sampled_at(self, name: str) -> Floats:
+        """[n] when that share was measured, on the clock of `FleetView.now`; -inf never."""
+        ...
+
+
+class FleetView(Protocol):
+    """The fleet as one plugin is shown it: facets, the clock, and tables of names that codes stand for."""
+
+    @property
+    def now(self) -> float:
+        """Seconds on the core's clock. Whoever reads it while judging rows is judged anew when it moves."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        ...
+
+    @property
+    def axis(self) -> ResourceAxis:
+        """Resource names and their rows in `allocatable` and `requested`."""
+        ...
+
+    @property
+    def reasons(self) -> ReasonTable:
+        """Reasons of refusals and their codes."""
+        ...
+
+    @property
+    def clusters(self) -> Sequence[ClusterInfo]:
+        """The clusters, in the order of `nodes.cluster`'s codes."""
+        ...
+
+    @property
+    def closed(self) -> Mapping[str, frozenset[str]]:
+        """Cluster of submission -> clusters whose proxy node there is cordoned."""
+        ...
+
+    @property
+    def nodes(self) -> Nodes:
+        """Nodes as columns."""
+        ...
+
+    @property
+    def topology(self) -> Topology:
+        """Fault domains and how apps are spread over them."""
+        ...
+
+    @property
+    def affinity(self) -> PodAffinity:
+        """Sets of pods and standing affinity terms."""
+        ...
+
+    @property
+    def volumes(self) -> Volumes:
+        """Volumes in use."""
+        ...
+
+    @property
+    def objects(self) -> Objects:
+        """Objects beside nodes and pods."""
+        ...
+
+    @property
+    def images(self) -> Images:
+        """Container images on nodes."""
+        ...
+
+    @property
+    def signals(self) -> Signals:
+        """Live load by signal."""
+        ...

@@ -1,0 +1,85 @@
+"""Inter-pod affinity as domain counts: those that its rules look at, and what one more pod adds to each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dispatcher.model.objects import Namespace
+from dispatcher.model.reasons import Reason
+from dispatcher.model.topology import HOST_LEVEL, level_of
+from dispatcher.scheduling.framework import FleetView, Ints, Placed
+from dispatcher.scheduling.framework.domain_counts import MaxCount, RequiredCount, RuleCount, ScoreTerm
+from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, TermKind
+from dispatcher.scheduling.rules.affinity import AffinityRules
+
+_Count = tuple[str, Ints, int, int]  # topology key, pods by domain, times what weight; what one more pod adds to them
+
+
+@dataclass(frozen=True)
+class AffinityCounts:
+    """The counts that a pod's rules and the standing terms `about` it look at, and what one more pod like it adds.
+
+    `brought`: number of a standing term -> what the pod adds to it.
+    """
+
+    rules: AffinityRules
+    about: Sequence[StandingTerm]
+    placed: Placed
+    fleet: FleetView
+    brought: Mapping[int, int]
+
+    @property
+    def first(self) -> bool:
+        """Whether the pod may be the first of its kind."""
+        together = self.rules.together
+        return together is not None and is_one_of(together, self.placed, self.fleet)
+
+    def refusals(self) -> Sequence[MaxCount | RequiredCount]:
+        """Required affinity, required anti-affinity, that of placed pods."""
+        reasons, rules = self.fleet.reasons, self.rules
+        own, near = reasons.code(Reason.POD_ANTI_AFFINITY), reasons.code(Reason.POD_AFFINITY)
+        theirs = reasons.code(Reason.EXISTING_ANTI_AFFINITY)
+        keys, together = dict.fromkeys(rule.key for rule in rules.required), rules.together
+        drawn = [self._own(together, key) for key in keys] if together else []
+        away = [self._own(rule.pods, rule.key) for rule in rules.repelling]
+        return (
+            *(RequiredCount(domain_count, near) for domain_count in self._domain_counts(drawn)),
+            *(MaxCount(domain_count, 0, own) for domain_count in self._domain_counts(away)),
+            *(
+                MaxCount(domain_count, 0, theirs)
+                for domain_count in self._domain_counts(self._standing(TermKind.REPELLING, 1))
+            ),
+        )
+
+    def score_terms(self, hard_weight: int) -> Sequence[ScoreTerm]:
+        """One for each topology key; `hard_weight`: what a required term of a placed pod is worth."""
+        preferred = [self._own(rule.pods, rule.key, rule.weight) for rule in self.rules.preferred]
+        theirs = self._standing(TermKind.PREFERRED, 1), self._standing(TermKind.REQUIRED, hard_weight)
+        return tuple(
+            ScoreTerm(domain_count, 1.0) for domain_count in self._domain_counts((*preferred, *theirs[0], *theirs[1]))
+        )
+
+    def _own(self, pods: PodSet, key: str, weight: int = 1) -> _Count:
+        return key, self.fleet.affinity.count_in(pods, key), weight, int(is_one_of(pods, self.placed, self.fleet))
+
+    def _standing(self, kind: TermKind, weight: int) -> list[_Count]:
+        terms = [term for term in self.about if term.kind is kind]
+        return [(one.key, self.fleet.affinity.count_of(one), weight, self.brought.get(one.number, 0)) for one in terms]
+
+    def _domain_counts(self, counts: Sequence[_Count]) -> Iterator[RuleCount]:
+        """The counts of each key added up."""
+        for key in dict.fromkeys(key for key, *_ in counts):
+            found = [(count * weight, more * weight) for own_key, count, weight, more in counts if own_key == key]
+            total, more = np.sum([count for count, _ in found], axis=0), sum(more for _, more in found)
+            yield RuleCount(self.fleet.topology.domain(key), total, more, by_host=level_of(key) == HOST_LEVEL)
+
+
+def is_one_of(pods: PodSet, placed: Placed, fleet: FleetView) -> bool:
+    """Whether a pod is one of `pods`."""
+    return pods.matches(placed.pod, placed.home, lambda home, namespace: _labels_of(fleet, home, namespace))
+
+
+def _labels_of(fleet: FleetView, home: str, namespace: str) -> Mapping[str, str]:
+    found = fleet.objects.of(home, Namespace).get(namespace)
+    return found.labels if found else {}

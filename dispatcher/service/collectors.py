@@ -1,0 +1,76 @@
+"""What is read at each scrape: gauges and totals that the service, its core and leader election hold anyway."""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.service.metrics import RESULTS
+from dispatcher.service.service import Service
+
+
+class LeaderCollector(Collector):
+    """kube-scheduler's gauge of leader election."""
+
+    def __init__(self, leads: Callable[[], bool]) -> None:
+        self._leads = leads
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        text = "1: this dispatcher leads, 0: it stands by."
+        family = GaugeMetricFamily("leader_election_master_status", text, labels=["name"])
+        family.add_metric([SCHEDULER_NAME], float(self._leads()))
+        yield family
+
+
+class ServiceCollector(Collector):
+    """Gauges and totals that the service and its core hold anyway."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """One scrape."""
+        yield self._pending()
+        yield self._attempts()
+        yield from self._clusters()
+        yield from self._boxes()
+
+    def _pending(self) -> Metric:
+        family = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"])
+        for queue, count in sorted(self._service.core.queue.counts().items()):
+            family.add_metric([queue], count)
+        return family
+
+    def _attempts(self) -> Metric:
+        family = CounterMetricFamily(
+            "scheduler_schedule_attempts", "Attempts to schedule pods.", labels=["result", "profile"]
+        )
+        for (result, profile), count in sorted(self._service.core.counters.items()):
+            if result in RESULTS:
+                family.add_metric([result, profile], count)
+        return family
+
+    def _clusters(self) -> Iterator[Metric]:
+        ready = GaugeMetricFamily("global_dispatcher_cluster_ready", "1: new pods may go there.", labels=["cluster"])
+        age = GaugeMetricFamily(
+            "global_dispatcher_cluster_report_age_seconds", "Since the agent last answered.", labels=["cluster"]
+        )
+        nodes = GaugeMetricFamily("global_dispatcher_cluster_nodes", "Nodes, proxies included.", labels=["cluster"])
+        pods = GaugeMetricFamily("global_dispatcher_cluster_pods", "Pods that count.", labels=["cluster"])
+        for name, view in sorted(self._service.core.clusters.items()):
+            ready.add_metric([name], float(view.ready))
+            if view.last_report_at > 0:
+                age.add_metric([name], self._service.clock() - view.last_report_at)
+            nodes.add_metric([name], len(view.nodes))
+            pods.add_metric([name], len(view.pods))
+        yield from (ready, age, nodes, pods)
+
+    def _boxes(self) -> Iterator[Metric]:
+        waiting = GaugeMetricFamily("global_dispatcher_intents_waiting", "Intents not sent yet.", labels=["cluster"])
+        flying = GaugeMetricFamily("global_dispatcher_calls_in_flight", "Calls without answer.", labels=["cluster"])
+        for name, box in sorted(self._service.senders.items()):
+            waiting.add_metric([name], box.depth)
+            flying.add_metric([name], box.in_flight)
+        yield from (waiting, flying)

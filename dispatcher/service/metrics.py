@@ -1,0 +1,86 @@
+"""What the dispatcher counts, in Prometheus' form; `scheduler_*` names, labels and buckets are kube-scheduler's.
+
+No label value is chosen by a user: clusters, queues, results and kinds of intents are all there is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import Counter as PromCounter
+from prometheus_client.registry import Collector
+
+from dispatcher.model.messages import AnyIntent
+from dispatcher.scheduling.events import Answered, Event, Unanswered
+
+_ATTEMPT_BUCKETS = tuple(0.00001 * 4**step for step in range(12))
+disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the series, for a start time nobody asks for
+_SLI_BUCKETS = tuple(0.01 * 2**step for step in range(20))
+RESULTS = ("scheduled", "unschedulable")  # of an attempt; each is counted by profile
+
+
+class Metrics:
+    """Counters that the loop feeds. `watch` adds what is read at each scrape (`collectors.py`)."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._attempt = Histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Mean time of a decision (scheduling algorithm, without the bind), by Tick.",
+            ["profile"],
+            buckets=_ATTEMPT_BUCKETS,
+            registry=self.registry,
+        )
+        self._sli = Histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "Time from a pod's creation to its decision, on the dispatcher's clock.",
+            buckets=_SLI_BUCKETS,
+            registry=self.registry,
+        )
+        self._errors = self._counter("global_dispatcher_core_errors", "Events that the core failed on.", "event")
+        self._intents = self._counter("global_dispatcher_intents", "Intents handed to agents.", "cluster", "intent")
+        self._outcomes = self._counter("global_dispatcher_outcomes", "Answers of agents.", "cluster", "verdict")
+        self._seen: Counter[str] = Counter()
+
+    def _counter(self, name: str, text: str, *labels: str) -> PromCounter:
+        return PromCounter(name, text, labels, registry=self.registry)
+
+    def core_error(self, event: str) -> None:
+        """The core raised on an event of this type."""
+        self._errors.labels(event).inc()
+
+    def intents(self, cluster: str, intents: Iterable[AnyIntent]) -> None:
+        """These intents leave for a cluster."""
+        for kind, count in Counter(type(intent).__name__ for intent in intents).items():
+            self._intents.labels(cluster, kind).inc(count)
+
+    def event(self, event: Event) -> None:
+        """An event went into the core."""
+        if isinstance(event, Answered):
+            for verdict, count in Counter(outcome.verdict for outcome in event.outcomes).items():
+                self._outcomes.labels(event.cluster, verdict[:16]).inc(count)
+        elif isinstance(event, Unanswered):
+            self._outcomes.labels(event.cluster, "unanswered").inc(len(event.intent_ids))
+
+    def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> None:
+        """A Tick took this long; the decisions that it made share the time."""
+        so_far: Counter[str] = Counter()
+        for (result, profile), count in counters.items():
+            if result in RESULTS:
+                so_far[profile] += count
+        made, self._seen = so_far - self._seen, so_far
+        for profile in made:
+            self._attempt.labels(profile).observe(spent_s / made.total())
+
+    def decided(self, created: float, now: float) -> None:
+        """A pod that was created at that time (0: not known) was placed."""
+        if 0 < created <= now:
+            self._sli.observe(now - created)
+
+    def watch(self, collector: Collector) -> None:
+        """Read this, too, at each scrape."""
+        self.registry.register(collector)
+
+    def render(self) -> bytes:
+        """The exposition text."""
+        return generate_latest(self.registry)

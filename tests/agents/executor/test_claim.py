@@ -1,0 +1,282 @@
+"""Claim and unclaim: our mark on a source pod, and the manifest that leaves its cluster."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor.http import Request, Response
+from agents.executor.procedures import carry_out
+from dispatcher.model import names
+from dispatcher.model.messages import (
+    CLAIMED,
+    DONE,
+    OF_CLUSTER,
+    REFUSED,
+    STALE,
+    UNKNOWN,
+    Claim,
+    PodRef,
+    RestoreClaim,
+    Unclaim,
+)
+from dispatcher.model.signatures import SignedClaim, is_claim_of, read_claim
+from tests.agents.executor.world import NOW, World, keys_of, lost_reply, pod_object, proxy_object, run, source_of
+
+
+def claim_for(ref: PodRef, cluster: str = "b", node: str = "b1", epoch: int = 1) -> Claim:
+    return Claim("i", ref, epoch, cluster, node)
+
+
+def metadata_of(world: World, name: str = "web") -> dict[str, Any]:
+    pod = world.api.pod(name)
+    assert pod is not None
+    metadata: dict[str, Any] = pod["metadata"]
+    return metadata
+
+
+def test_a_claim_leaves_annotations_and_finalizer_and_answers_the_manifest() -> None:
+    world = World()
+    outcome = world.do(claim_for(world.submit()))
+    metadata = metadata_of(world)
+    assert outcome.verdict == CLAIMED
+    told = {names.CLAIM_CLUSTER: "b", names.CLAIM_NODE: "b1", names.EPOCH: "1"}
+    assert metadata["annotations"] == {names.CLAIM: outcome.record, **told}
+    assert is_claim_of(keys_of("a").public, outcome.record)
+    assert metadata["finalizers"] == [names.FINALIZER]
+    assert msgspec.json.decode(outcome.manifest)["spec"]["containers"][0]["image"] == "busybox"
+
+
+def test_nothing_is_claimed_for_a_cluster_that_an_operator_has_fenced() -> None:
+    world = World()
+    node = proxy_object("b")
+    node["metadata"]["labels"][names.FENCED] = "true"
+    world.api.put_node(node)
+    outcome = world.do(claim_for(world.submit()))
+    assert outcome.verdict == STALE
+    assert "fenced" in outcome.message
+    assert world.api.count("patch") == 0
+
+
+@pytest.mark.parametrize(("uid", "verdict"), [("b-cluster-uid", CLAIMED), ("another", REFUSED), ("", CLAIMED)])
+def test_nothing_is_claimed_for_another_cluster_under_a_known_name(uid: str, verdict: str) -> None:
+    world = World()
+    assert world.local.trusted.name_of("b-cluster-uid") == "b"
+    ref = world.submit()
+    outcome = world.do(msgspec.structs.replace(claim_for(ref), cluster_uid=uid))
+    assert outcome.verdict == verdict
+    assert ("another cluster under a known name" in outcome.message) == (verdict == REFUSED)
+    assert outcome.scope == (OF_CLUSTER if verdict == REFUSED else outcome.scope)
+    assert world.api.count("patch") == (verdict == CLAIMED)
+
+
+def test_finalizers_of_others_are_kept_by_claim_and_unclaim() -> None:
+    world = World()
+    pod = pod_object()
+    pod["metadata"]["finalizers"] = ["other/one"]
+    ref = world.submit(pod)
+    world.do(claim_for(ref))
+    assert metadata_of(world)["finalizers"] == ["other/one", names.FINALIZER]
+    world.do(Unclaim("u", ref, 1))
+    assert metadata_of(world)["finalizers"] == ["other/one"]
+
+
+def test_claiming_again_with_the_same_attempt_answers_the_same_without_a_write() -> None:
+    world = World()
+    ref = world.submit()
+    first, second = world.do(claim_for(ref)), world.do(claim_for(ref))
+    assert (second.verdict, second.manifest) == (CLAIMED, first.manifest)
+    assert world.api.count("patch") == 1
+
+
+def test_a_newer_attempt_for_the_same_place_takes_the_claim_over() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref, epoch=1))
+    assert world.do(claim_for(ref, epoch=2)).verdict == CLAIMED
+    assert metadata_of(world)["annotations"][names.EPOCH] == "2"
+
+
+def test_a_claim_for_another_place_is_stale_while_one_is_present() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref, cluster="b"))
+    assert world.do(claim_for(ref, cluster="c", epoch=2)).verdict == STALE
+
+
+def test_annotations_that_a_user_wrote_are_not_a_claim() -> None:
+    world = World()
+    pod = pod_object()
+    pod["metadata"]["annotations"] = {names.CLAIM_CLUSTER: "evil", names.CLAIM_NODE: "x", names.EPOCH: "999"}
+    assert world.do(claim_for(world.submit(pod))).verdict == CLAIMED
+    assert metadata_of(world)["annotations"][names.CLAIM_CLUSTER] == "b"
+
+
+def test_of_two_writers_at_once_one_has_to_look_again() -> None:
+    world = World()
+    ref = world.submit()
+    raced: list[Request] = []
+
+    def race(request: Request) -> Response:
+        if request.method == "PATCH" and not raced:
+            raced.append(request)
+            world.do(claim_for(ref, cluster="c", epoch=1), dispatcher_epoch=1)
+        return world.api.answer(request)
+
+    assert run(carry_out(claim_for(ref), 1, world.local, NOW), race).verdict == STALE
+    assert metadata_of(world)["annotations"][names.CLAIM_CLUSTER] == "c"
+
+
+def test_a_lost_reply_to_a_claim_ends_claimed() -> None:
+    world = World()
+    ref = world.submit()
+    answer = lost_reply(world.api.answer, "PATCH")
+    assert run(carry_out(claim_for(ref), 1, world.local, NOW), answer).verdict == CLAIMED
+    assert world.api.count("patch") == 1
+
+
+def test_a_server_that_is_away_makes_the_claim_unknown() -> None:
+    world = World()
+    outcome = run(carry_out(claim_for(world.submit()), 1, world.local, NOW), lambda _: Response(0, b"refused"))
+    assert outcome.verdict == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"spec": {"nodeName": "n1"}}, STALE),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, STALE),
+        ({"metadata": {"uid": "another"}}, STALE),
+        ({"status": {"phase": "Failed"}}, STALE),
+        ({"spec": {"schedulerName": "default-scheduler"}}, REFUSED),
+    ],
+    ids=["bound", "terminating", "other uid", "ended", "not ours"],
+)
+def test_a_pod_that_changed_is_not_claimed(change: dict[str, dict[str, Any]], verdict: str) -> None:
+    world = World()
+    ref = world.submit()
+    pod = world.api.pod("web")
+    assert pod is not None
+    for part, fields in change.items():
+        pod[part] |= fields
+    assert world.do(claim_for(ref)).verdict == verdict
+    assert world.api.done == []
+
+
+def test_a_pod_that_cannot_cross_is_refused_before_anything_is_written() -> None:
+    world = World()
+    outcome = world.do(claim_for(world.submit(pod_object(hostNetwork=True))))
+    assert outcome.verdict == REFUSED
+    assert "spec.hostNetwork" in outcome.message
+    assert world.api.done == []
+
+
+def test_unclaim_takes_the_mark_off_and_closes_the_attempt() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref))
+    assert world.do(Unclaim("u", ref, 1)).verdict == DONE
+    assert names.CLAIM_CLUSTER not in metadata_of(world)["annotations"]
+    late_copy = world.do(claim_for(ref))
+    assert late_copy.verdict == STALE
+    assert world.do(claim_for(ref, epoch=2)).verdict == CLAIMED
+
+
+def test_unclaim_of_a_pod_without_a_claim_or_of_none_is_done() -> None:
+    world = World()
+    ref = world.submit()
+    assert world.do(Unclaim("u", ref, 1)).verdict == DONE
+    assert world.do(Unclaim("u", PodRef("default", "web", "gone"), 1)).verdict == DONE
+    assert world.api.done == []
+
+
+def test_a_bound_pod_and_a_newer_claim_keep_their_mark() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(claim_for(ref, epoch=3))
+    assert world.do(Unclaim("u", ref, 2)).verdict == STALE
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = names.proxy_node_name("b")
+    assert world.do(Unclaim("u", ref, 3)).verdict == STALE
+    assert metadata_of(world)["finalizers"] == [names.FINALIZER]
+
+
+def test_nothing_is_claimed_for_a_cluster_whose_proxy_node_is_cordoned() -> None:
+    world = World(peers=("b",))
+    node = proxy_object("b")
+    node["spec"]["unschedulable"] = True
+    world.api.put_node(node)
+    outcome = world.do(claim_for(world.submit()))
+    assert (outcome.verdict, outcome.scope, world.api.done) == (REFUSED, OF_CLUSTER, [])
+    assert "is cordoned" in outcome.message
+
+
+def stripped(world: World) -> tuple[PodRef, str]:
+    """A pod that runs in another cluster, and whose owner took claim and finalizer off; and the claim that it had."""
+    ref = world.submit()
+    mark = world.do(claim_for(ref)).record
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = names.proxy_node_name("b")
+    for key in (names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE):
+        del pod["metadata"]["annotations"][key]
+    pod["metadata"]["finalizers"] = []
+    return ref, mark
+
+
+def test_a_claim_that_was_taken_off_is_written_again_as_its_delegate_has_kept_it() -> None:
+    world = World(peers=("b",))
+    ref, mark = stripped(world)
+    assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == DONE
+    metadata = metadata_of(world)
+    assert metadata["annotations"][names.CLAIM] == mark
+    assert metadata["annotations"][names.CLAIM_CLUSTER] == "b"
+    assert metadata["finalizers"] == [names.FINALIZER]
+    writes = world.api.count("patch")
+    assert world.do(RestoreClaim("r", ref, 3, mark)).verdict == DONE
+    assert world.api.count("patch") == writes
+
+
+def test_a_claim_that_this_cluster_has_not_signed_or_of_another_pod_is_not_restored() -> None:
+    world = World(peers=("b",))
+    ref, mark = stripped(world)
+    forged = keys_of("b").sign_claim(read(mark))
+    of_another = msgspec.structs.replace(read(mark), source=source_of(PodRef("default", "x", "x"), 1))
+    other = keys_of("a").sign_claim(of_another)
+    assert [world.do(RestoreClaim("r", ref, 2, one)).verdict for one in (forged, other, "")] == [REFUSED] * 3
+    assert names.CLAIM not in metadata_of(world)["annotations"]
+
+
+def read(mark: str) -> SignedClaim:
+    signed = read_claim(mark)
+    assert signed is not None
+    return signed
+
+
+@pytest.mark.parametrize("where", ["n1", names.proxy_node_name("c")])
+def test_a_claim_of_a_pod_that_went_elsewhere_is_not_restored(where: str) -> None:
+    world = World(peers=("b",))
+    ref, mark = stripped(world)
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = where
+    assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == STALE
+
+
+@pytest.mark.parametrize(
+    ("node", "verdict", "cluster"),
+    [("", STALE, "c"), (names.proxy_node_name("b"), DONE, "b")],
+    ids=["unbound: the newer claim holds", "bound: the node that it is bound to says where it belongs"],
+)
+def test_a_newer_claim_for_another_cluster_counts_until_the_pod_is_bound(node: str, verdict: str, cluster: str) -> None:
+    world = World(peers=("b", "c"))
+    ref, mark = stripped(world)
+    newer = msgspec.structs.replace(read(mark), target="c", source=source_of(ref, 7))
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["spec"]["nodeName"] = node
+    pod["metadata"]["finalizers"] = [names.FINALIZER]
+    pod["metadata"]["annotations"][names.CLAIM] = keys_of("a").sign_claim(newer)
+    assert world.do(RestoreClaim("r", ref, 2, mark)).verdict == verdict
+    assert read(metadata_of(world)["annotations"][names.CLAIM]).target == cluster

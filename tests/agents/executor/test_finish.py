@@ -1,0 +1,160 @@
+"""FinishSource: the source goes when its delegate is gone, and nothing else goes with it."""
+
+from typing import Any
+
+import pytest
+
+from agents.executor.http import Response
+from agents.executor.procedures import carry_out
+from agents.executor.proxy_pods import reconcile_tasks
+from dispatcher.model import names
+from dispatcher.model.messages import DONE, REFUSED, UNKNOWN, DeleteSource, FinishSource, PodRef
+from tests.agents.executor.world import NOW, World, lost_reply, pod_object, run
+
+PROXY = names.proxy_node_name("b")
+DELETED = "2026-01-01T00:00:00Z"
+
+
+def source(world: World, *, phase: str = "Running", finalizers: tuple[str, ...] = (names.FINALIZER,)) -> PodRef:
+    pod = pod_object(nodeName=PROXY)
+    pod["status"]["phase"] = phase
+    pod["metadata"]["finalizers"] = list(finalizers)
+    return world.submit(pod)
+
+
+def finish(ref: PodRef, target_uid: str = "") -> FinishSource:
+    return FinishSource("i", ref, 1, target_uid)
+
+
+def test_a_source_whose_delegate_is_gone_goes_at_once() -> None:
+    world = World(peers=("b",))
+    assert world.do(finish(source(world))).verdict == DONE
+    assert world.api.pod("web") is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_source_that_has_ended_by_itself_stays_to_be_seen(phase: str) -> None:
+    world = World(peers=("b",))
+    assert world.do(finish(source(world, phase=phase))).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["finalizers"] == []
+    assert world.api.count("delete") == 0
+
+
+def test_a_source_that_a_user_deletes_goes_even_after_it_ended() -> None:
+    world = World(peers=("b",))
+    ref = source(world, phase="Succeeded")
+    pod = world.api.pod("web")
+    assert pod is not None
+    pod["metadata"] |= {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+    assert world.do(finish(ref)).verdict == DONE
+    assert world.api.pod("web") is None
+
+
+def test_finalizers_of_others_are_respected() -> None:
+    world = World(peers=("b",))
+    world.do(finish(source(world, finalizers=("other/one", names.FINALIZER))))
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["finalizers"] == ["other/one"]
+
+
+def test_a_replacement_under_the_same_name_is_never_touched() -> None:
+    world = World(peers=("b",))
+    old = source(world)
+    world.api.put_pod(pod_object())
+    assert world.do(finish(old)).verdict == DONE
+    assert world.api.done == []
+
+
+@pytest.mark.parametrize(
+    ("target_uid", "fenced", "goes"),
+    [
+        pytest.param("b-cluster-uid", False, True, id="the cluster that is known by this name"),
+        pytest.param("another", False, False, id="another cluster that answers under its name"),
+        pytest.param("c-cluster-uid", False, False, id="one that is known by another name"),
+        pytest.param("another", True, True, id="another one, where an operator has fenced the name"),
+        pytest.param("", False, True, id="a dispatcher that does not say which"),
+    ],
+)
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_source_is_let_go_if_the_cluster_known_here_has_no_delegate_whatever_its_claim_says(
+    target_uid: str, fenced: bool, goes: bool, deleted: bool
+) -> None:
+    world = World(peers=("b",))
+    ref = source(world)  # its claim was taken off
+    if deleted:
+        ending = {"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}
+        world.api.pod("web")["metadata"].update(ending)  # type: ignore[index]
+    if fenced:
+        world.api.objects[f"/api/v1/nodes/{PROXY}"]["metadata"].setdefault("labels", {})[names.FENCED] = "true"
+        world.sync()
+    answer = world.do(finish(ref, target_uid))
+    assert (answer.verdict, world.api.pod("web") is None) == ((DONE, True) if goes else (REFUSED, False))
+    assert goes or f"kube-system UID {target_uid}" in answer.message
+    assert goes or world.api.done == []
+
+
+def test_a_cluster_that_was_rebuilt_under_its_name_counts_once_the_old_one_is_forgotten() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.local.trusted.forget("b")
+    assert world.do(finish(ref, "rebuilt")).verdict == DONE
+
+
+def test_a_pod_that_we_do_not_hold_is_never_deleted() -> None:
+    world = World()
+    ref = world.submit(pod_object(nodeName="n1"))
+    assert world.do(finish(ref)).verdict == REFUSED
+    assert world.api.done == []
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+def test_a_lost_reply_at_any_step_ends_done(method: str) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    answer = lost_reply(world.api.answer, method)
+    assert run(carry_out(finish(ref), 1, world.local, NOW), answer).verdict == DONE
+    assert world.api.pod("web") is None
+
+
+def test_a_server_that_is_away_makes_it_unknown() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    assert run(carry_out(finish(ref), 1, world.local, NOW), lambda _: Response(500)).verdict == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("metadata", "goes"),
+    [
+        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30}, True),
+        ({"deletionTimestamp": DELETED, "deletionGracePeriodSeconds": 30, "finalizers": [names.FINALIZER]}, False),
+        ({}, False),
+    ],
+    ids=["terminating", "terminating with a delegate", "running"],
+)
+def test_a_stranded_pod_on_a_proxy_node_is_let_go(metadata: dict[str, Any], goes: bool) -> None:
+    world = World(peers=("b",))
+    pod = pod_object(nodeName=PROXY)
+    pod["metadata"] |= metadata
+    world.submit(pod)
+    for _, _, procedure in reconcile_tasks(world.local, NOW):
+        assert run(procedure, world.api.answer) == ""
+    assert (world.api.pod("web") is None) is goes
+
+
+def test_a_source_whose_delegate_is_being_deleted_begins_to_go_and_keeps_our_finalizer() -> None:
+    world = World(peers=("b",))
+    assert world.do(DeleteSource("i", source(world), 1)).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    assert pod["metadata"]["deletionTimestamp"]
+    assert pod["metadata"]["finalizers"] == [names.FINALIZER]
+
+
+def test_a_pod_that_is_not_on_a_proxy_node_is_not_deleted() -> None:
+    world = World()
+    ref = world.submit(pod_object(nodeName="n1"))
+    assert world.do(DeleteSource("i", ref, 1)).verdict == REFUSED
+    assert world.api.pod("web") is not None

@@ -1,0 +1,152 @@
+"""What crosses to another cluster, what is left behind, and what is refused by name."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.executor.manifest import ManifestError, sanitise
+from dispatcher.model import names
+from tests.agents.executor.world import pod_object
+
+
+def crossed(pod: dict[str, Any]) -> dict[str, Any]:
+    clean: dict[str, Any] = msgspec.json.decode(sanitise(msgspec.json.encode(pod)))
+    return clean
+
+
+def test_what_a_container_is_and_needs_crosses() -> None:
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "command": ["sleep"],
+        "env": [{"name": "A", "value": "1"}],
+        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
+        "readinessProbe": {"tcpSocket": {"port": 80}},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    volumes = [{"name": "data", "emptyDir": {}}]
+    spec = crossed(pod_object(containers=[container], volumes=volumes, restartPolicy="Never"))["spec"]
+    assert spec["containers"] == [container]
+    assert spec["volumes"] == volumes
+    assert spec["restartPolicy"] == "Never"
+
+
+def test_what_means_something_else_elsewhere_is_left_behind() -> None:
+    pod = pod_object(
+        nodeName="n1",
+        priorityClassName="high",
+        priority=1000,
+        serviceAccountName="builder",
+        serviceAccount="builder",
+        affinity={"podAntiAffinity": {"x": 1}, "nodeAffinity": {"y": 2}},
+        unknownField=1,
+    )
+    pod["metadata"] |= {"ownerReferences": [{"kind": "ReplicaSet"}], "finalizers": ["x/y"], "uid": "u", "name": "web"}
+    clean = crossed(pod)
+    assert set(clean["metadata"]) == {"labels", "annotations"}
+    assert clean["spec"] == {
+        "containers": pod["spec"]["containers"],
+        "affinity": {"nodeAffinity": {"y": 2}},
+        "schedulerName": names.SCHEDULER_NAME,
+        "automountServiceAccountToken": False,
+    }
+
+
+def test_token_volumes_are_left_behind_with_their_mounts() -> None:
+    mount = {"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+    pod = pod_object(
+        containers=[{"name": "main", "volumeMounts": [mount, {"name": "cfg", "mountPath": "/cfg"}]}],
+        volumes=[
+            {"name": "kube-api-access-x", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+            {"name": "cfg", "configMap": {"name": "cfg"}},
+        ],
+    )
+    spec = crossed(pod)["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["cfg"]
+    assert [one["name"] for one in spec["containers"][0]["volumeMounts"]] == ["cfg"]
+
+
+LABELS = {
+    "app": True,
+    "app.kubernetes.io/name": True,
+    "example.com/team": True,
+    "pod-template-hash": False,
+    "controller-uid": False,
+    "job-name": False,
+    "batch.kubernetes.io/job-name": False,
+    "topology.kubernetes.io/zone": False,
+    "x.k8s.io/y": False,
+    names.DELEGATE_LABEL: False,
+}
+ANNOTATIONS = {
+    "example.com/note": True,
+    "embedded.global-dispatcher.io/cpu": True,
+    "notkubernetes.io/x": True,
+    "kubectl.kubernetes.io/last-applied-configuration": False,
+    names.SCHEDULE: False,
+    names.EPOCH: False,
+}
+
+
+@pytest.mark.parametrize(("key", "crosses"), LABELS.items(), ids=LABELS.keys())
+def test_a_label_crosses_unless_somebody_there_would_act_on_it(key: str, crosses: bool) -> None:
+    pod = pod_object()
+    pod["metadata"]["labels"] = {key: "v"}
+    assert (key in crossed(pod)["metadata"]["labels"]) is crosses
+
+
+@pytest.mark.parametrize(("key", "crosses"), ANNOTATIONS.items(), ids=ANNOTATIONS.keys())
+def test_an_annotation_crosses_unless_it_is_reserved(key: str, crosses: bool) -> None:
+    pod = pod_object()
+    pod["metadata"]["annotations"] = {key: "v"}
+    assert (key in crossed(pod)["metadata"]["annotations"]) is crosses
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "spec.hostNetwork": {"hostNetwork": True},
+    "spec.hostPID": {"hostPID": True},
+    "spec.hostIPC": {"hostIPC": True},
+    "spec.containers[0].securityContext.privileged": {
+        "containers": [{"name": "c", "securityContext": {"privileged": True}}]
+    },
+    "spec.initContainers[0].securityContext.privileged": {
+        "initContainers": [{"name": "c", "securityContext": {"privileged": True}}]
+    },
+    "spec.securityContext.windowsOptions.hostProcess": {"securityContext": {"windowsOptions": {"hostProcess": True}}},
+    "spec.volumes[1].hostPath": {"volumes": [{"name": "a"}, {"name": "b", "hostPath": {"path": "/"}}]},
+    "spec.volumes[0].persistentVolumeClaim": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}]},
+    "spec.containers": {"containers": [{"name": f"c{i}"} for i in range(65)]},
+}
+
+
+@pytest.mark.parametrize(("field", "spec"), REFUSED.items(), ids=REFUSED.keys())
+def test_what_reaches_into_the_node_is_refused_by_name(field: str, spec: dict[str, Any]) -> None:
+    with pytest.raises(ManifestError) as refused:
+        crossed(pod_object(**spec))
+    assert str(refused.value).startswith(f"{field} ")
+    assert names.STAY in str(refused.value)
+
+
+def test_bottomless_nesting_is_refused() -> None:
+    with pytest.raises(ManifestError):
+        sanitise(b'{"metadata":{},"spec":{"containers":' + b"[" * 50_000)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+FIELDS = st.sampled_from(["containers", "initContainers", "volumes", "affinity", "securityContext", "hostNetwork"])
+
+
+@given(spec=st.dictionaries(FIELDS, JSON) | JSON, metadata=JSON)
+def test_any_json_is_either_cleaned_or_refused(spec: object, metadata: object) -> None:
+    try:
+        clean = sanitise(msgspec.json.encode({"metadata": metadata, "spec": spec}))
+    except ManifestError:
+        return
+    assert sanitise(clean) == clean

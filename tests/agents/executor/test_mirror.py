@@ -1,0 +1,223 @@
+"""Mirrored status: the source shows what its delegate does, and what has ended stays ended."""
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor.http import Request, Response
+from agents.executor.procedures import carry_out
+from agents.observer.seen import NODES, PODS
+from dispatcher.model import names
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, MirrorStatus, PodRef
+from tests.agents.executor.world import NOW, World, lost_reply, pod_object, run
+
+PROXY = names.proxy_node_name("b")
+
+
+def status(phase: str = "Running", *, ready: bool = True, ip: str = "10.0.0.7", **more: Any) -> dict[str, Any]:
+    return {
+        "phase": phase,
+        "conditions": [
+            {"type": "Ready", "status": "True" if ready else "False", "observedGeneration": 3},
+            {"type": "PodScheduled", "status": "True", "reason": "there"},
+        ],
+        "containerStatuses": [{"name": "main", "ready": ready}],
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "hostIP": "192.168.0.1",
+        "startTime": "2026-01-01T00:00:00Z",
+        "qosClass": "Burstable",
+        **more,
+    }
+
+
+def mirror(ref: PodRef, wanted: dict[str, Any]) -> MirrorStatus:
+    return MirrorStatus("i", ref, 1, msgspec.json.encode(wanted))
+
+
+def source(world: World) -> PodRef:
+    pod = pod_object(nodeName=PROXY)
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "reason": "here"}]
+    return world.submit(pod)
+
+
+def status_of(world: World) -> dict[str, Any]:
+    pod = world.api.pod("web")
+    assert pod is not None
+    found: dict[str, Any] = pod["status"]
+    return found
+
+
+def test_the_source_shows_what_the_delegate_does_and_keeps_its_own_pod_scheduled() -> None:
+    world = World(peers=("b",))
+    assert world.do(mirror(source(world), status())).verdict == DONE
+    shown = status_of(world)
+    assert (shown["phase"], shown["podIP"], shown["podIPs"]) == ("Running", "10.0.0.7", [{"ip": "10.0.0.7"}])
+    assert shown["conditions"] == [
+        {"type": "PodScheduled", "status": "True", "reason": "here"},
+        {"type": "Ready", "status": "True"},
+    ]
+    assert "hostIP" not in shown
+
+
+def test_what_the_delegate_has_no_more_is_taken_off_the_source() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(reason="Starting", ip="10.0.0.7")))
+    world.sync()
+    world.do(mirror(ref, status(ip="10.0.0.8")))
+    shown = status_of(world)
+    assert "reason" not in shown
+    assert shown["podIPs"] == [{"ip": "10.0.0.8"}]
+
+
+def test_an_equal_status_is_not_written_twice() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status()))
+    world.sync()
+    assert world.do(mirror(ref, status())).verdict == DONE
+    assert world.api.count("patch") == 1
+
+
+def test_a_status_that_somebody_else_changed_is_written_again() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status()))
+    status_of(world)["conditions"] = [{"type": "Ready", "status": "False"}]
+    pod = world.api.pod("web")
+    assert pod is not None
+    world.api.put_pod(pod)
+    world.sync()
+    assert world.do(mirror(ref, status())).verdict == DONE
+    assert {"type": "Ready", "status": "True"} in status_of(world)["conditions"]
+
+
+@pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "not seen yet"])
+def test_what_has_ended_stays_ended(ended: str, seen: bool) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(ended, ready=False)))
+    if seen:
+        world.sync()
+    assert world.do(mirror(ref, status("Running"))).verdict == DONE
+    assert status_of(world)["phase"] == ended
+
+
+def backup_of(world: World) -> dict[str, Any]:
+    return copy.deepcopy(world.api.objects)
+
+
+def restore(world: World, backup: dict[str, Any]) -> None:
+    """etcd from a backup, which the watch shows."""
+    world.api.objects = backup
+    for kind in (NODES, PODS):
+        world.cache.begin(kind, forget_versions=True)
+        world.cache.end(kind)
+    world.sync()
+
+
+def test_an_end_that_the_server_lost_with_a_restore_is_written_again() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status("Running")))
+    backup = backup_of(world)
+    world.do(mirror(ref, status("Succeeded", ready=False)))
+    world.sync()
+    restore(world, backup)
+    assert world.do(mirror(ref, status("Succeeded", ready=False))).verdict == DONE
+    assert status_of(world)["phase"] == "Succeeded"
+
+
+def test_a_status_that_the_server_lost_with_a_restore_is_written_again_once_that_is_known() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status(ip="10.0.0.7")))
+    backup = backup_of(world)
+    world.do(mirror(ref, status(ip="10.0.0.8")))
+    world.sync()
+    restore(world, backup)
+    world.local.server_went_back()
+    assert world.do(mirror(ref, status(ip="10.0.0.8"))).verdict == DONE
+    assert status_of(world)["podIP"] == "10.0.0.8"
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_a_status_that_is_refused_is_one_event_with_the_cause_and_a_newer_one_replaces_it(code: int) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    refusal = Response(code, b'{"message":"a policy of this cluster"}')
+
+    def refusing(request: Request) -> Response:
+        return refusal if request.method == "PATCH" else world.api.answer(request)
+
+    answers = [run(carry_out(mirror(ref, status("Running")), 1, world.local, NOW), refusing) for _ in range(3)]
+    assert {one.verdict for one in answers} == {REFUSED}
+    why = f"the status of pod default/web cannot be written: a policy of this cluster (HTTP {code})"
+    assert answers[0].message == why
+    assert events_of(world) == [("StatusNotMirrored", why)]
+    assert world.do(mirror(ref, status("Succeeded", ready=False))).verdict == DONE
+    assert status_of(world)["phase"] == "Succeeded"
+
+
+def events_of(world: World) -> list[tuple[str, str]]:
+    """(reason, note) of the events that wait to be written."""
+    found = [msgspec.json.decode(request.body) for request in world.local.events]
+    return [(one["reason"], one["note"]) for one in found]
+
+
+def test_a_write_that_was_lost_and_lands_late_does_not_bring_the_dead_to_life() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    world.do(mirror(ref, status("Pending", ready=False)))
+    delayed: list[Request] = []
+
+    def swallow(request: Request) -> Response:
+        if request.method == "PATCH":
+            delayed.append(request)
+            return Response(0, b"timeout")
+        return world.api.answer(request)
+
+    assert run(carry_out(mirror(ref, status("Running")), 1, world.local, NOW), swallow).verdict == UNKNOWN
+    assert world.do(mirror(ref, status("Succeeded", ready=False))).verdict == DONE
+    assert [world.api.answer(request).status for request in delayed] == [409] * len(delayed)
+    assert status_of(world)["phase"] == "Succeeded"
+
+
+def test_a_lost_reply_ends_done() -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    answer = lost_reply(world.api.answer, "PATCH")
+    assert run(carry_out(mirror(ref, status()), 1, world.local, NOW), answer).verdict == DONE
+
+
+def test_a_pod_made_again_under_the_name_keeps_its_own_status() -> None:
+    world = World(peers=("b",))
+    old = source(world)
+    world.api.put_pod(pod_object())  # not seen yet
+    assert world.do(mirror(old, status())).verdict == STALE
+    assert status_of(world)["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("node", ["n1", ""], ids=["on a real node", "unbound"])
+def test_a_pod_that_is_not_on_a_proxy_node_keeps_its_own_status(node: str) -> None:
+    world = World()
+    ref = world.submit(pod_object(nodeName=node))
+    assert world.do(mirror(ref, status())).verdict == STALE
+    assert world.api.done == []
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{", b"[]", b'{"phase":"Flying"}', b'{"phase":1}', b'{"conditions":[3]}', b'{"a":' * 5000]
+)
+def test_a_status_that_makes_no_sense_is_refused(raw: bytes) -> None:
+    world = World(peers=("b",))
+    ref = source(world)
+    answers = [world.do(MirrorStatus("i", ref, 1, raw)) for _ in range(2)]
+    assert [one.verdict for one in answers] == [REFUSED, REFUSED]
+    assert "the status of the delegate of pod default/web cannot be read" in answers[0].message
+    assert events_of(world) == [("StatusNotMirrored", answers[0].message)]
+    assert world.api.done == []

@@ -1,0 +1,253 @@
+"""What is bound is what the server made: webhooks, LimitRanges and runtime classes may have changed the delegate."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.executor.http import Request, Response
+from agents.executor.procedures import carry_out
+from dispatcher.model import names
+from dispatcher.model.messages import BOUND, OF_CLUSTER, REFUSED, CreateDelegate, Outcome, PodRef
+from tests.agents.executor.world import NOW, World, lost_reply, node_object, order_for, pod_object, run
+
+Object = dict[str, Any]
+Webhook = Callable[[Object], None]
+
+
+def order(number: int = 0, cpu: str = "300m", epoch: int = 1) -> CreateDelegate:
+    ref = PodRef("default", f"web{number}", f"u{number}")
+    manifest = msgspec.json.encode(pod_object(ref.name, cpu=cpu))
+    return order_for(ref, epoch, "n1", manifest)
+
+
+def mutating(world: World, webhook: Webhook) -> Callable[[Request], Response]:
+    """The server, with a webhook that changes what is created."""
+
+    def answer(request: Request) -> Response:
+        if request.method == "POST" and request.path.endswith("/pods"):
+            pod = msgspec.json.decode(request.body)
+            webhook(pod)
+            request = Request("POST", request.path, msgspec.json.encode(pod))
+        return world.api.answer(request)
+
+    return answer
+
+
+def sidecar(pod: Object) -> None:
+    pod["spec"]["containers"].append({"name": "istio-proxy", "resources": {"requests": {"cpu": "500m"}}})
+
+
+def limit_range(pod: Object) -> None:
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "800m", "memory": "256Mi"}
+
+
+def runtime_class(pod: Object) -> None:
+    pod["spec"]["overhead"] = {"cpu": "500m"}
+
+
+def placed(world: World, intent: CreateDelegate, webhook: Webhook) -> Outcome:
+    return run(carry_out(intent, 1, world.local, NOW), mutating(world, webhook))
+
+
+def bound_cpu(world: World) -> int:
+    """Milli-CPU that the pods on n1 really request."""
+    pods = [pod for pod in world.api.pods() if pod["spec"].get("nodeName") == "n1"]
+    return sum(int(one["resources"]["requests"]["cpu"][:-1]) for pod in pods for one in pod["spec"]["containers"])
+
+
+def test_three_delegates_that_a_sidecar_makes_larger_never_over_commit_their_node() -> None:
+    world = World(node_object(cpu="1"), cluster="b")
+    verdicts = [placed(world, order(number, epoch=number + 1), sidecar).verdict for number in range(3)]
+    assert verdicts == [BOUND, REFUSED, REFUSED]
+    assert bound_cpu(world) == 800
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_that_grow_at_the_same_time_never_over_commit_their_node(first: int) -> None:
+    world = World(node_object(cpu="1"), cluster="b")
+    answer = mutating(world, sidecar)
+    both = [carry_out(order(number), 1, world.local, NOW) for number in range(2)]
+    waiting = {number: next(procedure) for number, procedure in enumerate(both)}
+    turn = first
+    while waiting:
+        turn = turn if turn in waiting else next(iter(waiting))
+        with suppress(StopIteration):
+            waiting[turn] = both[turn].send(answer(waiting.pop(turn)))
+        turn = 1 - turn
+    assert bound_cpu(world) <= 1000
+
+
+def test_one_that_still_fits_is_bound_and_its_true_size_is_held_and_told() -> None:
+    world = World(node_object(cpu="1"), cluster="b")
+    outcome = placed(world, order(), sidecar)
+    assert (outcome.verdict, outcome.message, outcome.requests) == (BOUND, "", {"cpu": 800})
+    held = list(world.local.ledger.held("n1", world.cache, NOW.mono))
+    assert [booking.requests for booking in held] == [{"cpu": 800}]
+
+
+MiB = 2**20
+# what made it larger -> what is said, and its true size
+LARGER: dict[str, tuple[Webhook, str, dict[str, int]]] = {
+    "a sidecar": (sidecar, "cpu 300m -> 800m (container istio-proxy was added)", {"cpu": 800}),
+    "a LimitRange": (
+        limit_range,
+        "cpu 300m -> 800m, memory 0 -> 256Mi (requests were changed)",
+        {"cpu": 800, "memory": 256 * MiB},
+    ),
+    "a runtime class": (runtime_class, "cpu 300m -> 800m (overhead was added)", {"cpu": 800}),
+}
+
+
+@pytest.mark.parametrize("what", LARGER)
+def test_one_that_does_not_fit_is_deleted_and_refused_with_what_grew_and_its_true_size(what: str) -> None:
+    webhook, said, requests = LARGER[what]
+    world = World(node_object(cpu="500m"), cluster="b")
+    outcome = placed(world, order(), webhook)
+    assert outcome.verdict == REFUSED
+    assert outcome.message == f'node "n1": Insufficient cpu; the server made it larger: {said}'
+    assert outcome.requests == requests
+    assert world.api.pods() == []
+    assert world.api.count("bind") == 0
+
+
+def test_the_room_of_one_that_grew_too_large_is_given_back() -> None:
+    world = World(node_object(cpu="500m"), cluster="b")
+    assert placed(world, order(0), sidecar).verdict == REFUSED
+    assert world.do(order(1)).verdict == BOUND
+
+
+def test_one_that_is_found_after_a_lost_reply_is_judged_by_its_true_size_too() -> None:
+    world = World(node_object(cpu="500m"), cluster="b")
+    outcome = run(carry_out(order(), 1, world.local, NOW), lost_reply(mutating(world, sidecar), "POST"))
+    assert (outcome.verdict, outcome.requests) == (REFUSED, {"cpu": 800})
+    assert world.api.pods() == []
+
+
+def test_one_that_the_server_left_alone_tells_no_size() -> None:
+    assert World(cluster="b").do(order()).requests == {}
+
+
+def selects_others(pod: Object) -> None:
+    pod["spec"]["nodeSelector"] = {"pool": "other"}
+
+
+def wants_a_port(pod: Object) -> None:
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+
+
+def unreadable(pod: Object) -> None:
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1e999999"}}
+
+
+@pytest.mark.parametrize(
+    ("webhook", "said"),
+    [
+        (selects_others, "didn't match Pod's node affinity/selector"),
+        (wants_a_port, "didn't have free ports"),
+        (unreadable, "what the server made of the delegate cannot be read"),
+    ],
+)
+def test_the_place_is_checked_for_the_pod_as_made(webhook: Webhook, said: str) -> None:
+    world = World(cluster="b")
+    taken = pod_object("other", nodeName="n1")
+    taken["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    world.submit(taken)
+    outcome = placed(world, order(), webhook)
+    assert outcome.verdict == REFUSED
+    assert said in outcome.message
+    assert [pod["metadata"]["name"] for pod in world.api.pods()] == ["other"]
+
+
+# at_most of the order -> verdict, what the outcome tells of its size
+ALLOWED: list[tuple[dict[str, int], str, dict[str, int]]] = [
+    ({}, BOUND, {"cpu": 800}),
+    ({"cpu": 300}, REFUSED, {"cpu": 800}),
+    ({"cpu": 799}, REFUSED, {"cpu": 800}),
+    ({"cpu": 800}, BOUND, {"cpu": 800}),
+    ({"memory": 2**30}, REFUSED, {"cpu": 800}),
+]
+
+
+@pytest.mark.parametrize(("at_most", "verdict", "told"), ALLOWED)
+def test_one_that_grew_beyond_what_was_booked_for_it_is_never_bound(
+    at_most: dict[str, int], verdict: str, told: dict[str, int]
+) -> None:
+    world = World(node_object(cpu="4"), cluster="b")
+    outcome = placed(world, msgspec.structs.replace(order(), at_most=at_most), sidecar)
+    assert (outcome.verdict, outcome.requests) == (verdict, told)
+    assert world.api.count("bind") == (verdict == BOUND)
+    assert len(world.api.pods()) == (verdict == BOUND)
+
+
+def sidecar_and_selector(pod: Object) -> None:
+    sidecar(pod)
+    selects_others(pod)
+
+
+def test_one_that_grew_and_may_not_go_there_for_something_else_too_tells_no_size() -> None:
+    outcome = placed(World(node_object(cpu="500m"), cluster="b"), order(), sidecar_and_selector)
+    assert (outcome.verdict, outcome.scope, outcome.requests) == (REFUSED, OF_CLUSTER, {})
+    assert "the server made it larger" in outcome.message
+
+
+@pytest.mark.parametrize(("code", "passing"), [(500, True), (403, False), (422, False)])
+def test_a_webhook_that_fails_refuses_for_now_and_a_rule_for_longer(code: int, passing: bool) -> None:
+    world = World(cluster="b")
+
+    def fails(request: Request) -> Response:
+        if request.method == "POST" and request.path.endswith("/pods"):
+            said = {"kind": "Status", "message": "Internal error occurred: failed calling webhook"}
+            return Response(code, msgspec.json.encode(said))
+        return world.api.answer(request)
+
+    outcome = run(carry_out(order(), 1, world.local, NOW), fails)
+    assert (outcome.verdict, outcome.scope, outcome.passing) == (REFUSED, OF_CLUSTER, passing)
+
+
+def reaches_into_the_node(pod: Object) -> None:
+    pod["spec"]["volumes"] = [{"name": "ca", "hostPath": {"path": "/etc/ssl"}}]
+    pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+
+def test_what_the_admins_of_the_target_add_is_theirs_to_add() -> None:
+    world = World(cluster="b")
+    assert placed(world, order(), reaches_into_the_node).verdict == BOUND
+    (pod,) = world.api.pods()
+    assert pod["spec"]["volumes"][0]["hostPath"] == {"path": "/etc/ssl"}
+
+
+def takes_the_label_off(pod: Object) -> None:
+    del pod["metadata"]["labels"][names.DELEGATE_LABEL]
+
+
+def changes_the_source(pod: Object) -> None:
+    pod["metadata"]["annotations"][names.SOURCE_UID] = "another"
+
+
+def gives_it_to_another_scheduler(pod: Object) -> None:
+    pod["spec"]["schedulerName"] = "default-scheduler"
+
+
+NOT_OURS: dict[str, tuple[Webhook, str]] = {
+    "our label is gone": (takes_the_label_off, f"the server took our mark off: labels {names.DELEGATE_LABEL}"),
+    "our annotation was changed": (
+        changes_the_source,
+        f"the server took our mark off: annotations {names.SOURCE_UID}",
+    ),
+    "it is another scheduler's": (
+        gives_it_to_another_scheduler,
+        'the server gave it to scheduler "default-scheduler"',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NOT_OURS)
+def test_one_that_is_not_ours_any_more_is_deleted_and_refused_with_words(what: str) -> None:
+    webhook, said = NOT_OURS[what]
+    world = World(cluster="b")
+    outcome = placed(world, order(), webhook)
+    assert (outcome.verdict, outcome.message) == (REFUSED, said)
+    assert (world.api.pods(), world.api.count("bind")) == ([], 0)

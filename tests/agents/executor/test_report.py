@@ -1,0 +1,123 @@
+"""ReportUnschedulable: a waiting pod says why, once, and not for ever."""
+
+from typing import Any
+
+import msgspec
+
+from agents.executor.events import MAX_NOTE, foreign_scheduler
+from agents.executor.http import Response
+from agents.executor.local import Moment
+from agents.executor.procedures import carry_out
+from agents.executor.report import EVENT_GAP_S, REPEAT_S
+from dispatcher.model import names
+from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, PodRef, ReportUnschedulable
+from tests.agents.executor.world import NOW, World, pod_object, run
+
+WHY = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+def later(seconds: float) -> Moment:
+    return Moment(NOW.mono + seconds, NOW.wall + seconds)
+
+
+def report(ref: PodRef, message: str = WHY, reason: str = "Unschedulable") -> ReportUnschedulable:
+    return ReportUnschedulable("i", ref, 1, message, reason)
+
+
+def condition_of(world: World) -> dict[str, Any]:
+    pod = world.api.pod("web")
+    assert pod is not None
+    (condition,) = pod["status"]["conditions"]
+    found: dict[str, Any] = condition
+    return found
+
+
+def test_the_condition_and_the_event_say_why() -> None:
+    world = World()
+    assert world.do(report(world.submit())).verdict == DONE
+    assert condition_of(world) == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": WHY,
+        "lastTransitionTime": "2023-11-14T22:13:20Z",
+    }
+    event = msgspec.json.decode(world.local.events[0].body)
+    assert (event["type"], event["reason"], event["action"]) == ("Warning", "FailedScheduling", "Scheduling")
+    assert (event["note"], event["reportingController"]) == (WHY, names.SCHEDULER_NAME)
+    assert event["eventTime"] == "2023-11-14T22:13:20.000000Z"
+
+
+def test_a_pod_with_a_place_that_waits_gets_an_event_and_no_condition() -> None:
+    world = World()
+    assert world.do(report(world.submit(), "waiting on Permit plugin Gang", WAITING)).verdict == DONE
+    assert world.api.count("patch") == 0
+    event = msgspec.json.decode(world.local.events[0].body)
+    assert (event["type"], event["reason"], event["note"]) == ("Normal", "Waiting", "waiting on Permit plugin Gang")
+
+
+def test_the_same_again_is_written_only_after_a_period() -> None:
+    world = World()
+    ref = world.submit()
+    for seconds in (0.0, 1.0, REPEAT_S - 1):
+        world.do(report(ref), later(seconds))
+    assert (world.api.count("patch"), len(world.local.events)) == (1, 1)
+    world.do(report(ref), later(REPEAT_S))
+    assert (world.api.count("patch"), len(world.local.events)) == (2, 2)
+
+
+def test_a_new_message_keeps_the_transition_time_and_waits_with_its_event() -> None:
+    world = World()
+    ref = world.submit()
+    world.do(report(ref))
+    world.do(report(ref, "other"), later(5))
+    assert condition_of(world)["message"] == "other"
+    assert condition_of(world)["lastTransitionTime"] == "2023-11-14T22:13:20Z"
+    assert len(world.local.events) == 1
+    world.do(report(ref, "third"), later(EVENT_GAP_S))
+    assert len(world.local.events) == 2
+
+
+def test_a_gated_pod_may_be_reported() -> None:
+    world = World()
+    ref = world.submit(pod_object(schedulingGates=[{"name": "wait"}]))
+    assert world.do(report(ref, "waits for its gates", "SchedulingGated")).verdict == DONE
+
+
+def test_a_bound_or_missing_pod_is_stale() -> None:
+    world = World()
+    assert world.do(report(world.submit(pod_object(nodeName="n1")))).verdict == STALE
+    assert world.do(report(PodRef("default", "web", "gone"))).verdict == STALE
+    assert world.api.done == []
+
+
+def test_a_pod_made_again_under_the_name_gets_no_report_of_the_old_one() -> None:
+    world = World()
+    old = world.submit()
+    world.api.put_pod(pod_object())
+    assert world.do(report(old)).verdict == STALE
+    assert world.api.done == []
+
+
+def test_an_unknown_reason_is_refused_and_a_silent_server_unknown() -> None:
+    world = World()
+    ref = world.submit()
+    assert world.do(report(ref, reason="Whatever")).verdict == REFUSED
+    assert run(carry_out(report(ref), 1, world.local, NOW), lambda _: Response(0)).verdict == UNKNOWN
+    assert world.do(report(ref)).verdict == DONE
+
+
+def test_a_long_message_is_cut_to_what_an_event_holds() -> None:
+    world = World()
+    world.do(report(world.submit(), "ü" * 5000))
+    note = msgspec.json.decode(world.local.events[0].body)["note"]
+    assert len(note.encode()) <= MAX_NOTE
+    assert note.startswith("üü")
+
+
+def test_a_pod_of_another_scheduler_is_told_and_left_alone() -> None:
+    world = World()
+    foreign_scheduler(world.local, PodRef("default", "web", "u"), "default-scheduler", NOW)
+    event = msgspec.json.decode(world.local.events[0].body)
+    assert event["type"] == "Warning"
+    assert '"default-scheduler"' in event["note"]

@@ -1,0 +1,394 @@
+"""The core as a whole, told by single cases; its laws are in tests/laws."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from dispatcher.model import messages
+from dispatcher.model.crossing import Opening
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.messages import DONE, REFUSED, Bind, Changes, Evict, Outcome, ReportUnschedulable
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node, Taint
+from dispatcher.model.objects import AnyObject, Namespace, ObjectRef, StorageClass
+from dispatcher.model.pod import Claim, Pod, PodAffinity, PodAffinityTerm, SourceRef, Toleration
+from dispatcher.scheduling.clusters import GapError
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.delegation.tracking import Tracked, place_of
+from dispatcher.scheduling.events import (
+    Answered,
+    ClusterChanged,
+    ClusterSilent,
+    Effect,
+    OperatorWarning,
+    SendIntents,
+    SendPeers,
+    Tick,
+)
+from dispatcher.scheduling.views import explain, pods_view
+from tests.laws.cores import make_core
+
+NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
+
+
+def pod(name: str, **more: object) -> Pod:
+    fields = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, **more}
+    return Pod(f"uid-{name}", "default", name, **fields)  # type: ignore[arg-type]
+
+
+def report(
+    core: SchedulerCore,
+    *pods: Pod,
+    nodes: tuple[Node, ...] = (NODE,),
+    objects: tuple[AnyObject, ...] = (),
+    now: float = 1.0,
+) -> Sequence[Effect]:
+    changes = Changes("east", "east-uid", "life-1", 0, 1, full=True, nodes=nodes, pods=pods, objects=objects)
+    return core.handle(ClusterChanged(changes), now)
+
+
+def intents(effects: Sequence[Effect], kind: type) -> list[object]:
+    return [one for effect in effects if isinstance(effect, SendIntents) for one in effect.intents if type(one) is kind]
+
+
+def test_nothing_is_decided_before_every_cluster_was_heard_of() -> None:
+    core = make_core(("east", "west"))
+    report(core, pod("a"))
+    assert not intents(core.handle(Tick(), 1.0), Bind)
+    core.handle(ClusterSilent("west", "no answer"), 1.0)
+    assert intents(core.handle(Tick(), 2.0), Bind)
+
+
+def test_a_pod_with_problems_is_told_once_and_never_placed() -> None:
+    core = make_core(("east",))
+    effects = report(core, pod("bad", problems=("spec.containers[0]: quantity '1e999999' is absurd",)), pod("good"))
+    (told,) = intents(effects, ReportUnschedulable)
+    assert "1e999999" in told.message  # type: ignore[attr-defined]
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_a_refused_bind_gives_the_room_back_and_waits_before_the_next_try() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"))
+    (bind,) = intents(core.handle(Tick(), 1.0), Bind)
+    outcome = Outcome(bind.id, bind.pod.uid, bind.epoch, REFUSED, "node is full")  # type: ignore[attr-defined]
+    core.handle(Answered("east", (outcome,)), 1.1)
+    assert core.fleet.occupant(("east", "uid-a")) is None
+    assert [row["reason"] for row in pods_view(core)] == ["node(s) were refused by their agent (node is full)"]
+    assert not intents(core.handle(Tick(), 1.2), Bind)
+    (again,) = intents(core.handle(Tick(), 3.0), Bind)
+    assert again.epoch > bind.epoch  # type: ignore[attr-defined]
+
+
+def test_a_report_that_skips_revisions_is_refused_and_changes_nothing() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"))
+    gap = Changes("east", "east-uid", "life-1", 5, 6, pods_gone=("uid-a",))
+    with pytest.raises(GapError, match="does not continue"):
+        core.handle(ClusterChanged(gap), 2.0)
+    assert ("east", "uid-a") in core.tracked
+
+
+def test_a_fault_about_one_pod_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = make_core(("east",))
+
+    def faulty(tracked: Tracked, fenced: frozenset[str]) -> object:
+        if tracked.pod_id[1] == "uid-cursed":
+            raise ZeroDivisionError("cursed")
+        return place_of(tracked, fenced)
+
+    monkeypatch.setattr("dispatcher.scheduling.core.reconciler.place_of", faulty)
+    effects = report(core, pod("cursed"), pod("good"))
+    assert any(isinstance(effect, OperatorWarning) and "uid-cursed" in effect.text for effect in effects)
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["good"]  # type: ignore[attr-defined]
+
+
+def test_agents_are_told_of_peers_at_once_when_a_cluster_falls_silent() -> None:
+    core = make_core(("east", "west"))
+    for name in ("east", "west"):
+        core.handle(ClusterChanged(Changes(name, f"{name}-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 0.0)
+
+    def told(now: float) -> set[str]:
+        return {effect.cluster for effect in core.handle(Tick(), now) if isinstance(effect, SendPeers)}
+
+    assert told(0.0) == {"east", "west"}
+    assert told(1.0) == set()
+    core.handle(ClusterSilent("west", "away"), 1.0)
+    assert told(1.5) == {"east"}
+
+
+def test_a_node_that_comes_wakes_a_pod_that_found_none() -> None:
+    core = make_core(("east",))
+    report(core, pod("a"), nodes=())
+    effects = core.handle(Tick(), 1.0)
+    assert intents(effects, ReportUnschedulable)
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, nodes=(NODE,))), 2.0)
+    assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wakes"), [({"app": "db"}, True), ({"app": "web"}, False)], ids=["meant", "not meant"]
+)
+def test_a_foreign_pod_that_comes_to_a_node_wakes_a_pod_that_wants_to_be_near_it(
+    labels: dict[str, str], wakes: bool
+) -> None:
+    core, near = make_core(("east",)), PodAffinityTerm("host", LabelSelector({"app": "db"}), ("default",))
+    waiting = pod("a", pod_affinity=PodAffinity((near,)))
+    report(core, waiting)
+    assert not intents(core.handle(Tick(), 1.0), Bind)
+    report(core, waiting, pod("b", labels=labels, node="n1", scheduler_name="default-scheduler"), now=5.0)
+    assert bool(intents(core.handle(Tick(), 20.0), Bind)) is wakes
+
+
+def objects_of(core: SchedulerCore, cluster: str = "east") -> set[tuple[str, str]]:
+    return set(core.fleet.kept.keys_of(cluster))
+
+
+def test_objects_come_change_and_go_with_the_reports_of_their_cluster() -> None:
+    core = make_core(("east", "west"))
+    report(core, objects=(Namespace("a"), StorageClass("a")))
+    other = Changes("west", "west-uid", "life-1", 0, 1, full=True, objects=(Namespace("a"),))
+    core.handle(ClusterChanged(other), 1.0)
+    changed = Changes("east", "east-uid", "life-1", 1, 2, objects=(Namespace("a", {"x": "y"}),))
+    core.handle(ClusterChanged(changed), 2.0)
+    assert core.fleet.kept.of("east", Namespace)["a"].labels == {"x": "y"}
+    assert core.fleet.kept.of("west", Namespace)["a"].labels == {}
+    gone = Changes("east", "east-uid", "life-1", 2, 3, objects_gone=(ObjectRef("Namespace", "a"),))
+    core.handle(ClusterChanged(gone), 3.0)
+    assert objects_of(core) == {("StorageClass", "a")}
+    assert objects_of(core, "west") == {("Namespace", "a")}
+
+
+def test_a_full_report_forgets_the_objects_it_does_not_name() -> None:
+    core = make_core(("east",))
+    report(core, objects=(Namespace("a"), Namespace("b")))
+    report(core, objects=(Namespace("b"),), now=2.0)
+    assert objects_of(core) == {("Namespace", "b")}
+
+
+def test_a_pod_of_an_unknown_profile_waits_with_the_names_of_the_known_ones() -> None:
+    core = make_core(("east",))
+    effects = report(core, pod("a", scheduler_name="global-dispatcher-x"), pod("b"))
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.message.endswith("known: global-dispatcher")  # type: ignore[attr-defined]
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 1.0), Bind)] == ["b"]  # type: ignore[attr-defined]
+
+
+FULL = {"requests": {"cpu": 3000}}
+
+
+def bound(name: str, **more: object) -> Pod:
+    return pod(name, node="n1", phase="Running", **{**FULL, **more})
+
+
+def change(core: SchedulerCore, *pods: Pod, gone: tuple[str, ...] = (), now: float = 3.0) -> Sequence[Effect]:
+    view = core.clusters["east"]
+    changes = Changes(
+        "east", "east-uid", "life-1", view.revision, view.revision + 1, pods=pods, pods_gone=gone, evicts_foreign=True
+    )
+    return core.handle(ClusterChanged(changes), now)
+
+
+def test_an_urgent_pod_has_a_lower_one_evicted_and_takes_its_room_when_it_is_gone() -> None:
+    core = make_core(("east",))
+    report(core, bound("low"), pod("urgent", priority=10, **FULL))
+    effects = core.handle(Tick(), 1.0)
+    (evict,) = intents(effects, Evict)
+    assert (evict.pod.name, evict.node, evict.priority) == ("low", "n1", 10)  # type: ignore[attr-defined]
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.nominated_node == "n1"  # type: ignore[attr-defined]
+    outcome = Outcome(evict.id, evict.pod.uid, evict.epoch, DONE)  # type: ignore[attr-defined]
+    core.handle(Answered("east", (outcome,)), 1.5)
+    change(core, pod("between", priority=5, **FULL), now=2.5)
+    assert not intents(core.handle(Tick(), 2.6), Bind)
+    change(core, gone=("uid-low",), now=3.0)
+    (bind,) = intents(core.handle(Tick(), 4.0), Bind)
+    assert bind.pod.name == "urgent"  # type: ignore[attr-defined]
+
+
+def test_victims_that_are_going_are_waited_for_and_nobody_else_is_evicted() -> None:
+    core = make_core(("east",))
+    report(core, bound("low"), pod("urgent", priority=10, **FULL))
+    assert len(intents(core.handle(Tick(), 1.0), Evict)) == 1
+    effects = [*change(core, bound("low", terminating=True), now=2.0), *core.handle(Tick(), 400.0)]
+    assert not intents(effects, Evict)
+    row = explain(core, "default", "urgent")
+    assert row is not None
+    assert "not eligible due to a terminating pod on the nominated node" in row["reason"]
+
+
+def test_a_refused_eviction_takes_the_promise_back() -> None:
+    core = make_core(("east",))
+    report(core, bound("low"), pod("urgent", priority=10, **FULL))
+    (evict,) = intents(core.handle(Tick(), 1.0), Evict)
+    outcome = Outcome(evict.id, evict.pod.uid, evict.epoch, REFUSED, "not allowed")  # type: ignore[attr-defined]
+    effects = core.handle(Answered("east", (outcome,)), 1.5)
+    assert any(isinstance(effect, OperatorWarning) and "not allowed" in effect.text for effect in effects)
+    assert core.profiles.nominations.of(("east", "uid-urgent")) is None
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["where it is allowed", "not elsewhere"])
+def test_pods_of_other_schedulers_are_evicted(allowed: bool) -> None:
+    core = make_core(("east",))
+    report(core, nodes=(NODE,))
+    foreign = bound("low", scheduler_name="default-scheduler")
+    view = core.clusters["east"]
+    pods = (foreign, pod("urgent", priority=10, **FULL))
+    changes = Changes("east", "east-uid", "life-1", view.revision, 9, pods=pods, evicts_foreign=allowed)
+    core.handle(ClusterChanged(changes), 2.0)
+    assert bool(intents(core.handle(Tick(), 2.0), Evict)) == allowed
+
+
+def test_a_promise_of_an_earlier_life_is_kept() -> None:
+    core = make_core(("east",))
+    report(core, bound("going", terminating=True), pod("urgent", priority=10, nominated_node="n1", **FULL))
+    effects = core.handle(Tick(), 1.0)
+    assert not intents(effects, Evict)
+    change(core, pod("other", **FULL), gone=("uid-going",), now=2.0)
+    assert [bind.pod.name for bind in intents(core.handle(Tick(), 3.0), Bind)] == ["urgent"]  # type: ignore[attr-defined]
+
+
+def test_a_gated_pod_says_which_gates_hold_it() -> None:
+    core = make_core(("east",))
+    effects = report(core, pod("a", gated=True, gates=("example.com/quota", "example.com/review")))
+    (told,) = intents(effects, ReportUnschedulable)
+    assert told.reason == "SchedulingGated"  # type: ignore[attr-defined]
+    assert told.message == (  # type: ignore[attr-defined]
+        "Scheduling is blocked due to non-empty scheduling gates: example.com/quota, example.com/review"
+    )
+    change(core, pod("a"))
+    assert intents(core.handle(Tick(), 3.0), Bind)
+
+
+def test_a_delegate_is_as_important_as_its_source_and_is_evicted_where_it_runs() -> None:
+    core = make_core(("east", "west"))
+    claim = Claim("west", "n1", 5)
+    source = pod("low", priority=5, node="global-dispatcher-west", claim=claim, has_finalizer=True, **FULL)
+    report(core, source, nodes=())
+    marks = SourceRef("east", "east-uid", "default", "low", "uid-low", 5)
+    delegate = pod("low-copy", node="n1", phase="Running", source=marks, **FULL)
+    pods = (delegate, pod("urgent", priority=10, **FULL), pod("meek", priority=3, **FULL))
+    changes = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=pods)
+    core.handle(ClusterChanged(changes), 1.0)
+    (evict,) = intents(core.handle(Tick(), 1.0), Evict)
+    assert (evict.pod.uid, evict.node, evict.priority) == ("uid-low-copy", "n1", 10)  # type: ignore[attr-defined]
+
+
+def test_a_pod_that_still_runs_where_it_did_not_go_is_told_so_and_placed_once_that_is_gone() -> None:
+    core = make_core(("east", "west"))
+    source = SourceRef("east", "east-uid", "default", "a", "uid-a", 1)
+    dying = Pod("d1", "default", "a-123", node="w1", phase="Running", terminating=True, source=source)
+    west = Changes("west", "west-uid", "life-1", 0, 1, full=True, pods=(dying,))
+    core.handle(ClusterChanged(west), 1.0)
+    (told,) = intents(report(core, pod("a")), ReportUnschedulable)
+    settled = 2.0 + core.timing.absence_grace_s
+    effects = core.handle(Tick(), settled)
+    assert told.message == "its delegate in cluster west is not gone yet"  # type: ignore[attr-defined]
+    assert not intents(effects, Bind)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods_gone=("d1",))), settled + 1)
+    assert intents(core.handle(Tick(), settled + 2), Bind)
+
+
+def test_a_source_whose_delegate_went_while_its_cluster_was_held_as_restored_is_let_go_after_the_hold() -> None:
+    core = make_core(("east", "west"))
+    marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
+    copy = Pod("d1", "default", "a-123", node="n1", phase="Running", terminating=True, source=marks)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, pods=(copy,))), 1.0)
+    claim = Claim("west", "n1", 5)
+    report(core, pod("a", node="global-dispatcher-west", claim=claim, has_finalizer=True, terminating=True), nodes=())
+    held = Changes("west", "west-uid", "life-1", 1, 2, pods_gone=("d1",), restored=True)
+    assert not intents(core.handle(ClusterChanged(held), 2.0), messages.FinishSource)
+    over = Changes("west", "west-uid", "life-1", 2, 2)
+    assert intents(core.handle(ClusterChanged(over), 3.0), messages.FinishSource)
+
+
+def test_the_running_delegate_of_an_earlier_life_is_bound_by_an_attempt_of_this_one() -> None:
+    core = make_core(("east", "west"), boot_epoch=1000)
+    marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
+    copies = (Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks),)
+    west = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,), pods=copies)
+    core.handle(ClusterChanged(west), 1.0)
+    effects = report(core, pod("a", claim=Claim("west", "n1", 5), has_finalizer=True))
+    (sent,) = intents(effects, Bind)
+    assert sent.epoch > 1000  # type: ignore[attr-defined]
+
+
+def test_a_claim_of_an_earlier_life_without_a_delegate_is_taken_off_and_the_pod_decided_anew() -> None:
+    core = make_core(("east", "west"), boot_epoch=1000)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True)), 1.0)
+    effects = report(core, pod("a", claim=Claim("west", "n1", 5), has_finalizer=True))
+    (confirm,) = intents(effects, messages.ConfirmNoDelegate)
+    assert not confirm.collect  # type: ignore[attr-defined]
+    assert confirm.epoch > 1000  # type: ignore[attr-defined]
+    (unclaim,) = intents(answer(core, "west", confirm, messages.DONE, 2.0), messages.Unclaim)
+    answer(core, "east", unclaim, messages.DONE, 3.0)
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(pod("a"),))), 4.0)
+    (bound,) = intents(core.handle(Tick(), 5.0), Bind)
+    assert bound.node == "n1"  # type: ignore[attr-defined]
+
+
+def test_a_claim_of_a_higher_attempt_than_ours_is_asked_about_without_haste() -> None:
+    core = make_core(("east", "west"))
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True)), 1.0)
+    (confirm,) = intents(
+        report(core, pod("a", claim=Claim("west", "n1", 500), has_finalizer=True)), messages.ConfirmNoDelegate
+    )
+    assert not intents(answer(core, "west", confirm, messages.DONE, 2.0), messages.ConfirmNoDelegate)
+    assert intents(core.handle(Tick(), 20.0), messages.ConfirmNoDelegate)
+
+
+def test_an_older_claim_that_somebody_puts_back_is_not_followed() -> None:
+    core = make_core(("east", "west"), boot_epoch=1000)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 1.0)
+    gated = pod("a", gated=True)
+    report(core, gated, nodes=())
+    replayed = pod("a", gated=True, claim=Claim("west", "n1", 5), has_finalizer=True)
+    effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(replayed,))), 2.0)
+    (confirm,) = intents(effects, messages.ConfirmNoDelegate)
+    after = answer(core, "west", confirm, messages.DONE, 3.0)
+    assert intents(after, messages.Unclaim)
+    assert not intents(after, messages.Claim)
+
+
+def answer(core: SchedulerCore, cluster: str, intent: object, verdict: str, now: float) -> Sequence[Effect]:
+    outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, manifest=b"{}")  # type: ignore[attr-defined]
+    return core.handle(Answered(cluster, (outcome,)), now)
+
+
+def test_a_delegate_is_no_stray_while_the_claim_that_we_made_may_be_unseen() -> None:
+    core = make_core(("east", "west"))
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(NODE,))), 1.0)
+    report(core, pod("a"), nodes=())
+    now = 2.0 + core.timing.absence_grace_s  # a home that has long been settled
+    (claim,) = intents(core.handle(Tick(), now), messages.Claim)
+    (create,) = intents(answer(core, "east", claim, messages.CLAIMED, now), messages.CreateDelegate)
+    (proxy,) = intents(answer(core, "west", create, messages.BOUND, now), Bind)
+    marks = SourceRef("east", "east-uid", "default", "a", "uid-a", 5)
+    runs = Pod("d1", "default", "a-123", node="n1", phase="Running", source=marks)
+    core.handle(ClusterChanged(Changes("west", "west-uid", "life-1", 1, 2, pods=(runs,))), now)
+    answer(core, "east", proxy, messages.STALE, now)  # its agent's new life has listed nothing yet
+    effects = core.handle(Tick(), now + 10)
+    assert not intents(effects, messages.DeleteDelegate)
+    (restore,) = intents(effects, messages.RestoreClaim)
+    answer(core, "east", restore, messages.DONE, now + 11)
+    claimed = pod("a", claim=Claim("west", "n1", 5), has_finalizer=True)
+    effects = core.handle(ClusterChanged(Changes("east", "east-uid", "life-1", 1, 2, pods=(claimed,))), now + 20)
+    (again,) = intents(effects, Bind)
+    assert again.proxy  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("opens", "placed"), [((), False), ((Opening(("*",), ("*",), ("*",)),), True), (None, True)])
+def test_what_another_cluster_opens_decides_whether_a_blanket_toleration_reaches_its_tainted_nodes(
+    opens: tuple[Opening, ...] | None, placed: bool
+) -> None:
+    core = make_core(("east", "west"))
+    tainted = msgspec.structs.replace(NODE, name="w1", taints=(Taint("gpu"),))
+    told = Changes("west", "west-uid", "life-1", 0, 1, full=True, nodes=(tainted,), opens=())
+    report(core, pod("a", tolerations=(Toleration(operator="Exists"),)), nodes=())
+    core.handle(ClusterChanged(told), 1.0)
+    core.handle(Tick(), 1.0)
+    # An agent with another policy, for which nothing else has changed: the pod that waits is woken.
+    core.handle(ClusterChanged(msgspec.structs.replace(told, incarnation="life-2", opens=opens)), 2.0)
+    effects = [effect for at in (2.0, 3.0, 15.0) for effect in core.handle(Tick(), at)]
+    assert bool(intents(effects, messages.Claim)) == placed

@@ -1,0 +1,289 @@
+"""The cycle: decisions, refusals in words, bookings that are given back, and plugins that fail."""
+
+import json
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import (
+    Codes,
+    CycleState,
+    Filter,
+    FleetView,
+    Floats,
+    Permit,
+    Placed,
+    Plugin,
+    Refuse,
+    Reserve,
+    Rows,
+    Score,
+    refuse,
+)
+from dispatcher.scheduling.records.log import DecisionLog
+from tests.builders import PodBuilder, fleet, node, pod, put, reading
+from tests.scheduling.tiny_plugins import Fit, Live, Quota, Ready, Selector, Spread, length, profile
+
+
+def scheduler(state: FleetState, *plugins: Plugin) -> Scheduler:
+    chosen = plugins or (Ready(), Selector(), Fit())
+    return Scheduler(profile(**{plugin.name: 1.0 for plugin in chosen}), chosen, state)
+
+
+def schedule(one: Scheduler, what: PodBuilder) -> Decision | Unschedulable:
+    placed = what.placed()
+    return one.schedule(placed, ("a", placed.pod.uid))
+
+
+def placed_by(one: Scheduler, what: PodBuilder) -> Decision:
+    result = schedule(one, what)
+    assert isinstance(result, Decision), result
+    return result
+
+
+def refused_by(one: Scheduler, what: PodBuilder) -> Unschedulable:
+    result = schedule(one, what)
+    assert isinstance(result, Unschedulable), result
+    return result
+
+
+def columns(state: FleetState) -> bytes:
+    return b"".join(array.tobytes() for array in (state.requested, state.nonzero, state.recent))
+
+
+def test_the_emptiest_node_of_the_fleet_wins_and_is_booked() -> None:
+    state = fleet(a=[node("n1").cpu(2)], b=[node("n1").cpu(8)])
+    decision = placed_by(scheduler(state), pod().cpu(1))
+    assert (decision.cluster, decision.node) == ("b", "n1")
+    assert decision.runner_up is not None
+    assert decision.runner_up[:2] == ("a", "n1")
+    assert state.requested[0].tolist() == [0, 1000]
+    seat = state.occupant(decision.pod_id)
+    assert seat is not None
+    assert seat.assumed
+
+
+def test_no_place_is_told_as_kube_scheduler_tells_it_for_the_fleet_and_each_cluster() -> None:
+    state = fleet(a=[node("n1").cpu(1), node("n2").cpu(1)], b=[node("n1").ready(False)])
+    refused = refused_by(scheduler(state), pod().cpu(3))
+    assert refused.message == "0/3 nodes are available: 1 node(s) were not ready, 2 Insufficient cpu."
+    assert refused.per_cluster == {
+        "a": "0/2 nodes are available: 2 Insufficient cpu.",
+        "b": "0/1 nodes are available: 1 node(s) were not ready.",
+    }
+    assert refused.reasons == {Reason.INSUFFICIENT, Reason.NOT_READY}
+
+
+def test_a_fleet_without_nodes_refuses_in_words() -> None:
+    assert refused_by(scheduler(fleet(a=[])), pod()).message == "no nodes available to schedule pods"
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (pod().gated(), "Scheduling is blocked due to non-empty scheduling gates: "),
+        (pod().set(problems=("requests[cpu]: no number",)), "pod cannot be scheduled: requests[cpu]: no number"),
+    ],
+    ids=["gated", "unreadable"],
+)
+def test_a_pod_that_cannot_be_placed_at_all_says_why(what: PodBuilder, message: str) -> None:
+    assert refused_by(scheduler(fleet(a=["n1"])), what).message == message
+
+
+def test_a_refusal_before_the_nodes_gives_its_own_text() -> None:
+    one = scheduler(fleet(a=["n1"]), Fit(), Quota(1500))
+    placed_by(one, pod("p1").cpu(1))
+    refused = refused_by(one, pod("p2").cpu(1))
+    assert refused.message == "tenant quota exceeded: default used 1000m, limit 1500m"
+    assert refused.reasons == {Reason.QUOTA}
+
+
+def test_quota_holds_inside_a_batch_to_the_last_pod() -> None:
+    quota = Quota(2500)
+    one = scheduler(fleet(a=["n1", "n2"]), Fit(), quota)
+    items = [(("a", f"u{index}"), pod(f"p{index}").cpu("500m").placed()) for index in range(10)]
+    results = one.schedule_class(items)
+    assert [isinstance(result, Decision) for result in results] == [True] * 5 + [False] * 5
+    assert quota.used == {"default": 2500}
+
+
+def test_forgetting_gives_room_and_quota_back_bit_for_bit() -> None:
+    state, quota = fleet(a=["n1"]), Quota()
+    one = scheduler(state, Fit(), quota)
+    before = columns(state)
+    decision = placed_by(one, pod().cpu(1))
+    assert quota.used == {"default": 1000}
+    one.forget(decision.pod_id)
+    assert (columns(state), quota.used) == (before, {})
+    one.forget(decision.pod_id)
+    assert quota.used == {}
+
+
+def test_restoring_a_bound_pod_charges_it_once_and_beyond_the_limit() -> None:
+    state, quota = fleet(a=["n1"], b=["n1"]), Quota(500)
+    one = scheduler(state, Fit(), quota)
+    bound = pod().cpu(1).on("n1").placed()
+    for _ in range(2):
+        one.restore(("a", "u"), bound, "a", "n1")
+    assert quota.used == {"default": 1000}
+    one.restore(("a", "u"), bound, "b", "n1")
+    assert quota.used == {"default": 1000}
+    assert state.requested[0].tolist() == [0, 1000]
+    one.forget(("a", "u"))
+    assert (quota.used, state.requested.sum()) == ({}, 0)
+
+
+def test_restoring_an_assumed_pod_confirms_it_without_a_second_charge() -> None:
+    state, quota = fleet(a=["n1"]), Quota()
+    one = scheduler(state, Fit(), quota)
+    decision = placed_by(one, pod().cpu(1))
+    one.restore(decision.pod_id, pod().cpu(1).on("n1").placed(), "a", "n1")
+    seat = state.occupant(decision.pod_id)
+    assert seat is not None
+    assert not seat.assumed
+    assert quota.used == {"default": 1000}
+
+
+class Poison(Filter, Score, Reserve, Permit):
+    """Raises at one point for pods labelled poison=<point>."""
+
+    name = "Poison"
+
+    def __init__(self) -> None:
+        self.booked = 0
+
+    def class_key(self, placed: Placed) -> Hashable:
+        self._burst(placed, "class_key")
+        return placed.pod.labels.get("poison")
+
+    def _burst(self, placed: object, point: str) -> None:
+        if isinstance(placed, Placed) and placed.pod.labels.get("poison") == point:
+            raise RuntimeError("boom")
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> object:
+        self._burst(placed, "pre_filter")
+        return placed
+
+    def filter(self, state: object, fleet: FleetView, rows: Rows) -> Codes:
+        self._burst(state, "filter")
+        return np.zeros(length(rows, fleet), dtype=np.uint16)
+
+    def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:
+        self._burst(state, "score")
+        assert isinstance(state, Placed)
+        worst = {"nan": np.nan, "short": 0.0}.get(state.pod.labels.get("poison", ""), 1.0)
+        return np.full(length(rows, fleet) + (worst == 0.0), worst)
+
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | None:
+        self._burst(placed, "reserve")
+        self.booked += 1
+        return None
+
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None:
+        self.booked -= 1
+        self._burst(placed, "unreserve")
+
+    def permit(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> Refuse | float | None:
+        self._burst(placed, "permit")
+        answers: dict[str, Refuse | float] = {"refused": refuse(Reason.REFUSED, "not now"), "wait": 7.5}
+        return answers.get(placed.pod.labels.get("poison", ""))
+
+
+@pytest.mark.parametrize(
+    "point", ["class_key", "pre_filter", "filter", "score", "nan", "short", "reserve", "permit", "refused"]
+)
+@pytest.mark.parametrize("batch", [1, 6], ids=["alone", "in a batch"])
+def test_a_plugin_that_fails_for_a_pod_refuses_that_pod_and_leaves_no_trace(point: str, batch: int) -> None:
+    state, quota, poison = fleet(a=["n1", "n2"]), Quota(), Poison()
+    one = scheduler(state, Fit(), quota, poison)
+    placed_by(one, pod("before").cpu(1))
+    before = columns(state), dict(quota.used), poison.booked
+    items = [(("a", f"u{index}"), pod().labels(poison=point).placed()) for index in range(batch)]
+    for result in one.schedule_class(items):
+        assert isinstance(result, Unschedulable)
+        assert result.reasons == {Reason.REFUSED if point == "refused" else Reason.PLUGIN_ERROR}
+    assert (columns(state), quota.used, poison.booked) == before
+    placed_by(one, pod("after").cpu(1))
+
+
+def test_a_plugin_that_fails_to_give_back_does_not_keep_the_others_from_it() -> None:
+    state, quota, poison = fleet(a=["n1"]), Quota(), Poison()
+    one = scheduler(state, Fit(), quota, poison)
+    decision = placed_by(one, pod().cpu(1).labels(poison="unreserve"))
+    one.forget(decision.pod_id)
+    assert (quota.used, state.requested.sum(), one.faults["Poison"]) == ({}, 0, 1)
+
+
+def test_a_permit_may_ask_to_hold_the_place() -> None:
+    assert placed_by(scheduler(fleet(a=["n1"]), Fit(), Poison()), pod().labels(poison="wait")).waits == {"Poison": 7.5}
+
+
+def test_equal_nodes_are_told_apart_by_a_stable_rank_and_not_by_the_order_of_arrival() -> None:
+    nodes = [f"n{index}" for index in range(8)]
+    chosen = set()
+    for order in (nodes, nodes[::-1]):
+        decision = placed_by(scheduler(fleet(a=order)), pod())
+        chosen.add(decision.node)
+    assert len(chosen) == 1
+
+
+def test_time_alone_makes_a_reading_fade() -> None:
+    state = fleet(a=[node("busy")], b=[node("full")], now=1000.0)
+    one = scheduler(state, Live())
+    state.put_reading("a", reading("busy", cpu=0.9))
+    state.put_reading("b", reading("full", cpu=0.4))
+    state.place(("b", "foreign"), pod("f").cpu(3).placed(), "b", "full", assumed=False)
+    state.put_reading("b", reading("full", cpu=0.4))
+    assert placed_by(one, pod("p1")).node == "full"
+    state.now += 100
+    assert placed_by(one, pod("p2")).node == "busy"
+
+
+def test_the_record_of_a_decision_says_it_all_in_plain_json() -> None:
+    state = fleet(
+        a=[node("n1").cpu(4).labels(zone="x"), node("n2").cpu("100m")], b=[node("n1").cpu(2).labels(zone="y")]
+    )
+    put(state, pod("foreign").cpu("500m"), "b", "n1")
+    state.put_reading("a", reading("n1", cpu=0.25, age=10))
+    one = scheduler(state, Ready(), Fit(), Live(), Spread())
+    decision = placed_by(one, pod("web-1").cpu(1).labels(app="web").spread("zone"))
+    record = json.loads(json.dumps(decision.record()))
+    assert record["pod"] == {"namespace": "default", "name": "web-1", "uid": "uid-web-1"}
+    assert record["decision"] == {"cluster": "a", "node": "n1", "score": decision.score}
+    assert record["runner_up"]["cluster"] == "b"
+    assert record["margin"] == pytest.approx(decision.score - record["runner_up"]["score"])
+    assert set(record["scores"]) == {"Fit", "Live", "Spread"}
+    assert sum(score["weighted"] for score in record["scores"].values()) == pytest.approx(decision.score, abs=1e-5)
+    assert record["rejected"] == [{"reason": "Insufficient cpu", "cluster": "a", "count": 1}]
+    assert (record["feasible"], record["evaluated"]) == (2, 3)
+    assert record["readings"]["cpu"] == {"used": 0.25, "age_s": 10.0}
+    assert record["readings"]["network"] == "unknown"
+    assert record["extras"] == {"Spread": {"min": 0}}
+
+
+def test_the_record_of_a_batch_shows_each_pod_what_it_met() -> None:
+    state = fleet(a=[node("n1").cpu(2)], b=[node("n1").cpu(4)])
+    items = [(("a", f"u{index}"), pod(f"p{index}").cpu(1).placed()) for index in range(8)]
+    results = scheduler(state, Fit()).schedule_class(items)
+    feasible = [result.record()["feasible"] for result in results]
+    assert feasible == sorted(feasible, reverse=True)
+    assert (feasible[0], feasible[-1]) == (2, 0)
+    assert results[-1].record()["message"] == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_the_log_keeps_the_latest_result_of_the_latest_pods() -> None:
+    state, log = fleet(a=["n1"]), DecisionLog(limit=2)
+    one = scheduler(state)
+    for name in ("p1", "p2", "p2", "p3"):
+        log.add(schedule(one, pod(name)))
+    assert log.get("default", "p1") is None
+    assert [result.placed.pod.name for result in log.latest()] == ["p3", "p2"]
+    assert log.get("default", "p3", "b") is None
+    record = log.record(("a", "uid-p3"))
+    assert record is not None
+    assert record["outcome"] == "scheduled"
+    assert log.summary(("a", "uid-p3")).startswith("a/n1 score ")

@@ -1,0 +1,149 @@
+"""A cluster is the UID of its kube-system namespace, whatever it is called in a configuration."""
+
+from collections.abc import Sequence
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dispatcher.model.messages import DONE, Bind, Changes, ConfirmNoDelegate, FinishSource, Intent, Outcome
+from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.model.signatures import SignedClaim, sign_claim
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
+from dispatcher.scheduling.views import clusters_view
+from tests.laws.cores import make_core
+
+NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
+
+
+def pod(name: str, **more: object) -> Pod:
+    fields = {"requests": {"cpu": 100}, "scheduler_name": SCHEDULER_NAME, **more}
+    return Pod(f"uid-{name}", "default", name, **fields)  # type: ignore[arg-type]
+
+
+def report(core: SchedulerCore, cluster: str, uid: str, *pods: Pod, now: float = 1.0) -> Sequence[Effect]:
+    life = f"{cluster}-{uid}"
+    return core.handle(ClusterChanged(Changes(cluster, uid, life, 0, 1, full=True, nodes=(NODE,), pods=pods)), now)
+
+
+def problem_of(core: SchedulerCore, cluster: str) -> str:
+    (row,) = [row for row in clusters_view(core) if row["name"] == cluster]
+    return "" if row["ready"] else str(row["problem"])
+
+
+def troubles(effects: Sequence[Effect]) -> list[str]:
+    return [effect.text for effect in effects if isinstance(effect, OperatorWarning)]
+
+
+def rows(core: SchedulerCore) -> list[tuple[str, str]]:
+    return [core.fleet.name_of(row) for row in range(core.fleet.n) if core.fleet.live[row]]
+
+
+def test_a_second_name_of_a_cluster_is_refused_and_counts_nothing_twice() -> None:
+    core = make_core(("north", "north2"))
+    report(core, "north", "n", pod("a"))
+    effects = report(core, "north2", "n", pod("a"))
+    assert problem_of(core, "north2") == '"north2" is the same cluster as "north" (kube-system n): list it once'
+    assert troubles(effects) == [f"cluster {problem_of(core, 'north2')}"]
+    assert (rows(core), list(core.tracked)) == ([("north", "n1")], [("north", "uid-a")])
+
+
+def test_decisions_for_the_others_go_on_beside_a_cluster_that_is_listed_twice() -> None:
+    core = make_core(("north", "north2"))
+    report(core, "north", "n", pod("a"))
+    report(core, "north2", "n", pod("a"))
+    sent = [one for one in core.handle(Tick(), 1.0) if isinstance(one, SendIntents)]
+    assert [(one.cluster, [type(intent) for intent in one.intents]) for one in sent] == [("north", [Bind])]
+
+
+def test_another_cluster_under_a_known_name_is_refused_and_takes_nothing_away() -> None:
+    core = make_core(("north",))
+    bound = pod("a", node="n1", claim=Claim("west", "w1", 1), has_finalizer=True)
+    report(core, "north", "n", bound)
+    effects = report(core, "north", "other", now=2.0)
+    assert "another cluster now (kube-system other, was n)" in problem_of(core, "north")
+    assert troubles(effects)
+    assert core.tracked["north", "uid-a"].source == bound
+    assert core.clusters["north"].uid == "n"
+
+
+def test_the_right_cluster_under_its_name_is_taken_in_again() -> None:
+    core = make_core(("north",))
+    report(core, "north", "n", pod("a"))
+    report(core, "north", "other", now=2.0)
+    report(core, "north", "n", pod("a"), pod("b"), now=3.0)
+    assert problem_of(core, "north") == ""
+    assert set(core.tracked) == {("north", "uid-a"), ("north", "uid-b")}
+
+
+def test_a_report_that_does_not_know_its_cluster_yet_changes_nothing_about_who_it_is() -> None:
+    core = make_core(("north",))
+    report(core, "north", "n", pod("a"))
+    view = core.clusters["north"]
+    core.handle(ClusterChanged(Changes("north", "", view.incarnation, 1, 1, synced=False)), 2.0)
+    assert (view.uid, view.ready) == ("n", False)
+
+
+def test_two_clusters_with_one_key_are_told_to_the_operator_and_shown_with_the_fix() -> None:
+    core = make_core(("north", "south", "west"))
+    for cluster, keys in (("north", ("K1",)), ("south", ("K2 sig", "K1")), ("west", ("K3",))):
+        core.handle(ClusterChanged(Changes(cluster, f"{cluster}-uid", "life", 0, 1, full=True, keys=keys)), 1.0)
+    (told,) = troubles(core.handle(Tick(), 2.0))
+    shown = {row["name"]: row["problem"] for row in clusters_view(core)}
+    assert told.startswith('clusters "north" and "south" have the same key')
+    assert "a key of its own" in told
+    assert shown == {"north": told, "south": told, "west": ""}
+    assert troubles(core.handle(Tick(), 3.0)) == []
+
+
+def gone_to_west(**more: object) -> Pod:
+    """A pod of north whose delegate runs in the cluster west with the UID w."""
+    source = SourceRef("north", "n", "default", "a", "uid-a", 1)
+    mark = sign_claim(Ed25519PrivateKey.generate(), SignedClaim(source, "west", "w", "n1", b"x" * 32))
+    return pod("a", claim=Claim("west", "n1", 1), has_finalizer=True, annotations={CLAIM: mark}, **more)
+
+
+REMOTE = {"node": proxy_node_name("west"), "phase": "Running"}
+
+
+@pytest.mark.parametrize(("uid", "asked"), [("w", [ConfirmNoDelegate]), ("other", [])])
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(gone_to_west(**REMOTE), id="bound"),
+        pytest.param(gone_to_west(**REMOTE, terminating=True), id="ending"),
+        pytest.param(gone_to_west(), id="claimed"),
+    ],
+)
+def test_only_the_cluster_that_a_claim_names_is_asked_for_its_delegate(
+    source: Pod, uid: str, asked: list[type]
+) -> None:
+    core = make_core(("north", "west"))
+    effects = [*report(core, "north", "n", source), *report(core, "west", uid)]
+    for now in range(2, 120):
+        effects += core.handle(Tick(), float(now))
+    sent = [intent for one in effects if isinstance(one, SendIntents) for intent in one.intents]
+    assert [type(one) for one in sent if not hasattr(one, "message")] == asked
+
+
+@pytest.mark.parametrize("uid", ["w", "other"])
+@pytest.mark.parametrize("terminating", [False, True])
+def test_a_source_that_lost_its_claim_is_let_go_by_the_identity_of_the_cluster_without_a_delegate(
+    uid: str, terminating: bool
+) -> None:
+    core = make_core(("north", "west"))  # it has just begun: nothing but the node's name says where the pod went
+    stripped = pod("a", has_finalizer=True, terminating=terminating, **REMOTE)
+    effects = [*report(core, "north", "n", stripped), *report(core, "west", uid)]
+    sent: list[Intent] = []
+    for now in range(2, 20):
+        effects += core.handle(Tick(), float(now))
+        new = [intent for one in effects if isinstance(one, SendIntents) for intent in one.intents]
+        effects = []
+        sent.extend(new)
+        for intent in new:
+            if isinstance(intent, ConfirmNoDelegate):
+                done = Outcome(intent.id, intent.pod.uid, intent.epoch, DONE)
+                effects += core.handle(Answered("west", (done,)), float(now))
+    assert [one.target_uid for one in sent if isinstance(one, FinishSource)] == [uid]

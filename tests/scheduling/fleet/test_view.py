@@ -1,0 +1,92 @@
+"""What a plugin reads is noted by the view that it was handed, and by no other."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dispatcher.model.objects import Namespace, PersistentVolumeClaim
+from dispatcher.model.pod import PodAffinityTerm
+from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.images import IMAGES
+from dispatcher.scheduling.fleet.view import Observed, ObservedView, view_of
+from dispatcher.scheduling.fleet.volumes import USERS
+from dispatcher.scheduling.framework import FleetView
+from dispatcher.scheduling.framework.pod_sets import pods_of_terms
+from dispatcher.scheduling.framework.roles import AnswerScope, Role
+from tests.builders import fleet, node, pod, put, selector
+from tests.scheduling.tiny_plugins import Live
+
+Noted = tuple[bool, list[str], set[str]]  # the clock, topology keys of counts, kinds of objects
+WEB = pod("q").labels(app="web")
+BY_TEAM = pods_of_terms([PodAffinityTerm("", selector(), (), selector(team="t"))])
+ZONE = "topology.kubernetes.io/zone"
+
+
+def a_fleet() -> FleetState:
+    state = fleet(a=[node("n1").labels(zone="x"), node("n2").labels(zone="y")])
+    put(state, pod("p1").labels(app="web"), "a", "n1")
+    return state
+
+
+def noted(observed: Observed) -> Noted:
+    return observed.now, [count.key for count in observed.counts.values()], observed.kinds
+
+
+@pytest.mark.parametrize(
+    ("read", "want"),
+    [
+        (lambda fleet: fleet.now, (True, [], set())),
+        (lambda fleet: fleet.topology.count_matching(WEB.build(), None, "zone"), (False, ["zone"], set())),
+        (lambda fleet: fleet.affinity.count_in(BY_TEAM, "zone"), (False, ["zone"], {"Namespace"})),
+        (lambda fleet: fleet.objects.of("a", PersistentVolumeClaim), (False, [], {"PersistentVolumeClaim"})),
+        (lambda fleet: fleet.images.sizes("nginx"), (False, [], {IMAGES})),
+        (lambda fleet: fleet.images.nodes_with("nginx"), (False, [], {IMAGES})),
+        (lambda fleet: fleet.volumes.claim_users("a", "default", "data"), (False, [], {USERS})),
+        (lambda fleet: fleet.nodes.label(ZONE), (False, [], set())),
+        (lambda fleet: fleet.topology.domain("zone"), (False, [], set())),
+        (lambda fleet: fleet.signals.used("cpu"), (False, [], set())),
+    ],
+    ids=["clock", "matching", "set", "objects", "sizes", "images", "claims", "labels", "domains", "signals"],
+)
+def test_what_is_read_through_a_view_is_noted_there_alone(read: Callable[[FleetView], object], want: Noted) -> None:
+    state = a_fleet()
+    mine, theirs = ObservedView(state, Observed()), ObservedView(state, Observed())
+    read(mine)
+    assert noted(mine.observed) == want
+    assert noted(theirs.observed) == (False, [], set())
+
+
+def test_a_view_that_lasts_gathers_no_counts() -> None:
+    view = view_of(a_fleet())
+    assert view.topology.count_matching(WEB.build(), None, "zone").tolist() == [1, 0]
+    assert not view.observed.counts
+
+
+@pytest.mark.parametrize("name", ["now", "kept", "place", "objects", "loads"])
+def test_no_facet_leads_past_the_view_to_the_fleet(name: str) -> None:
+    assert not hasattr(view_of(a_fleet()).nodes, name)
+
+
+def test_what_moves_makes_stale_who_read_it_and_nobody_else() -> None:
+    state = a_fleet()
+    plugin = Live()
+    roles = [Role(plugin, AnswerScope.ROW, 0, None, 0, 1.0, None) for _ in range(2)]
+    clocked, other = (PluginEvaluator(role, state) for role in roles)
+    for one in (clocked, other):
+        one.pre_filter(WEB.placed())
+    clocked.scores(slice(0, state.n))
+    for one in (clocked, other):
+        one.record_dependencies()
+    state.now += 1.0
+    assert clocked.is_stale(changed=False, touched=False)
+    assert not other.is_stale(changed=False, touched=False)
+
+
+def test_counts_of_an_earlier_question_are_forgotten_and_kinds_of_objects_are_not() -> None:
+    state = a_fleet()
+    evaluator = PluginEvaluator(Role(Live(), AnswerScope.ROW, 0, None, 0, 1.0, None), state)
+    evaluator.view.topology.count_matching(WEB.build(), None, "zone")
+    evaluator.view.objects.of("a", Namespace)
+    evaluator.pre_filter(WEB.placed())
+    assert noted(evaluator.observed) == (False, [], {"Namespace"})
