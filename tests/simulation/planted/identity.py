@@ -6,6 +6,8 @@ from tests.simulation.planted.scripted import Hint, Scene, Wait
 from tests.simulation.planted.table import Patches, plant
 from tests.simulation.world.keys import key_file
 
+IMPOSTOR = "rebuilt"
+
 
 def _another_key(at: Scene) -> Iterator[Wait]:
     """While a pod runs elsewhere its home's agent begins anew with another key file, which is put right after a while.
@@ -26,7 +28,28 @@ def _another_key(at: Scene) -> Iterator[Wait]:
     yield 10.0
 
 
-@plant("another cluster may answer for the one that a pod was signed over to", "fleet")
+def _another_cluster(at: Scene) -> Iterator[Wait]:
+    """A delegate runs in west, and its source is not bound yet: the dispatcher dies; west's agent is led elsewhere.
+
+    The next dispatcher has not made the claim, and is told by the other cluster that it has no delegate.
+    """
+    agent = at.cluster("west").agent
+    wire, other = agent.wire, at.fleet.add_outside(IMPOSTOR)
+    at.strike("west", "bind", at.crash)
+    at.submit("a", "west,east")
+    yield lambda: any(pod["status"].get("phase") == "Running" for pod in at.copies("west"))
+    agent.kill()
+    agent.wire = other.wire
+    at.spawn(agent.start())
+    yield 60.0
+    agent.kill()
+    agent.wire = wire
+    at.spawn(agent.start())
+    at.crash(soon=True)  # a dispatcher that began with the other one is told by its log to
+    yield 10.0
+
+
+@plant("another cluster may answer for the one that a pod was signed over to", hint=Hint(_another_cluster))
 def any_cluster_of_the_name(patches: Patches) -> None:
     from dispatcher.scheduling.delegation import tracking
 
