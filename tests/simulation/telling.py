@@ -26,6 +26,7 @@ from tests.simulation.world.store import Write
 JUDGES: tuple[type[Judge], ...] = (
     copies.RunsOnce,
     copies.OnceAnAttempt,
+    copies.OnlyTheKnown,
     copies.NobodyKilled,
     copies.HonestMirror,
     copies.OnlyOurs,

@@ -53,6 +53,20 @@ class OnceAnAttempt(Judge):
             self.say(fact.source, f"attempt {attempt} has made {self.facts.pods[first].title} twice")
 
 
+class OnlyTheKnown(Judge):
+    """A cluster that was made anew, or is taken for another, gets no pods of those who know the one of that name."""
+
+    promise = "I2"
+
+    def wrote(self, write: Write) -> None:
+        if write.verb != "bind" or write.cluster not in self.fleet.outside or write.after is None:
+            return
+        fact = self.facts.pods[write.after["metadata"]["uid"]]
+        source = self.facts.pods.get(fact.source)
+        if source is not None and source is not fact and source.cluster not in self.facts.restored:
+            self.say(fact.source, f"{fact.title} is bound, and {write.cluster} is another cluster than it seems")
+
+
 class NobodyKilled(Judge):
     """The product deletes nothing that runs, or has a claim to, without a cause that lies outside of it."""
 

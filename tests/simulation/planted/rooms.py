@@ -84,10 +84,3 @@ def no_halt(patches: Patches) -> None:
     from agents.executor.peers import PeerTable
 
     patches.set(PeerTable, "too_many_lost", property(lambda self: ""))
-
-
-@plant("another cluster under a known name is as good as the known one", "fleet")
-def any_cluster_of_that_name(patches: Patches) -> None:
-    from agents.executor.keys import TrustedKeys
-
-    patches.set(TrustedKeys, "another", lambda self, cluster, cluster_uid: "")
