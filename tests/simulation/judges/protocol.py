@@ -131,7 +131,8 @@ def _was_refused(pod: Object | None) -> bool:
 class LostIsNotReady(Judge):
     """A pod in a cluster that nobody reaches any more does not stay Ready.
 
-    Who begins to lead does not know what its predecessor missed, and counts anew.
+    Who begins to lead does not know what its predecessor missed, and counts anew. Where none leads nothing changes:
+    silence is no evidence (docs/protocol.md, Loss and return).
     """
 
     promise = "D1"
@@ -143,7 +144,8 @@ class LostIsNotReady(Judge):
 
     def tick(self, now: float) -> None:
         newest = max(self.fleet.ranks.values(), default=-1)
-        if newest != self._term:
+        nobody = all(one.dispatcher is None for one in self.fleet.dispatchers.values())
+        if newest != self._term or nobody:
             self._term, self._led_since = newest, now
         if int(now) % 5:
             return

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import PROXY, PodFact
-from tests.simulation.world.apiserver import PODS
+from tests.simulation.judges.facts import PREFIX, PROXY, PodFact
+from tests.simulation.world.apiserver import NODES, PODS
 from tests.simulation.world.objects import Object
 from tests.simulation.world.store import Write
 
@@ -74,7 +74,8 @@ _USERS = ("user", "admin", "namespace-controller")  # who deletes a namespace de
 class NoCascade(Judge):
     """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
 
-    The agent of a cluster that is lost itself can hold nothing back there.
+    The agent of a cluster that is lost itself can hold nothing back there. A pod whose copy somebody has ended before it
+    was lost goes with that, and one whose cluster an operator has fenced is let go (docs/protocol.md): no loss replaces it.
     """
 
     promise = "I16"
@@ -89,5 +90,16 @@ class NoCascade(Judge):
         others = len(self.fleet.clusters) - 1
         target = fact.node.removeprefix(PROXY)
         held = fact.is_source and target in lost and fact.cluster not in lost
-        if held and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
+        meant = self._fenced(fact.cluster, target) or self._copy_ended(fact)
+        if held and not meant and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
             self.say(fact.title, f"is deleted by {write.actor} while {len(lost)} clusters are lost")
+
+    def _fenced(self, home: str, target: str) -> bool:
+        kept = self.fleet.clusters[home].api.kept(f"{NODES}/{PROXY}{target}")
+        return kept is not None and kept.obj["metadata"].get("labels", {}).get(f"{PREFIX}fenced") == "true"
+
+    def _copy_ended(self, fact: PodFact) -> bool:
+        """Whether its copy was ended by others; a cluster that burnt down ends none for who does not know of it."""
+        delegates = [one for one in self.facts.copies[fact.source] if not one.is_source]
+        ended = any(one.ended or one.doomed not in ("", "lost") for one in delegates)
+        return ended and not any(one.uid in self.facts.running and not one.doomed for one in delegates)
