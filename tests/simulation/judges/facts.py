@@ -60,7 +60,8 @@ def by_product(actor: str) -> bool:
     return actor.startswith("agent/")
 
 
-def _claim(pod: Object) -> str:
+def claim_of(pod: Object) -> str:
+    """The cluster that a pod says it is claimed for."""
     claim: str = pod.get("metadata", {}).get("annotations", {}).get(CLAIM, "")
     return claim
 
@@ -114,7 +115,7 @@ class Facts(Judgeable):
             fact.node, fact.bound = node, write.at
             if not by_product(write.actor):
                 self.changed[write.cluster, node] = write.at
-        if _claim(after) not in ("", _claim(write.before or {})):
+        if claim_of(after) not in ("", claim_of(write.before or {})):
             fact.claimed_by = write.actor
         self._learn_state(write, fact, after)
 

@@ -132,6 +132,7 @@ class Fleet(Judgeable):
         self.lost: dict[str, float] = {}  # clusters that are out of reach for everybody, since when
         self.hanging: dict[str, tuple[str, float]] = {}  # cluster -> namespace whose webhooks hang there, since when
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
+        self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
         for name in sizes.clusters:
             self.add_cluster(name)
         self.add_dispatcher("dispatcher")
@@ -195,6 +196,7 @@ class Fleet(Judgeable):
                 self.loop,
                 random.Random(f"{self.seed} link {dispatcher} {name}"),
                 self.ordered,
+                self.heard,
             )
             for name, agent in sorted(self.members.items())
         ]
