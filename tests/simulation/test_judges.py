@@ -288,7 +288,8 @@ def test_a_pod_that_waits_beside_room_is_found_unless_spread_or_quota_speak_agai
     ready = {"allocatable": {"cpu": "1000m"}, "conditions": [{"type": "Ready", "status": "True"}]}
     west.ask("kubelet", "PATCH", f"{NODES}/west-0/status", {"status": ready})
     scene.fleet.clusters |= {"west": SimpleNamespace(api=west), "east": SimpleNamespace(api=east)}
-    scene.fleet.sidecars, scene.fleet.closed, scene.fleet.meddled = {("west", "team"): sidecar}, set(), set()
+    scene.fleet.sidecars, scene.fleet.closed = {("west", "team"): sidecar}, set()
+    scene.fleet.meddled, scene.fleet.misled = set(), set()
     first, waits = (plain_pod(f"a-{number}", "team", 300, clusters="west") for number in range(2))
     for pod in (first, waits):
         pod["metadata"] |= {"uid": f"uid-{pod['metadata']['name']}", "labels": {"app": "a"}}

@@ -144,8 +144,9 @@ class NoCascade(Judge):
         others = len(self.fleet.clusters) - 1
         target = fact.node.removeprefix(PROXY)
         held = fact.is_source and target in lost and fact.cluster not in lost
-        meant = self._fenced(fact.cluster, target) or self._copy_ended(fact)
-        if held and not meant and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
+        if not held or self._fenced(fact.cluster, target) or self._copy_ended(fact):
+            return
+        if len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
             self.say(fact.title, f"is deleted by {write.actor} while {len(lost)} clusters are lost")
 
     def _fenced(self, home: str, target: str) -> bool:
