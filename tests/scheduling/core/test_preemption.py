@@ -12,9 +12,7 @@ from tests.scheduling.core.test_core import FULL, NODE, bound, change, intents, 
 
 
 def test_room_that_was_promised_to_a_pod_which_quota_stops_goes_to_the_next_pod() -> None:
-    core = make_core(
-        ("east",), ledger=QuotaLedger((Tenant("team", ("default",), {"cpu": Share(absolute=3000)}),))
-    )
+    core = make_core(("east",), ledger=QuotaLedger((Tenant("team", ("default",), {"cpu": Share(absolute=3000)}),)))
     more = Node("n2", ready=True, allocatable=NODE.allocatable)
     low, other, meek = (
         msgspec.structs.replace(one, namespace="other")

@@ -10,7 +10,7 @@ from tests.simulation.world.store import Write
 
 UNDER_WAY_S = 25.0  # a request that was sent before may still land
 OFFERS = 8  # writes of one pod that is offered again to who refused it: claim, what is told, and claim taken off
-# Such a pod holds room and quota until it is refused: for so long before and after others may be told why they wait now.
+# Such a pod holds room and quota until it is refused: so long before and after others may be told why they wait now.
 ECHOES_S = (1.5, 15.0)
 FREED_S = 45.0  # within which what the end of an orphan has freed is taken by who waited for it
 
@@ -85,7 +85,7 @@ class CalmIsCalm(Judge):
     A pod that clusters refused is offered to them again, at distances that double up to a quarter of an hour: that is
     promised, too, and is no unrest. Where a webhook makes a copy too large it is made, and deleted, each time.
     Whoever else waits may be told anew meanwhile, since the pod that is offered holds room and quota for that moment.
-    A copy whose source a restore took is deleted ten minutes later, when that was asked for twice (docs/protocol.md), and
+    A copy whose source a restore took is deleted ten minutes later, when that was asked for twice (docs/protocol.md);
     pods that waited for its room or quota are placed then.
     """
 

@@ -103,8 +103,8 @@ class QuotaKept(Judge):
 class NobodyWaits(Judge):
     """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota.
 
-    A cluster takes no pods of one that it first heard of as another: an operator has to say which is meant. A copy whose
-    marks somebody took off counts twice: as a pod of others, and through the claim of its source (docs/protocol.md).
+    A cluster takes no pods of one that it first heard of as another: an operator has to say which is meant. A copy
+    whose marks somebody took off counts twice: as a pod of others, and through the claim of its source (docs/protocol.md).
     """
 
     promise = "I5"

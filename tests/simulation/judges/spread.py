@@ -38,9 +38,9 @@ class Doubt(NamedTuple):
 class SpreadKept(Judge):
     """No bind takes a pod where its hard spread over zones forbids it. Each cluster is a zone of its own.
 
-    The least of the zones is judged with all that was ever bound there, so that what ends meanwhile is no violation, and
-    with what is on its way there: as in kube-scheduler a place counts once it is assumed, and of pods that are decided
-    together the one at home is bound first. The zones are those that have reported to the dispatcher whose order it is:
+    The least of the zones is judged with all that was ever bound there, so that what ends meanwhile is no violation,
+    and with what is on its way there: as in kube-scheduler a place counts once it is assumed, and of pods that are
+    decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose order it is:
     one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no zone there.
     """
 
@@ -88,7 +88,9 @@ class SpreadKept(Judge):
             held.append((now, write.at, float("inf")))
 
     def _least(self, doubt: Doubt) -> int:
-        bound = [(one.source, one.cluster) for one in self._alike(doubt.wanted) if one.bound - doubt.at < DECIDED_TOGETHER_S]
+        bound = [
+            (one.source, one.cluster) for one in self._alike(doubt.wanted) if one.bound - doubt.at < DECIDED_TOGETHER_S
+        ]
         there = {*bound, *self._on_their_way(doubt)}
         return min((sum(cluster == zone for _, cluster in there) for zone in doubt.zones), default=0)
 
@@ -128,8 +130,8 @@ _USERS = ("user", "admin", "namespace-controller")  # who deletes a namespace de
 class NoCascade(Judge):
     """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
 
-    The agent of a cluster that is lost itself can hold nothing back there. A pod whose copy somebody has ended before it
-    was lost goes with that, and one whose cluster an operator has fenced is let go (docs/protocol.md): no loss replaces it.
+    The agent of a cluster that is lost itself can hold nothing back there. A pod whose copy somebody has ended goes with
+    that, and one whose cluster an operator has fenced is let go (docs/protocol.md): no loss replaces these.
     """
 
     promise = "I16"
