@@ -104,7 +104,7 @@ class NobodyWaits(Judge):
     """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota.
 
     A cluster takes no pods of one that it first heard of as another: an operator has to say which is meant. A copy
-    whose marks somebody took off counts twice: as a pod of others, and through the claim of its source (docs/protocol.md).
+    whose marks somebody took off counts twice: as a pod of others, and through its source's claim (docs/protocol.md).
     """
 
     promise = "I5"

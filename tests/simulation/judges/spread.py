@@ -40,8 +40,9 @@ class SpreadKept(Judge):
 
     The least of the zones is judged with all that was ever bound there, so that what ends meanwhile is no violation,
     and with what is on its way there: as in kube-scheduler a place counts once it is assumed, and of pods that are
-    decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose order it is:
-    one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no zone there.
+    decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose
+    order it is: one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no
+    zone there (docs/protocol.md, What we do not promise).
     """
 
     promise = "I17"
@@ -130,8 +131,8 @@ _USERS = ("user", "admin", "namespace-controller")  # who deletes a namespace de
 class NoCascade(Judge):
     """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
 
-    The agent of a cluster that is lost itself can hold nothing back there. A pod whose copy somebody has ended goes with
-    that, and one whose cluster an operator has fenced is let go (docs/protocol.md): no loss replaces these.
+    The agent of a cluster that is lost itself can hold nothing back there. A pod whose copy somebody has ended goes
+    with that, and one whose cluster an operator has fenced is let go (docs/protocol.md): no loss replaces these.
     """
 
     promise = "I16"
