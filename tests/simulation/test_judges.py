@@ -37,7 +37,7 @@ class Scene:
         )
         fleet.dispatchers = {"dispatcher": alive}
         fleet.lease_wire = SimpleNamespace(weather=SimpleNamespace(down=False))
-        fleet.lost, fleet.ordered, fleet.ranks = {}, {}, {"dispatcher/1#1": 0}
+        fleet.lost, fleet.ordered, fleet.ranks, fleet.heard = {}, {}, {"dispatcher/1#1": 0}, {}
         self.fleet, self.facts = fleet, Facts(fleet)
         self.judge = judge(fleet, self.facts)
 
@@ -51,6 +51,11 @@ class Scene:
         write = Write(self.now, cluster, 1, actor, verb, place, before, after)
         self.facts.wrote(write)
         self.judge.wrote(write)
+
+    def pass_s(self, seconds: float) -> None:
+        """Time goes by."""
+        self.now += seconds
+        self.judge.tick(self.now)
 
     def source(self, name: str, cpu: int = 300) -> Object:
         """A user's pod in cluster north, claimed a moment later."""
@@ -201,20 +206,44 @@ def test_a_proxy_node_of_a_cluster_that_is_well_is_not_to_be_lost(reason: str, t
 
 
 @pytest.mark.parametrize(
-    ("hard", "wests", "found"),
-    [(True, 1, 0), (True, 2, 1), (False, 2, 0)],
-    ids=["one each at most", "two here and none there", "no hard spread"],
+    ("hard", "wests", "claimed", "heard", "found"),
+    [
+        (True, 1, None, True, 0),
+        (True, 2, None, True, 1),
+        (False, 2, None, True, 0),
+        (True, 2, 0.5, True, 0),
+        (True, 2, 60.0, True, 1),
+        (True, 2, None, False, 0),
+    ],
+    ids=[
+        "one each at most",
+        "two here and none there",
+        "no hard spread",
+        "a third is on its way there",
+        "a third is sent there much later",
+        "the dispatcher never heard of there",
+    ],
 )
-def test_a_pod_bound_against_its_hard_spread_is_found(hard: bool, wests: int, found: int) -> None:
+def test_a_pod_bound_against_its_hard_spread_is_found(
+    hard: bool, wests: int, claimed: float | None, heard: bool, found: int
+) -> None:
     scene = Scene(SpreadKept)
     scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
-    for number in range(wests):
-        pod = plain_pod(f"a{number}", "team", 300)
+    scene.fleet.heard = {"dispatcher/1#1": {"north", "west"} if heard else {"west"}}
+    pods = [plain_pod(f"a{number}", "team", 300) for number in range(wests + 1)]
+    for number, pod in enumerate(pods):
         pod["metadata"]["uid"], pod["status"] = f"uid-a{number}", {}
         if hard:
             pod["spec"]["topologySpreadConstraints"] = [spread_by_zone("a")]
         scene.write("north", "user", "create", None, pod)
+    for number, pod in enumerate(pods[:wests]):
         scene.bind(pod, f"copy-{number}")
+    if claimed is not None:
+        scene.pass_s(claimed)
+        last = pods[-1]
+        marked = {**last, "metadata": {**last["metadata"], "annotations": {CLAIM: "north"}}}
+        scene.write("west", AGENT, "patch", last, marked)
+    scene.pass_s(10.0)
     assert len(scene.judge.found) == found
 
 
@@ -259,7 +288,8 @@ def test_a_pod_that_waits_beside_room_is_found_unless_spread_or_quota_speak_agai
     ready = {"allocatable": {"cpu": "1000m"}, "conditions": [{"type": "Ready", "status": "True"}]}
     west.ask("kubelet", "PATCH", f"{NODES}/west-0/status", {"status": ready})
     scene.fleet.clusters |= {"west": SimpleNamespace(api=west), "east": SimpleNamespace(api=east)}
-    scene.fleet.sidecars, scene.fleet.closed, scene.fleet.meddled = {("west", "team"): sidecar}, set(), set()
+    scene.fleet.sidecars, scene.fleet.closed = {("west", "team"): sidecar}, set()
+    scene.fleet.meddled, scene.fleet.misled = set(), set()
     first, waits = (plain_pod(f"a-{number}", "team", 300, clusters="west") for number in range(2))
     for pod in (first, waits):
         pod["metadata"] |= {"uid": f"uid-{pod['metadata']['name']}", "labels": {"app": "a"}}

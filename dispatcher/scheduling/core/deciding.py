@@ -1,5 +1,7 @@
 """Decides queued pods: batches of one class out of the queue, decisions on their way, refusals back with reasons."""
 
+from collections.abc import Sequence
+
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
@@ -7,6 +9,7 @@ from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
@@ -37,6 +40,7 @@ class Deciding:
             budget -= len(batch)
             heeded = self.retries.heed(batch, now) if state.refusals else batch
             ready = [item for item in heeded if self._home_ready(item, now)]
+            promised = self._promised_to(ready)
             results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
             for item, result in zip(ready, results, strict=True):
                 if isinstance(result, Decision):
@@ -46,7 +50,22 @@ class Deciding:
             self.binding.settle(now)
             if any(isinstance(result, Decision) for result in results):
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
+            self._taken_back(promised, now)
         self.binding.settle(now)
+
+    def _promised_to(self, items: Sequence[QueuedPod]) -> list[Nominee]:
+        found = map(self._state.profiles.nominations.of, (item.pod_id for item in items))
+        return [nominee for nominee in found if nominee is not None]
+
+    def _taken_back(self, promised: Sequence[Nominee], now: float) -> None:
+        """Room that was promised, and is no more, without that the pod has taken it, may help another one."""
+        fleet, nominations = self._state.fleet, self._state.profiles.nominations
+        for nominee in promised:
+            occupant = fleet.occupant(nominee.pod_id)
+            place = (occupant.cluster, occupant.node) if occupant is not None else None
+            if nominations.of(nominee.pod_id) is None and place != (nominee.cluster, nominee.node):
+                self._state.queue.wake(WakeEvent.POD_REMOVED, now)
+                return
 
     def _home_ready(self, item: QueuedPod, now: float) -> bool:
         ready = self._state.clusters[item.pod_id[0]].ready

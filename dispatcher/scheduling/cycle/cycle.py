@@ -150,12 +150,12 @@ class Scheduler(Booking):
         """Decide one pod by the first selector that can tell, and book it, or note its row in `deferred`."""
         refused = unfit(placed)
         if refused is not None:
-            return self._refused(pod_id, placed, refused)
+            return self._stopped(pod_id, placed, refused)
         states: dict[str, object] = {}
         try:
             refused = self._pre_filter(placed, states)
             if refused is not None:
-                return self._refused(pod_id, placed, refused)
+                return self._stopped(pod_id, placed, refused)
             for selector in selectors:
                 result = self._decided(key, pod_id, placed, selector, states, deferred)
                 if result is not None:
@@ -193,7 +193,7 @@ class Scheduler(Booking):
         self._explain(cycle, decision, fleet_explainers)
         refusal = self.book(cycle, decision, deferred)
         if refusal is not None:
-            return self._refused(decision.pod_id, decision.placed, refusal.why)
+            return self._stopped(decision.pod_id, decision.placed, refusal.why)
         self.nominations.drop(decision.pod_id)
         return decision
 
@@ -201,8 +201,9 @@ class Scheduler(Booking):
         self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, why: Why
     ) -> Unschedulable:
         """PreFilter refused; PostFilter is asked all the same, as in kube-scheduler."""
-        refused = self._refused(pod_id, placed, why)
-        return refused if is_ours(why) else self.post_filters.hopeless(cycle, refused, key, why)
+        if is_ours(why):
+            return self._stopped(pod_id, placed, why)
+        return self.post_filters.hopeless(cycle, self._refused(pod_id, placed, why), key, why)
 
     def _pre_filter(self, placed: Placed, states: dict[str, object]) -> Why | None:
         for plugin in self.plan.gates:
@@ -230,13 +231,21 @@ class Scheduler(Booking):
         message = refusal_message(sum(self.fleet.node_counts().values()), why)
         return Unschedulable(pod_id, placed, message, frozenset((why.reason,)), self.fleet.now, context)
 
+    def _stopped(self, pod_id: PodId, placed: Placed, why: Why) -> Unschedulable:
+        """A refusal that no room helps against (quota, Reserve): room that was promised to the pod is for others.
+
+        kube-scheduler's clearNominatedNode.
+        """
+        self.nominations.drop(pod_id)
+        return self._refused(pod_id, placed, why)
+
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call, each text once: for the operator's log."""
         return self._faults.take()
 
     def _fault(self, pod_id: PodId, placed: Placed, error: PluginError) -> Unschedulable:
         self._faults.note(error)
-        return self._refused(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
+        return self._stopped(pod_id, placed, Why(Reason.PLUGIN_ERROR, error.plugin))
 
     def _no_place(
         self, cycle: CycleState, key: ClassKey, pod_id: PodId, placed: Placed, found: NoPlace

@@ -86,6 +86,7 @@ class Profiles:
     def forget(self, pod_id: PodId) -> None:
         """Give a place back, with the profile that booked it."""
         (self._holding(pod_id) or self._first).forget(pod_id)
+        self.nominations.left(pod_id)
 
     def restore(self, pod_id: PodId, placed: Placed, cluster: str, node: str) -> None:
         """Enter a pod where its cluster shows it, with the profile that booked it or its own: Scheduler.restore."""

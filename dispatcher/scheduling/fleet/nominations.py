@@ -7,7 +7,7 @@ filters with and without nominees, since affinity to a nominee must not count: s
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -17,7 +17,7 @@ from dispatcher.scheduling.framework import Placed
 
 @dataclass(frozen=True, slots=True)
 class Nominee:
-    """A pod and the node that it is promised; `victims` were evicted for it."""
+    """A pod and the node that it is promised; `victims` were evicted for it, and have not left their place yet."""
 
     pod_id: PodId
     placed: Placed
@@ -47,6 +47,7 @@ class Nominations:
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
         self._nominees: dict[PodId, Nominee] = {}
+        self._awaited: dict[PodId, set[PodId]] = {}  # a victim -> for whom it was evicted
         self._lowest: int | None = None  # least priority of any nominee; None: there is none
 
     def __len__(self) -> int:
@@ -66,6 +67,8 @@ class Nominations:
         """Promise, in place of an earlier promise to the same pod."""
         self.drop(nominee.pod_id)
         self._nominees[nominee.pod_id] = nominee
+        for victim in nominee.victims:
+            self._awaited.setdefault(victim, set()).add(nominee.pod_id)
         self._lowest = nominee.priority if self._lowest is None else min(self._lowest, nominee.priority)
         there = nominee.placed.at(nominee.cluster)
         self._fleet.place(nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
@@ -75,8 +78,21 @@ class Nominations:
         nominee = self._nominees.pop(pod_id, None)
         if nominee is not None:
             self._fleet.remove(nominee_id(pod_id))
+            for victim in nominee.victims:
+                self._awaited[victim].discard(pod_id)
+                if not self._awaited[victim]:
+                    del self._awaited[victim]
             self._lowest = min((one.priority for one in self._nominees.values()), default=None)
         return nominee
+
+    def left(self, pod_id: PodId) -> None:
+        """The pod has left its place: who waits for that does so no more, though the same pod may be placed there anew.
+
+        One that is evicted between claim and bind keeps its id: its source was never bound, and is decided again.
+        """
+        for waiting in self._awaited.pop(pod_id, ()):
+            nominee = self._nominees[waiting]
+            self._nominees[waiting] = replace(nominee, victims=nominee.victims - {pod_id})
 
     def lower_on(self, cluster: str, node: str, priority: int) -> list[PodId]:
         """Nominees of a node with less than `priority`: what they were promised goes to somebody else."""

@@ -3,11 +3,12 @@
 import pytest
 
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
+from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make
-from tests.scheduling.tiny_plugins import Fit, Ready, Selector, profile
+from tests.scheduling.tiny_plugins import Fit, Quota, Ready, Selector, profile
 
 
 def a_scheduler(state: FleetState) -> Scheduler:
@@ -90,6 +91,38 @@ def test_a_node_that_goes_takes_the_room_but_not_the_promise() -> None:
     state.remove_node("a", "n1")
     assert one.nominations.of(pod_id) is not None
     assert decided(one, pod("nominee").cpu(1)) == "n2"
+
+
+def test_a_nominee_that_quota_stops_gives_its_room_to_others() -> None:
+    state, quota = fleet(a=[node("n1").cpu(1)]), Quota(1000)
+    one = Scheduler(profile(Ready=1, Fit=1, Quota=1), [Ready(), Fit(), quota], state)
+    pod_id = promise(one, pod("nominee").cpu(1).priority(5))
+    assert decided(one, pod("other").namespace("other").cpu(1)) is None
+    quota.used["default"] = 1000
+    assert decided(one, pod("nominee").cpu(1).priority(5)) is None
+    assert one.nominations.of(pod_id) is None
+    assert decided(one, pod("other").namespace("other").cpu(1)) == "n1"
+
+
+def test_a_victim_that_is_placed_anew_after_it_has_left_is_evicted_again() -> None:
+    """A source whose delegate was evicted before the source was bound keeps its UID, and may find its place again."""
+    state = fleet(a=[node("n1").cpu(1)])
+    one = Scheduler(
+        profile(NodeResourcesFit=1, DefaultPreemption=1), [make("NodeResourcesFit"), make("DefaultPreemption")], state
+    )
+    profiles, low, urgent = Profiles([one]), pod("low").cpu(1), pod("urgent").cpu(1).priority(5)
+
+    def asked() -> tuple[list[str], str]:
+        result = one.schedule(urgent.placed(), ("a", "uid-urgent"))
+        assert isinstance(result, Unschedulable)
+        return [victim.pod_id[1] for victim in result.victims], result.message
+
+    put(state, low, "a", "n1")
+    assert asked()[0] == ["uid-low"]
+    assert "terminating pod on the nominated node" in asked()[1]
+    profiles.forget(("a", "uid-low"))
+    put(state, low, "a", "n1")
+    assert asked()[0] == ["uid-low"]
 
 
 def test_nobody_leans_on_a_pod_that_is_only_promised_its_place() -> None:

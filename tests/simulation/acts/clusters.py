@@ -21,6 +21,8 @@ def _joins(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) ->
     """A cluster with its agent; the dispatcher starts anew with it in its configuration, and a pod is sent there."""
     if NEW in stage.fleet.clusters:
         return
+    swapped = {(NEW, name) for name, one in stage.fleet.clusters.items() if one.agent.wire is not one.wire}
+    stage.fleet.misled |= swapped
     new = stage.fleet.add_cluster(NEW)
     new.api.add_namespace("team")
     stage.spawn(new.agent.start())

@@ -1,5 +1,7 @@
 """Promises about what runs: once, only with cause stopped, honestly told."""
 
+from collections import Counter
+
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import EPOCH, FAILOVER, FINALIZER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import PODS
@@ -112,14 +114,18 @@ class NobodyKilled(Judge):
         return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
 
     def _held(self, source: PodFact) -> bool:
-        """Whether a source was taken by a restore, which is no cause to end its copy: not soon, and not of many."""
+        """Whether a source was taken by a restore, which is no cause to end its copy: not soon, and not of many.
+
+        Many that one restore took are held by themselves, and what others take is counted without them.
+        """
         if source.doomed != "restore":
             return False
         remote = [one for one in self.facts.pods.values() if one.is_source and one.cluster == source.cluster]
         remote = [one for one in remote if any(not copy.gone for copy in self.facts.copies[one.uid][1:])]
-        taken = sum(one.doomed == "restore" for one in remote)
-        at = self.facts.restored.get(source.cluster, float("inf"))
-        return self.fleet.loop.time() - at < ASKED_AGAIN_S or taken > max(1, CAP * len(remote))
+        most = max(1, CAP * len(remote))
+        takings = Counter(one.taken for one in remote if one.doomed == "restore")
+        taken = sum(count for at, count in takings.items() if at == source.taken or count <= most)
+        return self.fleet.loop.time() - source.taken < ASKED_AGAIN_S or taken > most
 
 
 class HonestMirror(Judge):

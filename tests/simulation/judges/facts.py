@@ -22,7 +22,7 @@ class PodFact:
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
-    `told`: when it was last written why it waits.
+    `told`: when it was last written why it waits. `taken`: when a restore last took it away.
     """
 
     uid: str
@@ -37,6 +37,7 @@ class PodFact:
     decided: float = float("inf")
     claimed_by: str = ""
     told: float = float("-inf")
+    taken: float = float("inf")
     doomed: str = ""
     ended: str = ""
     gone: bool = False
@@ -59,7 +60,8 @@ def by_product(actor: str) -> bool:
     return actor.startswith("agent/")
 
 
-def _claim(pod: Object) -> str:
+def claim_of(pod: Object) -> str:
+    """The cluster that a pod says it is claimed for."""
     claim: str = pod.get("metadata", {}).get("annotations", {}).get(CLAIM, "")
     return claim
 
@@ -113,7 +115,7 @@ class Facts(Judgeable):
             fact.node, fact.bound = node, write.at
             if not by_product(write.actor):
                 self.changed[write.cluster, node] = write.at
-        if _claim(after) not in ("", _claim(write.before or {})):
+        if claim_of(after) not in ("", claim_of(write.before or {})):
             fact.claimed_by = write.actor
         self._learn_state(write, fact, after)
 
@@ -173,7 +175,7 @@ class Facts(Judgeable):
             if fact.cluster != cluster:
                 continue
             if fact.uid not in there and not fact.gone:
-                fact.gone, fact.doomed = True, fact.doomed or "restore"
+                fact.gone, fact.doomed, fact.taken = True, fact.doomed or "restore", self.fleet.loop.time()
             elif fact.uid in there:
                 if fact.gone:
                     self.revived.add(fact.uid)

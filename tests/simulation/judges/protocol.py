@@ -10,6 +10,9 @@ from tests.simulation.world.store import Write
 
 UNDER_WAY_S = 25.0  # a request that was sent before may still land
 OFFERS = 8  # writes of one pod that is offered again to who refused it: claim, what is told, and claim taken off
+# Such a pod holds room and quota until it is refused: so long before and after others may be told why they wait now.
+ECHOES_S = (1.5, 15.0)
+FREED_S = 45.0  # within which what the end of an orphan has freed is taken by who waited for it
 
 
 class EpochsGrow(Judge):
@@ -81,7 +84,9 @@ class CalmIsCalm(Judge):
 
     A pod that clusters refused is offered to them again, at distances that double up to a quarter of an hour: that is
     promised, too, and is no unrest. Where a webhook makes a copy too large it is made, and deleted, each time.
-    A copy whose source a restore took is deleted ten minutes later, when that was asked for twice (docs/protocol.md).
+    Whoever else waits may be told anew meanwhile, since the pod that is offered holds room and quota for that moment.
+    A copy whose source a restore took is deleted ten minutes later, when that was asked for twice (docs/protocol.md);
+    pods that waited for its room or quota are placed then.
     """
 
     promise = "I20"
@@ -89,16 +94,43 @@ class CalmIsCalm(Judge):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]
         self._offers: Counter[str] = Counter()
+        self._offered, self._freed = float("-inf"), float("-inf")  # when last in calm
+        self._doubts: list[Write] = []  # what may turn out to be the echo of an offer
 
     def wrote(self, write: Write) -> None:
         if write.at < self.facts.calm_since or write.place.resource not in (PODS, NAMESPACES):
             return
         if write.place.resource == PODS and any(map(_was_refused, (write.before, write.after, self._source(write)))):
-            self._offers[write.place.path] += 1
-            if self._offers[write.place.path] <= OFFERS + (write.at - self.facts.calm_since) / 30.0:
+            self._offered = write.at
+            if self._counts(write):
                 return
-        if not self._ends_an_orphan(write):
-            self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
+        if self._ends_an_orphan(write):
+            self._freed = write.at
+        elif _only_told(write) and self._counts(write):
+            self._doubts.append(write)
+        elif not self._takes_what_was_freed(write):
+            self._accuse(write)
+
+    def tick(self, now: float) -> None:
+        for one in [one for one in self._doubts if self.fleet.loop.time() - one.at > ECHOES_S[0]]:
+            self._doubts.remove(one)
+            if one.at - self._offered > ECHOES_S[1]:
+                self._accuse(one)
+
+    def _accuse(self, write: Write) -> None:
+        self.say(write.place.path, f"{write.actor} still writes ({write.verb}) in calm")
+
+    def _counts(self, write: Write) -> bool:
+        """Whether so many writes for offers are promised of one pod."""
+        self._offers[write.place.path] += 1
+        return self._offers[write.place.path] <= OFFERS + (write.at - self.facts.calm_since) / 30.0
+
+    def _takes_what_was_freed(self, write: Write) -> bool:
+        """Whether an orphan has just ended, and it is of a pod that had no place when calm began."""
+        fact = self.facts.pods.get((write.after or write.before or {}).get("metadata", {}).get("uid", ""))
+        source = self.facts.source_of(fact) if fact is not None else None
+        waited = source is not None and source.bound > self.facts.calm_since
+        return waited and write.at - self._freed < FREED_S
 
     def _ends_an_orphan(self, write: Write) -> bool:
         """Whether it is the end of a copy whose source a restore took, or that a restore brought back without it."""
@@ -128,10 +160,20 @@ def _was_refused(pod: Object | None) -> bool:
     return told.get("status") == "False" and "refused the pod" in told.get("message", "")
 
 
+def _only_told(write: Write) -> bool:
+    """Whether it tells a pod without a node why it waits, and does nothing else."""
+    before, after = write.before or {}, write.after or {}
+    if write.verb != "patch status" or after.get("spec", {}).get("nodeName") or before.get("spec") != after.get("spec"):
+        return False
+    told = [condition(one, "PodScheduled") or {} for one in (before, after)]
+    return told[0] != told[1] and told[1].get("status") == "False"
+
+
 class LostIsNotReady(Judge):
     """A pod in a cluster that nobody reaches any more does not stay Ready.
 
-    Who begins to lead does not know what its predecessor missed, and counts anew.
+    Who begins to lead does not know what its predecessor missed, and counts anew. Where none leads nothing changes:
+    silence is no evidence (docs/protocol.md, Loss and return).
     """
 
     promise = "D1"
@@ -143,7 +185,8 @@ class LostIsNotReady(Judge):
 
     def tick(self, now: float) -> None:
         newest = max(self.fleet.ranks.values(), default=-1)
-        if newest != self._term:
+        nobody = all(one.dispatcher is None for one in self.fleet.dispatchers.values())
+        if newest != self._term or nobody:
             self._term, self._led_since = newest, now
         if int(now) % 5:
             return

@@ -101,7 +101,11 @@ class QuotaKept(Judge):
 
 
 class NobodyWaits(Judge):
-    """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota."""
+    """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota.
+
+    A cluster takes no pods of one that it first heard of as another: an operator has to say which is meant. A copy
+    whose marks somebody took off counts twice: as a pod of others, and through its source's claim (docs/protocol.md).
+    """
 
     promise = "I5"
 
@@ -132,6 +136,8 @@ class NobodyWaits(Judge):
         for name, cluster in self.fleet.clusters.items():
             if allowed and not any(fnmatchcase(name, one.strip()) for one in allowed.split(",")):
                 continue
+            if (name, home) in self.fleet.misled:
+                continue
             kept = cluster.api.kept(f"{NAMESPACES}/{space}")
             if kept is None or kept.obj["metadata"].get("deletionTimestamp") or (name, space) in self.fleet.closed:
                 continue
@@ -160,8 +166,14 @@ class NobodyWaits(Judge):
         if name.startswith(PROXY) or spec.get("unschedulable") or spec.get("taints"):
             return False
         pods = self.fleet.clusters[cluster].api.pods()
-        there = sum(cpu_of(pod) for pod in pods if pod["spec"].get("nodeName") == name and active(pod))
+        there = sum(self._held(pod) for pod in pods if pod["spec"].get("nodeName") == name and active(pod))
         return ready is not None and ready["status"] == "True" and there + cpu <= cpu_of_node(node)
+
+    def _held(self, pod: Object) -> int:
+        """Milli-CPU that count for a pod on a node."""
+        meta = pod["metadata"]
+        copy = self.facts.home_of(pod) and f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}"
+        return cpu_of(pod) * (2 if copy in self.fleet.meddled else 1)
 
     def _charged(self, cluster: str, space: str, cpu: int) -> bool:
         """Whether its tenant's quota speaks against a pod of this size: what a webhook adds to it counts as well."""

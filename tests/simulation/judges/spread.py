@@ -1,14 +1,16 @@
 """Promises about fault domains: hard spread holds in every state, and no loss of clusters becomes a cascade."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import PROXY, PodFact
-from tests.simulation.world.apiserver import PODS
+from tests.simulation.judges.facts import PREFIX, PROXY, PodFact, claim_of
+from tests.simulation.world.apiserver import NODES, PODS
 from tests.simulation.world.objects import Object
 from tests.simulation.world.store import Write
 
 ZONE = "topology.kubernetes.io/zone"
+DECIDED_TOGETHER_S = 2.0  # within which what was decided with a bind is bound, or claimed for another cluster
 
 
 class Spread(NamedTuple):
@@ -23,10 +25,24 @@ class Spread(NamedTuple):
         return bool(meta["namespace"] == self.namespace and meta.get("labels", {}).get("app") == self.app)
 
 
+class Doubt(NamedTuple):
+    """A bind that may have been against a hard spread: `crowd` are alike where it went, the least of `zones` counts."""
+
+    at: float
+    fact: PodFact
+    wanted: Spread
+    crowd: int
+    zones: frozenset[str]
+
+
 class SpreadKept(Judge):
     """No bind takes a pod where its hard spread over zones forbids it. Each cluster is a zone of its own.
 
-    The least of the zones is judged with all that was ever bound there, so that what ends meanwhile is no violation.
+    The least of the zones is judged with all that was ever bound there, so that what ends meanwhile is no violation,
+    and with what is on its way there: as in kube-scheduler a place counts once it is assumed, and of pods that are
+    decided together the one at home is bound first. The zones are those that have reported to the dispatcher whose
+    order it is: one that begins while a cluster is out of reach, or that has it in its configuration no more, knows no
+    zone there (docs/protocol.md, What we do not promise).
     """
 
     promise = "I17"
@@ -34,6 +50,8 @@ class SpreadKept(Judge):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # type: ignore[arg-type]
         self._of: dict[str, Spread] = {}  # by UID of the source
+        self._claims: dict[str, list[tuple[str, float, float]]] = {}  # by UID of the source: for where, since, until
+        self._doubts: list[Doubt] = []
 
     def wrote(self, write: Write) -> None:
         if write.place.resource != PODS or write.after is None:
@@ -41,14 +59,53 @@ class SpreadKept(Judge):
         fact = self.facts.pods[write.after["metadata"]["uid"]]
         if write.verb == "create" and fact.is_source and (spread := spread_of(write.after)):
             self._of[fact.uid] = spread
-        if write.verb != "bind" or fact.source not in self._of or fact.node.startswith(PROXY):
+        if fact.source not in self._of:
             return
-        wanted = self._of[fact.source]
-        alike = [one for source, spread in self._of.items() if spread == wanted for one in self._bound(source)]
-        there = sum(one.cluster == fact.cluster and self._counts(one) for one in alike)
-        least = min(sum(one.cluster == name for one in alike) for name in self.fleet.clusters)
-        if there - least > wanted.skew:
-            self.say(fact.title, f"is number {there} in {fact.cluster}, and another zone has {least}")
+        if fact.is_source:
+            self._note_claim(fact.uid, write)
+        if write.verb == "bind" and not fact.node.startswith(PROXY):
+            self._suspect(fact, self._of[fact.source], write)
+
+    def tick(self, now: float) -> None:
+        ready = [one for one in self._doubts if self.fleet.loop.time() - one.at > DECIDED_TOGETHER_S]
+        for one in ready:
+            self._doubts.remove(one)
+            least = self._least(one)
+            if one.crowd - least > one.wanted.skew:
+                self.say(one.fact.title, f"is number {one.crowd} in {one.fact.cluster}, and another zone has {least}")
+
+    def _suspect(self, fact: PodFact, wanted: Spread, write: Write) -> None:
+        crowd = sum(one.cluster == fact.cluster and self._counts(one) for one in self._alike(wanted))
+        heard = self.fleet.heard.get(write.actor.partition(" ")[2], self.fleet.clusters.keys())
+        self._doubts.append(Doubt(write.at, fact, wanted, crowd, frozenset(self.fleet.clusters.keys() & heard)))
+
+    def _note_claim(self, source: str, write: Write) -> None:
+        """For which cluster a source is claimed, from when until when."""
+        was, now = (claim_of(one or {}) for one in (write.before, write.after))
+        held = self._claims.setdefault(source, [])
+        if was != now and was and held:
+            held[-1] = (*held[-1][:2], write.at)
+        if was != now and now:
+            held.append((now, write.at, float("inf")))
+
+    def _least(self, doubt: Doubt) -> int:
+        bound = [
+            (one.source, one.cluster) for one in self._alike(doubt.wanted) if one.bound - doubt.at < DECIDED_TOGETHER_S
+        ]
+        there = {*bound, *self._on_their_way(doubt)}
+        return min((sum(cluster == zone for _, cluster in there) for zone in doubt.zones), default=0)
+
+    def _on_their_way(self, doubt: Doubt) -> Iterator[tuple[str, str]]:
+        """(UID of the source, zone) of alike pods that were claimed for it then, or are decided together with it."""
+        for source, claims in self._claims.items():
+            for cluster, since, until in claims:
+                if self._of[source] == doubt.wanted and until > doubt.at > since - DECIDED_TOGETHER_S:
+                    yield source, cluster
+
+    def _alike(self, wanted: Spread) -> Iterator[PodFact]:
+        for source, spread in self._of.items():
+            if spread == wanted:
+                yield from self._bound(source)
 
     def _counts(self, one: PodFact) -> bool:
         """Whether kube-scheduler would count it: nothing that ends, and no copy of a pod that is being deleted."""
@@ -74,7 +131,8 @@ _USERS = ("user", "admin", "namespace-controller")  # who deletes a namespace de
 class NoCascade(Judge):
     """While half of the other clusters, and more than one, are lost, no pod that went to one of them is replaced.
 
-    The agent of a cluster that is lost itself can hold nothing back there.
+    The agent of a cluster that is lost itself can hold nothing back there. A pod whose copy somebody has ended goes
+    with that, and one whose cluster an operator has fenced is let go (docs/protocol.md): no loss replaces these.
     """
 
     promise = "I16"
@@ -89,5 +147,17 @@ class NoCascade(Judge):
         others = len(self.fleet.clusters) - 1
         target = fact.node.removeprefix(PROXY)
         held = fact.is_source and target in lost and fact.cluster not in lost
-        if held and len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
+        if not held or self._fenced(fact.cluster, target) or self._copy_ended(fact):
+            return
+        if len(lost.keys() - {fact.cluster}) >= max(2, others / 2):
             self.say(fact.title, f"is deleted by {write.actor} while {len(lost)} clusters are lost")
+
+    def _fenced(self, home: str, target: str) -> bool:
+        kept = self.fleet.clusters[home].api.kept(f"{NODES}/{PROXY}{target}")
+        return kept is not None and kept.obj["metadata"].get("labels", {}).get(f"{PREFIX}fenced") == "true"
+
+    def _copy_ended(self, fact: PodFact) -> bool:
+        """Whether its copy was ended by others; a cluster that burnt down ends none for who does not know of it."""
+        delegates = [one for one in self.facts.copies[fact.source] if not one.is_source]
+        ended = any(one.ended or one.doomed not in ("", "lost") for one in delegates)
+        return ended and not any(one.uid in self.facts.running and not one.doomed for one in delegates)

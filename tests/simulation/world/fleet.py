@@ -129,9 +129,12 @@ class Fleet(Judgeable):
         self.closed: set[tuple[str, str]] = set()  # (cluster, namespace) that refuse pods of others for good
         self.sidecars: dict[tuple[str, str], int] = {}  # milli-CPU that a webhook adds to pods there
         self.meddled: set[str] = set()  # paths of pods whose annotations a user has changed
+        # (cluster, name): it first heard of `name` while another cluster answered by that name, and trusts that one.
+        self.misled: set[tuple[str, str]] = set()
         self.lost: dict[str, float] = {}  # clusters that are out of reach for everybody, since when
         self.hanging: dict[str, tuple[str, float]] = {}  # cluster -> namespace whose webhooks hang there, since when
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
+        self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
         for name in sizes.clusters:
             self.add_cluster(name)
         self.add_dispatcher("dispatcher")
@@ -195,6 +198,7 @@ class Fleet(Judgeable):
                 self.loop,
                 random.Random(f"{self.seed} link {dispatcher} {name}"),
                 self.ordered,
+                self.heard,
             )
             for name, agent in sorted(self.members.items())
         ]

@@ -26,12 +26,16 @@ _MOST_AT_ONCE = 300_000  # callbacks without time passing: then something runs i
 
 @dataclass(eq=False)
 class Process:
-    """One life of something that can be paused and killed. `offset`: how wrong its wall clock is, seconds."""
+    """One life of something that can be paused and killed. `offset`: how wrong its wall clock is, seconds.
+
+    `term`: a dispatcher's newest, as writes name it.
+    """
 
     name: str
     offset: float = 0.0
     alive: bool = True
     paused: bool = False
+    term: str = ""
 
 
 WORLD = Process("world")

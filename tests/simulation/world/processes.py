@@ -143,6 +143,7 @@ class SimLink:
     loop: VirtualLoop
     dice: Any
     ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
+    heard: dict[str, set[str]] = field(default_factory=dict)  # a dispatcher's term -> clusters that have reported to it
 
     async def hello(self, *, timeout_s: float) -> Hello:
         """Who the agent is."""
@@ -153,6 +154,8 @@ class SimLink:
         """What changed after `since`."""
         wanted = (incarnation, since, wait_s)
         answer: Changes = await self._call(Changes, lambda agent: agent.changes(*wanted), timeout_s)
+        if answer.synced:
+            self.heard.setdefault(PROCESS.get().term, set()).add(self.cluster)
         return answer
 
     async def execute(self, batch: IntentBatch, *, timeout_s: float) -> OutcomeBatch:
@@ -237,7 +240,8 @@ class Leading(Leadership):
 
     def _begin(self, epoch: int) -> Term:
         term = super()._begin(epoch)
-        self._ranks[title(self._process, term.epoch)] = len(self._ranks)
+        self._process.term = title(self._process, term.epoch)
+        self._ranks[self._process.term] = len(self._ranks)
         return term
 
 
