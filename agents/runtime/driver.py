@@ -37,8 +37,8 @@ class Execution:
     """How a procedure is carried out. `lane` is its lane in the queue of slots; without one it needs no slot.
 
     While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an `objection` (why
-    it may go on no longer, '' while it may), which ends it after an answer that leaves doubt, too. `wrote`: a write was sent that may have been done. `behind`: the execution
-    that has to end before.
+    it may go on no longer, '' while it may), which ends it after an answer that leaves doubt, too. `wrote`: a write was
+    sent that may have been done. `behind`: the execution that has to end before.
     """
 
     deadline: float

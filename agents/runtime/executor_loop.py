@@ -26,7 +26,7 @@ from agents.executor.procedures import carry_out
 from agents.executor.view import ClusterView
 from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
-from agents.runtime.driver import ApiClient, Driver, Execution, Pauses, GivenUpError
+from agents.runtime.driver import ApiClient, Driver, Execution, GivenUpError, Pauses
 from agents.runtime.keyfile import ephemeral_keys
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.slot_queue import SlotQueue

@@ -22,7 +22,7 @@ class PodFact:
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
-    `told`: when it was last written why it waits.
+    `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
     """
 
     uid: str
@@ -40,6 +40,7 @@ class PodFact:
     doomed: str = ""
     ended: str = ""
     gone: bool = False
+    taken: float = float("-inf")
     ran: bool = False
     addresses: set[str] = field(default_factory=set)
 
@@ -173,7 +174,7 @@ class Facts(Judgeable):
             if fact.cluster != cluster:
                 continue
             if fact.uid not in there and not fact.gone:
-                fact.gone, fact.doomed = True, fact.doomed or "restore"
+                fact.gone, fact.doomed, fact.taken = True, fact.doomed or "restore", self.restored[cluster]
             elif fact.uid in there:
                 if fact.gone:
                     self.revived.add(fact.uid)
