@@ -83,10 +83,8 @@ class Driver:
                 response = await self._ask(request, execution)
                 request = procedure.send(response)
                 if response.unknown or response.status in POSTPONED:
-                    await self._pause(doubt_s * self._dice.uniform(0.5, 1.0), execution)
+                    await self._hesitate(doubt_s * self._dice.uniform(0.5, 1.0), execution)
                     doubt_s = min(2 * doubt_s, _MOST_DOUBT_S)
-                    if why := execution.objection():
-                        raise GivenUpError(why)
         except StopIteration as end:
             result: T = end.value
             return result
@@ -122,6 +120,12 @@ class Driver:
         if request.method != "GET" and (response.ok or response.unknown):
             execution.wrote = True
         return response
+
+    async def _hesitate(self, seconds: float, execution: Execution) -> None:
+        """Wait after an answer that leaves doubt; GivenUpError on an objection."""
+        await self._pause(seconds, execution)
+        if why := execution.objection():
+            raise GivenUpError(why)
 
     async def _patience(self, response: Response, execution: Execution) -> None:
         """Wait as the server asks; GivenUpError past the deadline or on an objection."""

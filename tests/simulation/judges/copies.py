@@ -261,7 +261,7 @@ class Collected(Judge):
     def _final(self, fact: PodFact) -> bool:
         """A source that a restore took is held, not gone: also one that was being deleted, for nobody saw it go."""
         source = self.facts.source_of(fact)
-        return source is None or self.fleet.loop.time() - source.taken >= ASKED_TWICE_S and source.doomed != "restore"
+        return source is None or not source.was_taken
 
     def _back_again(self, fact: PodFact) -> bool:
         """Whether a restore brought it back so short a time ago that its source was not asked for twice yet."""

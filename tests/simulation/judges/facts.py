@@ -50,6 +50,11 @@ class PodFact:
         return self.uid == self.source
 
     @property
+    def was_taken(self) -> bool:
+        """Whether a restore took it, and none has brought it back."""
+        return self.taken > float("-inf")
+
+    @property
     def title(self) -> str:
         """For people."""
         return f"{self.cluster}/{self.namespace}/{self.name}"
@@ -179,7 +184,7 @@ class Facts(Judgeable):
                 if fact.gone:
                     self.revived.add(fact.uid)
                 pod = next(one for one in self.fleet.clusters[cluster].api.pods() if one["metadata"]["uid"] == fact.uid)
-                fact.gone, fact.node = False, pod["spec"].get("nodeName", "")
+                fact.gone, fact.taken, fact.node = False, float("-inf"), pod["spec"].get("nodeName", "")
 
     def lost_for_ever(self, cluster: str) -> None:
         """It burnt down: nothing of it will be there again."""
