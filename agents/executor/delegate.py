@@ -88,13 +88,18 @@ def create_delegate(intent: CreateDelegate, local: Local, now: Moment) -> Proced
 
 
 def overtaken(intent: CreateDelegate, why: str, local: Local) -> Procedure[Outcome]:
-    """The outcome of a CreateDelegate that a newer attempt has superseded: stale if the API server has no delegate,
-    else by the delegate that exists.
+    """The outcome of a CreateDelegate whose attempt is over, or superseded: stale if the API server has no delegate,
+    else by the delegate that exists. Once no attempt goes on with it, one that nobody has signed for is deleted first:
+    a POST that was given up because it hung may still land, long after.
     """
-    look = yield from pods.look_up(intent.source.namespace, delegate_name(intent.source))
+    name = delegate_name(intent.source)
+    if local.epoch_guard.is_over(intent.pod.uid, intent.epoch):
+        there = yield from existing.cleared(name, intent, local)
+        return outcome(intent, *(there or Answer(STALE, why)))
+    look = yield from pods.look_up(intent.source.namespace, name)
     if look.pod is None:
         return outcome(intent, STALE, why) if look.answered else outcome(intent, UNKNOWN, f"{why}; {look.problem}")
-    return outcome(intent, *existing.judged(look.pod, delegate_name(intent.source), intent, local))
+    return outcome(intent, *existing.judged(look.pod, name, intent, local))
 
 
 def delete_delegate(intent: DeleteDelegate, local: Local, now: Moment) -> Procedure[Outcome]:

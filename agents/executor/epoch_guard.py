@@ -44,6 +44,11 @@ class EpochGuard:
             return f"attempt {epoch} is superseded by attempt {seen.epoch}"
         return ": ".join(filter(None, (f"attempt {epoch} was given up", seen.why))) if seen.invalidated else ""
 
+    def is_over(self, uid: str, epoch: int) -> bool:
+        """Whether this attempt was undone, refused or done, or a newer one was, and none has been heard since."""
+        seen = self._attempts.get(uid)
+        return seen is not None and seen.invalidated and epoch <= seen.epoch
+
     def invalidate(self, uid: str, dispatcher_epoch: int, epoch: int, why: str = "") -> None:
         """Reject late copies of this attempt's intents from now on: it was undone, or was refused."""
         seen = self._attempts.get(uid)

@@ -81,6 +81,9 @@ class Local:
     trusted: TrustedKeys = field(default_factory=TrustedKeys)
     renewals: Renewals = field(default_factory=Renewals)
     stopped: Recent[str, str] = field(default_factory=Recent)  # UID of a delegate, and its version in the view then
+    unfinished: dict[str, float] = field(
+        default_factory=dict
+    )  # UID of a leftover -> when it was first, or last, looked at
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
     peers: PeerTable = field(init=False)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dispatcher.model.node import Node
 from dispatcher.model.objects import Namespace, PodDisruptionBudget
-from dispatcher.model.pod import HostPort, Pod
+from dispatcher.model.pod import HostPort, Pod, PodRef
 
 
 class ClusterView(Protocol):
@@ -35,6 +35,9 @@ class ClusterView(Protocol):
 
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now."""
+
+    def unfinished(self) -> Iterable[PodRef]:
+        """Delegates by the name of their scheduler that are on no node, and that nobody has signed for."""
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """All pods bound to a node, ended ones included."""

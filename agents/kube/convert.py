@@ -17,7 +17,7 @@ from agents.kube.selectors import labels_size
 from agents.kube.specs import SpecRead, read_spec
 from agents.observer.seen import InvalidAnnotation, PodSeen, WrongSchedulerName
 from dispatcher.model import names
-from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod
+from dispatcher.model.pod import FAILED, PENDING, RUNNING, SUCCEEDED, TERMINAL, Pod, PodRef
 from dispatcher.model.resources import Resources
 
 MAX_LABEL_BYTES = 64 * 1024
@@ -78,8 +78,16 @@ def _judge(pod: wire_pods.PodObject) -> PodSeen:
     if status.phase in TERMINAL:
         return PodSeen(meta.uid, version, None, misplaced)
     if not spec.node_name:
-        return PodSeen(meta.uid, version, None, misplaced, _told(meta, user_marks.of_foreign(meta, spec)))
+        said = _told(meta, user_marks.of_foreign(meta, spec))
+        return PodSeen(meta.uid, version, None, misplaced, said, _unfinished(meta, spec))
     return PodSeen(meta.uid, version, _foreign(pod, status), misplaced)
+
+
+def _unfinished(meta: wire.Meta, spec: wire_pods.PodSpec) -> PodRef | None:
+    going = meta.deletion_timestamp is not None
+    if spec.scheduler_name != names.DELEGATE_SCHEDULER or going:
+        return None
+    return PodRef(meta.namespace, meta.name, meta.uid)
 
 
 def _told(meta: wire.Meta, notes: tuple[user_marks.Note, ...]) -> tuple[InvalidAnnotation, ...]:

@@ -23,7 +23,7 @@ from agents.observer.target_clusters import unknown_clusters
 from dispatcher.model.names import CLUSTERS
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject, Namespace, PodDisruptionBudget
-from dispatcher.model.pod import HostPort, Pod
+from dispatcher.model.pod import HostPort, Pod, PodRef
 from dispatcher.model.resources import PODS as PLACES
 
 MAX_WARNED = 10_000  # pods
@@ -49,6 +49,7 @@ class ClusterCache:
         self._complete: set[str] = set()
         self._warned: dict[str, set[int]] = {}
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
+        self._unfinished: dict[str, PodRef] = {}
         self._choosy: set[str] = set()  # unbound pods that name clusters, not looked at yet
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -124,6 +125,7 @@ class ClusterCache:
                 self.log.drop(NODES, key, missing=missing)
         elif kind == PODS:
             self._warned.pop(key, None)
+            self._unfinished.pop(key, None)
             self._drop_pod(key, missing=missing)
         elif self._objects[kind].pop(key, None) is not None:
             self.log.drop(kind, key, missing=missing)
@@ -173,6 +175,10 @@ class ClusterCache:
             self._warn(seen.misplaced)
         for warning in seen.invalid_annotation:
             self._warn(warning)
+        if seen.unfinished is not None:
+            self._unfinished[seen.uid] = seen.unfinished
+        else:
+            self._unfinished.pop(seen.uid, None)
         pod, known = seen.pod, self._pods.get(seen.uid)
         if pod is None:
             # A delegate that is none any more was not deleted: somebody has taken its marks off.
@@ -256,6 +262,10 @@ class ClusterCache:
     def pod_by_name(self, namespace: str, name: str) -> Pod | None:
         """The pod that has this name now, if it matters."""
         return self._pods.get(self._names.get((namespace, name), ""))
+
+    def unfinished(self) -> Iterable[PodRef]:
+        """Delegates by the name of their scheduler that are on no node, and that nobody has signed for."""
+        return self._unfinished.values()
 
     def pods_on(self, node: str) -> list[Pod]:
         """Pods bound to the node; foreign ones only while they have not ended."""

@@ -6,7 +6,7 @@ import msgspec
 
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Pod, PodRef
 
 NODES, PODS = "nodes", "pods"
 
@@ -66,13 +66,17 @@ class InvalidAnnotation:
 
 
 class PodSeen(msgspec.Struct, frozen=True, gc=False):
-    """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node."""
+    """A pod at one resourceVersion. `pod` is None when nobody needs it: foreign, and holding no room on any node.
+
+    `unfinished`: by its scheduler's name it is a delegate, but on no node, and nobody has signed for it.
+    """
 
     uid: str
     version: int
     pod: Pod | None = None
     misplaced: WrongSchedulerName | None = None
     invalid_annotation: tuple[InvalidAnnotation, ...] = ()
+    unfinished: PodRef | None = None
 
     @property
     def key(self) -> str:

@@ -1,8 +1,8 @@
 """Carries a procedure's requests to the API server, and waits where the server must be given time.
 
 A procedure never hears 429: the server did nothing, so the very same request is sent again after the time it asks for.
-After an answer that leaves doubt the procedure's next request waits, too, a little longer each time. No slot is held
-meanwhile, so that only this pod waits.
+After an answer that leaves doubt the procedure's next request waits, too, a little longer each time, and is not sent at
+all where the order may not go on by then. No slot is held meanwhile, so that only this pod waits.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ class Execution:
     """How a procedure is carried out. `lane` is its lane in the queue of slots; without one it needs no slot.
 
     While the server is too busy it waits until `deadline` (monotonic seconds), or until there is an `objection` (why
-    it may go on no longer, '' while it may). `wrote`: a write was sent that may have been done. `behind`: the execution
-    that has to end before.
+    it may go on no longer, '' while it may), which ends it after an answer that leaves doubt, too. `wrote`: a write was
+    sent that may have been done. `behind`: the execution that has to end before.
     """
 
     deadline: float
@@ -57,8 +57,8 @@ class Pauses:
     dice: random.Random = field(default_factory=lambda: random.Random(random.random()))
 
 
-class TooBusyError(Exception):
-    """Given up while the server was too busy, or while there was no slot; the text says why."""
+class GivenUpError(Exception):
+    """Given up before its end: the server was too busy, or the order may not go on; the text says why."""
 
 
 class Driver:
@@ -72,7 +72,10 @@ class Driver:
         self._dice = pauses.dice
 
     async def drive(self, procedure: Procedure[T], execution: Execution) -> T:
-        """The procedure's result; TooBusyError if the server was too busy for too long. Holds a slot at its return."""
+        """The procedure's result; GivenUpError if the server was too busy for too long, or its order may not go on.
+
+        Holds a slot at its return.
+        """
         doubt_s = _DOUBT_S
         try:
             request = next(procedure)
@@ -80,7 +83,7 @@ class Driver:
                 response = await self._ask(request, execution)
                 request = procedure.send(response)
                 if response.unknown or response.status in POSTPONED:
-                    await self._pause(doubt_s * self._dice.uniform(0.5, 1.0), execution)
+                    await self._hesitate(doubt_s * self._dice.uniform(0.5, 1.0), execution)
                     doubt_s = min(2 * doubt_s, _MOST_DOUBT_S)
         except StopIteration as end:
             result: T = end.value
@@ -118,15 +121,21 @@ class Driver:
             execution.wrote = True
         return response
 
+    async def _hesitate(self, seconds: float, execution: Execution) -> None:
+        """Wait after an answer that leaves doubt; GivenUpError on an objection."""
+        await self._pause(seconds, execution)
+        if why := execution.objection():
+            raise GivenUpError(why)
+
     async def _patience(self, response: Response, execution: Execution) -> None:
-        """Wait as the server asks; TooBusyError past the deadline or on an objection."""
+        """Wait as the server asks; GivenUpError past the deadline or on an objection."""
         asked = min(max(response.retry_after_s or UNASKED_S, SHORTEST_S), LONGEST_S)
         left = execution.deadline - self._seconds()
         await self._pause(max(0.0, min(asked * self._dice.uniform(1.0, 1.3), left)), execution)
         if self._seconds() >= execution.deadline:
-            raise TooBusyError("the API server is too busy (HTTP 429)")
+            raise GivenUpError("the API server is too busy (HTTP 429)")
         if why := execution.objection():
-            raise TooBusyError(why)
+            raise GivenUpError(why)
 
     async def _pause(self, seconds: float, execution: Execution) -> None:
         """Sleep without the slot, then go on before the others of the lane."""

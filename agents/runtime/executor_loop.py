@@ -26,7 +26,7 @@ from agents.executor.procedures import carry_out
 from agents.executor.view import ClusterView
 from agents.kube.convert import pod_in_full
 from agents.runtime.accepted_leader import AcceptedLeader
-from agents.runtime.driver import ApiClient, Driver, Execution, Pauses, TooBusyError
+from agents.runtime.driver import ApiClient, Driver, Execution, GivenUpError, Pauses
 from agents.runtime.keyfile import ephemeral_keys
 from agents.runtime.reconciler import Events, Reconciler
 from agents.runtime.slot_queue import SlotQueue
@@ -212,7 +212,7 @@ class ExecutorLoop:
         try:
             await self._driver.begin(execution)
             return await self._driver.drive(procedure, execution)
-        except TooBusyError as error:
+        except GivenUpError as error:
             return str(error)
         finally:
             self._driver.end(execution)
@@ -296,7 +296,7 @@ class ExecutorLoop:
         try:
             procedure = carry_out(intent, batch.dispatcher_epoch, self._local, now)
             return await self._driver.drive(procedure, execution)
-        except TooBusyError as error:
+        except GivenUpError as error:
             return outcome(intent, UNKNOWN, str(error)) if execution.wrote else _not_done(intent, str(error))
         except Exception as error:
             where = f"{intent.pod.namespace}/{intent.pod.name}"

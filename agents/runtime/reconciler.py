@@ -1,4 +1,4 @@
-"""Reconciles what needs no dispatcher: proxy nodes, the pods on them, shadow budgets, expired leases, events."""
+"""Reconciles what needs no dispatcher: proxy nodes, the pods on them, shadow budgets, expired leases, leftovers, events."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from itertools import chain
 
 import structlog
 
-from agents.executor import lease_expiry, proxy_pods, shadows
+from agents.executor import lease_expiry, leftovers, proxy_pods, shadows
 from agents.executor.answer import TOO_BUSY
 from agents.executor.http import Request, Response
 from agents.executor.local import Local, Moment
@@ -60,6 +60,7 @@ class Reconciler:
             lease_expiry.reconcile_tasks(local, now),
             proxy_pods.reconcile_tasks(local, now),
             shadows.reconcile_tasks(local),
+            leftovers.reconcile_tasks(local, now),
         )
         due: dict[str, list[ReconcileTask]] = {}
         for task in found:

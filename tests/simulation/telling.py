@@ -230,13 +230,15 @@ class Teller:
 
     async def _settle(self) -> None:
         fleet, healed = self.fleet, self.fleet.now
-        busy = healed
+        busy, terms = healed, len(fleet.ranks)
         while fleet.now - healed < SETTLE_S and (
             fleet.now - max(self.tape.last, busy) < QUIET_S or self._something_will_end() or self._proxies_will_go()
         ):
             await fleet.second()
             if any(cluster.wire.hangs for cluster in fleet.clusters.values()):
                 busy = fleet.now  # a list may wait a minute for a reply that was lost, and be asked for again then
+            if len(fleet.ranks) != terms:
+                busy, terms = fleet.now, len(fleet.ranks)  # who begins to lead counts from then on what is missing
         self.tape.note("calm", "fault")
         self.facts.calm_since = fleet.loop.time()
         for judge in self.judges:

@@ -131,7 +131,7 @@ def test_a_place_that_is_taken_in_calm_is_found_unless_an_orphan_has_just_left_i
         scene.facts.pods["uid-b"].bound = scene.now
     scene.facts.calm_since, scene.now = scene.now + 1.0, scene.now + 2.0
     orphaned = scene.facts.pods["uid-a"]
-    orphaned.gone, orphaned.doomed = True, "restore"
+    orphaned.gone, orphaned.doomed, orphaned.taken = True, "restore", scene.now
     scene.write("west", AGENT, "gone", copy, None)
     scene.pass_s(later_s)
     scene.write("north", AGENT, "patch", {**other, "metadata": {**other["metadata"], "annotations": {}}}, other)

@@ -7,15 +7,16 @@ import pytest
 
 from dispatcher.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod, spread_by_zone
-from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt
+from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt, SourceOutlives
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import CLAIM, EPOCH, PROXY, SOURCE_UID, Facts
+from tests.simulation.judges.facts import CLAIM, EPOCH, PREFIX, PROXY, SOURCE_UID, Facts
 from tests.simulation.judges.progress import GoesElsewhere
 from tests.simulation.judges.protocol import CalmIsCalm, LostIsNotReady, WellIsReady
 from tests.simulation.judges.room import NobodyWaits, QuotaKept
 from tests.simulation.judges.spread import NoCascade, SpreadKept
 from tests.simulation.world.apiserver import NAMESPACES, NODES, ApiServer
 from tests.simulation.world.fleet import Sizes
+from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import Object, place_of
 from tests.simulation.world.store import Write
 
@@ -67,15 +68,15 @@ class Scene:
         self.there.append(("north", claimed))
         return claimed
 
-    def bind(self, of: Object, uid: str, *, cpu: int = 300, attempt: str = "7") -> Object:
-        """Its copy in cluster west, bound by our executor."""
+    def bind(self, of: Object, uid: str, *, cpu: int = 300, attempt: str = "7", cluster: str = "west") -> Object:
+        """Its copy in another cluster, bound by our executor."""
         copy = plain_pod(f"{of['metadata']['name']}-copy", "team", cpu, scheduler="other")
         marks = {SOURCE_UID: of["metadata"]["uid"], EPOCH: attempt}
         copy["metadata"] |= {"uid": uid, "annotations": marks}
         copy["status"] = {}
-        self.write("west", AGENT, "create", None, copy)
-        bound = {**copy, "spec": {**copy["spec"], "nodeName": "west-0"}}
-        self.write("west", AGENT, "bind", copy, bound)
+        self.write(cluster, AGENT, "create", None, copy)
+        bound = {**copy, "spec": {**copy["spec"], "nodeName": f"{cluster}-0"}}
+        self.write(cluster, AGENT, "bind", copy, bound)
         return bound
 
 
@@ -301,4 +302,91 @@ def test_a_pod_that_waits_beside_room_is_found_unless_spread_or_quota_speak_agai
     bound["metadata"]["labels"] = {"app": "a"}
     scene.there = [("west", bound), ("north", waits)]
     scene.judge.at_end()
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("taken", "found"), [(False, 1), (True, 0)], ids=["its pod was deleted", "and then a restore took the rest of it"]
+)
+def test_a_copy_whose_source_was_deleted_is_to_be_collected_unless_a_restore_took_the_source(
+    taken: bool, found: int
+) -> None:
+    scene = Scene(Collected)
+    source = scene.source("a")
+    copy = scene.bind(source, "copy")
+    going = {**source, "metadata": {**source["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    scene.write("north", "user", "delete", source, going)
+    scene.there[:] = [("west", copy)]
+    if taken:
+        scene.fleet.clusters["north"].api.pods = lambda: []
+        scene.facts.went_back("north")
+    scene.judge.at_end()
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(("taken", "found"), [(False, 1), (True, 0)], ids=["runs", "a restore took it"])
+def test_a_source_that_goes_before_its_copy_is_found_unless_a_restore_took_the_copy(taken: bool, found: int) -> None:
+    scene = Scene(SourceOutlives)
+    scene.fleet.meddled = set()
+    source = scene.source("a")
+    scene.bind(source, "copy")
+    on_proxy = {**source, "spec": {**source["spec"], "nodeName": f"{PROXY}west"}}
+    scene.write("north", "agent/north/1 dispatcher/1#1", "bind", source, on_proxy)
+    scene.facts.started("west", Container("copy", "copy", "west-0", 300, 0.0, 30.0))
+    if taken:
+        scene.fleet.clusters["west"] = SimpleNamespace(api=SimpleNamespace(pods=lambda: []))
+        scene.facts.went_back("west")
+    scene.write("north", "agent/north/1 dispatcher/1#1", "gone", on_proxy, None)
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("by", "marks", "found"),
+    [
+        ("hostile", {}, 0),
+        ("hostile", {f"{PREFIX}claim": "c", f"{PREFIX}delegate-proof": "p"}, 1),
+        ("", {}, 1),
+    ],
+    ids=["its proof was taken off", "another annotation was", "nobody touched it"],
+)
+def test_a_pod_that_shows_running_after_its_copy_ended_is_found_unless_somebody_took_the_copys_marks_off(
+    by: str, marks: dict[str, str], found: int
+) -> None:
+    scene = Scene(NothingLost)
+    source = scene.source("a")
+    bound = scene.bind(source, "copy")
+    ended = {**bound, "metadata": {**bound["metadata"], "annotations": marks}, "status": {"phase": "Succeeded"}}
+    scene.write("west", "kubelet", "patch status", bound, ended)
+    shown = {**source, "spec": {**source["spec"], "nodeName": f"{PROXY}west"}, "status": {"phase": "Running"}}
+    scene.there[:] = [("north", shown), ("west", ended)]
+    scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
+    scene.fleet.meddled = {f"{NAMESPACES}/team/pods/a-copy"} if by else set()
+    scene.judge.at_end()
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("hidden", "at_home", "found"),
+    [("", True, 1), ("south", True, 0), ("south", False, 1), ("swapped", True, 0)],
+    ids=["all are seen", "its home is not configured", "its copy there belongs to another", "another answers for it"],
+)
+def test_more_than_the_quota_is_found_unless_what_holds_it_runs_at_home_where_nobody_sees_it(
+    hidden: str, at_home: bool, found: int
+) -> None:
+    scene = Scene(QuotaKept)
+    wire = object()
+    for name in ("north", "south", "west"):
+        agent = SimpleNamespace(wire=object() if (hidden, name) == ("swapped", "south") else wire)
+        scene.fleet.clusters[name] = SimpleNamespace(agent=agent, wire=wire)
+    scene.fleet.members = {name: None for name in scene.fleet.clusters if name != hidden}
+    home = "south" if at_home else "north"
+    pod = plain_pod("big", "team", 400)
+    pod["metadata"]["uid"], pod["status"] = "uid-big", {}
+    scene.write(home, "user", "create", None, pod)
+    if at_home:
+        scene.write(home, AGENT, "bind", pod, {**pod, "spec": {**pod["spec"], "nodeName": "south-0"}})
+    else:
+        scene.bind(pod, "copy-big", cpu=400, cluster="south")
+    scene.judge.tick(0.0)
+    scene.bind(scene.source("a"), "copy-a")
     assert len(scene.judge.found) == found

@@ -10,9 +10,10 @@ import pytest
 from tests.simulation.acts import plain_pod
 from tests.simulation.world.apiserver import EMPTY, NAMESPACES, NODES, PODS, TOLERATION_S, UNSHOWN, ApiServer
 from tests.simulation.world.controllers import UNREACHABLE, Controllers
-from tests.simulation.world.fleet import Judgeable
+from tests.simulation.world.fleet import Fleet, Judgeable, Sizes
 from tests.simulation.world.kubelet import Kubelets
 from tests.simulation.world.loop import PROCESS, WORLD, Process, StuckError, in_process, live, running_loop
+from tests.simulation.world.processes import sim_client
 
 POD = f"{NAMESPACES}/default/pods"
 
@@ -196,3 +197,13 @@ def test_a_pod_stays_on_a_node_that_is_gone_as_long_as_it_tolerates_that(
     controllers.look()
     controllers.look()
     assert api.nodes()[0]["spec"]["taints"] == []
+
+
+def test_an_agent_that_two_start_at_once_begins_one_life() -> None:
+    async def story() -> tuple[int, list[str]]:
+        cluster = Fleet(1, Sizes(), running_loop()).clusters["east"]
+        await asyncio.gather(cluster.agent.start(), cluster.agent.start())
+        return cluster.agent.lives, [one.name for one in running_loop().processes if one.name.startswith("agent/")]
+
+    with sim_client():
+        assert live(story, 1) == (1, ["agent/east/1"])

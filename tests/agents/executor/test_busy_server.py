@@ -351,6 +351,18 @@ async def test_an_order_of_a_superseded_dispatcher_is_not_sent_again() -> None:
         assert it.world.api.count("bind") == 0
 
 
+@pytest.mark.parametrize(("newer", "sent"), [(1, 3), (2, 1)], ids=["still obeyed", "superseded"])
+async def test_an_order_that_hangs_is_not_sent_again_once_its_dispatcher_is_superseded(newer: int, sent: int) -> None:
+    async with stage(answer_s=100.0) as it:
+        hangs(it.server, "/slow/pods")
+        first = it.begin(delegate(1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await it.loop.execute(IntentBatch("d" if newer == 1 else "newer", newer, ()))
+        assert [one.verdict for one in await it.time.until(first)] == [UNKNOWN]
+        assert len(it.server.times("POST")) == sent
+
+
 async def test_many_refusals_make_fewer_requests_at_once_and_answers_more_again() -> None:
     async with stage(concurrency=16, answer_s=100.0) as it:
         limit = [16]

@@ -150,11 +150,16 @@ def test_absence_is_not_confirmed_while_the_keys_that_would_tell_whose_it_is_are
     assert 'the keys of cluster "a" are not known here yet' in outcome.message
 
 
-def test_an_order_that_comes_too_late_does_not_deny_a_copy_of_another_scheduler() -> None:
+def test_an_order_that_comes_too_late_does_not_deny_a_copy_of_another_scheduler_and_ends_it_if_nobody_goes_on() -> None:
     world = World(cluster="b")
     copy_of_another_scheduler(world)
-    world.local.epoch_guard.invalidate(SOURCE.uid, 1, 1)
+    world.local.epoch_guard.outdated(SOURCE.uid, 1, 7)
     assert (world.do(order()).verdict, world.api.count("delete")) == (UNKNOWN, 0)
+    world.local.epoch_guard.invalidate(SOURCE.uid, 1, 7)
+    assert (world.do(order()).verdict, world.api.count("delete")) == (UNKNOWN, 1)
+    assert world.do(order()).verdict == UNKNOWN
+    world.api.kubelet_stops()
+    assert world.do(order()).verdict == STALE
 
 
 FOREIGN_CLAIMS = {
@@ -243,3 +248,29 @@ def test_absence_is_not_confirmed_of_a_delegate_whose_binding_lands() -> None:
     procedure = carry_out(confirm(collect=False), 1, world.local, NOW)
     assert run(procedure, landing_before_the_delete(world, late)).verdict == UNKNOWN
     assert (world.api.count("delete"), world.do(confirm(collect=False)).verdict) == (0, STALE)
+
+
+# --- a creation that lands late --------------------------------------------------------------------------------------
+
+
+def refused_with_a_post_under_way(world: World) -> Request:
+    """An order whose first POST hangs, and whose second is answered with a refusal; the first."""
+    under_way: list[Request] = []
+
+    def slow(request: Request) -> Response:
+        if not (request.method == "POST" and request.path.endswith("/pods")):
+            return world.api.answer(request)
+        under_way.append(request)
+        return Response(0, b"timeout") if len(under_way) == 1 else Response(403, b'{"message":"no"}')
+
+    assert placed(world, slow).verdict == REFUSED
+    return under_way[0]
+
+
+def test_what_a_late_creation_of_a_refused_order_made_is_deleted_when_the_order_is_sent_again() -> None:
+    world = World(cluster="b")
+    world.api.answer(refused_with_a_post_under_way(world))
+    assert len(world.api.pods()) == 1
+    again = world.do(order())  # whoever has not heard the refusal
+    assert (again.verdict, again.message) == (STALE, "attempt 1 was given up: no (HTTP 403)")
+    assert world.api.pods() == []

@@ -4,13 +4,14 @@ from collections import Counter
 
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import EPOCH, FAILOVER, FINALIZER, PREFIX, PROXY, PodFact, by_product
-from tests.simulation.world.apiserver import PODS
+from tests.simulation.world.apiserver import NAMESPACES, PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
 from tests.simulation.world.store import Write
 
 ASKED_TWICE_S = 800.0  # a source that was not seen to go: asked for after 100 s, and again 600 s later
 ASKED_AGAIN_S, CAP = 600.0, 0.2  # after which, and of how many of a cluster's pods, what a restore took counts as gone
+MARKS = {f"{PREFIX}claim", f"{PREFIX}delegate-proof"}  # by which the product knows a copy
 GONE_BACK_S = 120.0  # within which a copy that a restore brought back may run beside its successor
 
 
@@ -171,7 +172,11 @@ class OnlyOurs(Judge):
 
 
 class NothingLost(Judge):
-    """In the end every pod that nobody deleted runs once, has ended, or waits and says why."""
+    """In the end every pod that nobody deleted runs once, has ended, or waits and says why.
+
+    A copy that has ended after somebody took its marks off in its own cluster is somebody else's pod for the product:
+    its source keeps its last status (docs/protocol.md, "What we do not promise").
+    """
 
     promise = "I5"
 
@@ -199,6 +204,8 @@ class NothingLost(Judge):
         told = condition(pod, "PodScheduled")
         if len(running) > 1:
             self.say(fact.title, f"runs {len(running)} times")
+        elif not running and placed and self._ended_unmarked(fact):
+            return
         elif not running and placed:
             self.say(fact.title, f"is bound to {placed} and shows {pod['status'].get('phase')}, but runs nowhere")
         elif running and not placed:
@@ -208,6 +215,15 @@ class NothingLost(Judge):
         elif not running and (told is None or not told.get("message")) and not self._need_not_be_told(fact, pod):
             self.say(fact.title, "waits, and nobody says why")
 
+    def _ended_unmarked(self, fact: PodFact) -> bool:
+        return any(one.ended and not one.gone and self._is_unmarked(one) for one in self.facts.copies[fact.source][1:])
+
+    def _is_unmarked(self, copy: PodFact) -> bool:
+        path = f"{NAMESPACES}/{copy.namespace}/pods/{copy.name}"
+        cluster = self.fleet.clusters.get(copy.cluster)
+        kept = cluster.api.kept(path) if cluster is not None and path in self.fleet.meddled else None
+        return kept is not None and not MARKS <= kept.obj["metadata"].get("annotations", {}).keys()
+
     def _need_not_be_told(self, fact: PodFact, pod: Object) -> bool:
         """It waits for its gates; or it was told, and a restore took that back (docs/protocol.md)."""
         taken_back = self.facts.restored.get(fact.cluster, float("-inf")) > fact.told > float("-inf")
@@ -215,7 +231,11 @@ class NothingLost(Judge):
 
 
 class SourceOutlives(Judge):
-    """A source is there for as long as a copy of it runs, unless a user has meddled with what holds it."""
+    """A source is there for as long as a copy of it runs, unless a user has meddled with what holds it.
+
+    What a restore of the target took is no copy any more: its API server proves that it is absent, before anybody can
+    know that this server went back, and its kubelet ends it with the next look.
+    """
 
     promise = "I8"
 
@@ -224,6 +244,7 @@ class SourceOutlives(Judge):
             return
         fact = self.facts.pods[write.before["metadata"]["uid"]]
         running = [one for one in self.facts.running_copies(fact.source) if one.uid not in self.facts.revived]
+        running = [one for one in running if self.fleet.loop.time() - one.taken >= GONE_BACK_S]
         if fact.is_source and not fact.node.startswith(PROXY):
             return
         if fact.is_source and running and write.place.path not in self.fleet.meddled:
@@ -244,9 +265,9 @@ class Collected(Judge):
                 self.say(fact.title, f"is a copy of {fact.source}, which is gone")
 
     def _final(self, fact: PodFact) -> bool:
-        """A source that a restore took is held, not gone."""
+        """A source that a restore took is held, not gone: also one that was being deleted, for nobody saw it go."""
         source = self.facts.source_of(fact)
-        return source is None or source.doomed != "restore"
+        return source is None or not source.was_taken
 
     def _back_again(self, fact: PodFact) -> bool:
         """Whether a restore brought it back so short a time ago that its source was not asked for twice yet."""

@@ -22,7 +22,7 @@ class PodFact:
     `doomed`: by whom it was deleted, preempted or lost, "" while there is no reason for it to end.
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
-    `told`: when it was last written why it waits. `taken`: when a restore last took it away.
+    `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
     """
 
     uid: str
@@ -37,10 +37,10 @@ class PodFact:
     decided: float = float("inf")
     claimed_by: str = ""
     told: float = float("-inf")
-    taken: float = float("inf")
     doomed: str = ""
     ended: str = ""
     gone: bool = False
+    taken: float = float("-inf")
     ran: bool = False
     addresses: set[str] = field(default_factory=set)
 
@@ -48,6 +48,11 @@ class PodFact:
     def is_source(self) -> bool:
         """Whether a user made it."""
         return self.uid == self.source
+
+    @property
+    def was_taken(self) -> bool:
+        """Whether a restore took it, and none has brought it back."""
+        return self.taken > float("-inf")
 
     @property
     def title(self) -> str:
@@ -175,12 +180,12 @@ class Facts(Judgeable):
             if fact.cluster != cluster:
                 continue
             if fact.uid not in there and not fact.gone:
-                fact.gone, fact.doomed, fact.taken = True, fact.doomed or "restore", self.fleet.loop.time()
+                fact.gone, fact.doomed, fact.taken = True, fact.doomed or "restore", self.restored[cluster]
             elif fact.uid in there:
                 if fact.gone:
                     self.revived.add(fact.uid)
                 pod = next(one for one in self.fleet.clusters[cluster].api.pods() if one["metadata"]["uid"] == fact.uid)
-                fact.gone, fact.node = False, pod["spec"].get("nodeName", "")
+                fact.gone, fact.taken, fact.node = False, float("-inf"), pod["spec"].get("nodeName", "")
 
     def lost_for_ever(self, cluster: str) -> None:
         """It burnt down: nothing of it will be there again."""

@@ -139,7 +139,7 @@ class CalmIsCalm(Judge):
         ends = write.after is None or "deletionTimestamp" in write.after["metadata"]
         if fact is None or source is None or not (ends and source.gone):
             return False
-        return source.doomed == "restore" or fact.uid in self.facts.revived
+        return source.was_taken or fact.uid in self.facts.revived
 
     def _source(self, write: Write) -> Object | None:
         """The pod that a copy is of, as it is now."""

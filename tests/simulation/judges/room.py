@@ -1,6 +1,6 @@
 """Promises about room and quota."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from fnmatch import fnmatchcase
 
 from tests.simulation.judges.court import Judge
@@ -52,9 +52,20 @@ class QuotaKept(Judge):
 
     A decision can only count what was known when it was taken. What a webhook of the target adds to a copy is not known
     before that copy is there: it speaks against all that is decided once it was seen, not against what was before.
+    Nor can anybody count what runs in a cluster for itself while that is not in the configuration, or another cluster
+    answers under its name. What went there, and what came from there, is seen in the others, and counts.
     """
 
     promise = "I4"
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._hidden: dict[str, float] = {}  # cluster -> when no dispatcher could last see it
+
+    def tick(self, now: float) -> None:
+        for name, cluster in self.fleet.clusters.items():
+            if name not in self.fleet.members or cluster.agent.wire is not cluster.wire:
+                self._hidden[name] = self.fleet.loop.time()
 
     def wrote(self, write: Write) -> None:
         if write.verb != "bind" or write.after is None or write.after["spec"]["nodeName"].startswith(PROXY):
@@ -68,7 +79,10 @@ class QuotaKept(Judge):
                 continue
             share = tenant.nominal.get("cpu")
             limit = share.absolute if share is not None else None
-            if limit is not None and (used := sum(self._used(tenant.owns, known_at=self._known_at(fact)))) > limit:
+            since = min(source.decided, self.fleet.loop.time())
+            hidden = {name for name, at in self._hidden.items() if at >= since - SIGHT_S}
+            used = sum(self._used(tenant.owns, known_at=self._known_at(fact), hidden=hidden))
+            if limit is not None and used > limit:
                 self.say(tenant.name, f"holds {used}m of {limit}m CPU once {fact.title} is bound")
 
     def _known_at(self, fact: PodFact) -> float:
@@ -79,17 +93,25 @@ class QuotaKept(Judge):
         return min(now, source.decided if source is not None else now) - sight
 
     def _used(
-        self, owns: Callable[[str, str], bool], *, revived: bool = False, known_at: float = float("inf")
+        self,
+        owns: Callable[[str, str], bool],
+        *,
+        revived: bool = False,
+        known_at: float = float("inf"),
+        hidden: Set[str] = frozenset(),
     ) -> Iterator[int]:
         """CPU of each pod's copies; those that a restore brought back are nobody's decision, and count if asked for.
 
-        A copy that was bound after `known_at` counts as what was asked for.
+        A copy that was bound after `known_at` counts as what was asked for. What a `hidden` cluster runs for itself
+        counts as nothing.
         """
         for copies in self.facts.copies.values():
             source = copies[0]
             if not source.is_source or not owns(source.cluster, source.namespace):
                 continue
             held = [one for one in copies if one.node and not one.node.startswith(PROXY) and not one.gone]
+            if source.cluster in hidden:
+                held = [one for one in held if one.cluster not in hidden]
             yield sum(
                 one.cpu if one.bound <= known_at else min(one.cpu, source.cpu)
                 for one in held

@@ -102,7 +102,9 @@ class AgentProcess:
         self.agent: Agent | None = None
 
     async def start(self) -> None:
-        """A new life."""
+        """A new life, unless another start was quicker: nobody would ever end the first of two."""
+        if self.agent is not None:
+            return
         self.lives += 1
         self.process = Process(f"agent/{self.settings.cluster}/{self.lives}", self.offset)
         self.wire.loop.processes.append(self.process)
