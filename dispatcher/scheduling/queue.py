@@ -3,6 +3,14 @@
 A pod is active (to be decided, in the order of the QueueSort plugin), backing off (until a time), unschedulable (until
 an event that may help, or for `flush_s` at most), gated (a PreEnqueue plugin does not let it in) or waiting (it has a
 place, which something still holds up). Order rests on no hash and no clock.
+
+What is promised of the order of pods that are active:
+    1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal priority, queued in
+       the same second).
+    2. In a turn, pods of one class are decided in the order in which they were queued (then by id).
+    3. In a turn, the pod that was queued first is decided first, and `IN_A_ROW` pods of its class at most come with it
+       before the pod is that is first then. So of each other class fewer than `IN_A_ROW` younger pods pass a pod at a
+       time, and all of these are of its own turn.
 """
 
 import enum
@@ -21,6 +29,7 @@ from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, Clust
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
+IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
 _NO_REASON: frozenset[Reason] = frozenset()
 
 
@@ -89,6 +98,34 @@ class QueuedPod:
     state: _State = _State.POPPED
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
+    group: "_Group | None" = None  # while it is active: the pods of its turn and class
+
+
+_Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
+
+
+class _Group:
+    """The active pods of one turn and class, first in order first; void entries as in the queue's heaps."""
+
+    __slots__ = ("entries", "key", "pods")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key, self.pods = key, 0
+        self.entries: list[_Entry] = []
+
+    def add(self, entry: _Entry) -> None:
+        """One more pod."""
+        self.pods += 1
+        heapq.heappush(self.entries, entry)
+        if len(self.entries) > 2 * self.pods + 64:
+            self.entries = [one for one in self.entries if _holds(one)]
+            heapq.heapify(self.entries)
+
+    def first(self) -> QueuedPod:
+        """The first of at least one pod."""
+        while not _holds(self.entries[0]):
+            heapq.heappop(self.entries)
+        return self.entries[0][2]
 
 
 _Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
@@ -117,7 +154,8 @@ class SchedulingQueue:
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(_State, 0)
         # Entries whose ticket is not their pod's any more are void; they are dropped when they come up.
-        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
+        self._active: list[_Entry] = []
+        self._groups: dict[Hashable, _Group] = {}
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, dict[PodId, QueuedPod]]] = {}
@@ -148,7 +186,7 @@ class SchedulingQueue:
             key = (0, *self._sort.sort_key(placed, queued_at))
         except Exception:  # a broken policy must not stop the queue: such pods come last, oldest first
             key = (1, queued_at)
-        return (key, pod_id)
+        return (key, queued_at, pod_id)
 
     def remove(self, pod_id: PodId) -> None:
         """Take a pod out, wherever it waits; unknown pods are ignored."""
@@ -180,21 +218,26 @@ class SchedulingQueue:
         return item
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
-        """Take out the first pod and those right behind it that are of its class, `limit` at most, in order."""
+        """Take out the first pod and others of its class, `limit` at most, in order: see the module.
+
+        They are of its turn, or there is nobody else in between.
+        """
         batch: list[QueuedPod] = []
         item = self._first(now)
         while item is not None and len(batch) < limit and (not batch or item.class_key == batch[0].class_key):
-            self.remove(item.pod_id)
-            batch.append(item)
+            group, most = item.group, min(limit, len(batch) + IN_A_ROW)
+            while group is not None and group.pods and len(batch) < most:
+                alike = group.first()
+                self.remove(alike.pod_id)
+                batch.append(alike)
             item = self._first(now)
         return batch
 
     def _first(self, now: float) -> QueuedPod | None:
         self._end_backoffs(now)
         while self._active:
-            _, ticket, item = self._active[0]
-            if item.state is _State.ACTIVE and item.ticket == ticket:
-                return item
+            if _holds(self._active[0]):
+                return self._active[0][2]
             heapq.heappop(self._active)
         return None
 
@@ -310,7 +353,12 @@ class SchedulingQueue:
     def _leave(self, item: QueuedPod) -> None:
         if item.state is not _State.POPPED:
             self._counts[item.state] -= 1
-        if item.state in _PARKED:
+        group = item.group
+        if group is not None:
+            item.group, group.pods = None, group.pods - 1
+            if not group.pods:
+                del self._groups[group.key]
+        elif item.state in _PARKED:
             groups = self._parked[item.helped_by]
             alike = groups[item.class_key, item.reasons]
             del alike[item.pod_id]
@@ -326,7 +374,11 @@ class SchedulingQueue:
         self._counts[state] += 1
         if state is _State.ACTIVE:
             self._compact()
-            heapq.heappush(self._active, (item.order, item.ticket, item))
+            entry = (item.order, item.ticket, item)
+            heapq.heappush(self._active, entry)
+            key = (item.order[0], item.class_key)
+            item.group = group = self._groups.get(key) or self._groups.setdefault(key, _Group(key))
+            group.add(entry)
         elif state is _State.BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
@@ -340,9 +392,10 @@ class SchedulingQueue:
     def _compact(self) -> None:
         # Pods that change all the time leave void entries behind: never more of them than pods that wait.
         if len(self._active) > 2 * len(self._pods) + 64:
-            self._active = [entry for entry in self._active if entry[1] == entry[2].ticket and _is_active(entry[2])]
+            self._active = [entry for entry in self._active if _holds(entry)]
             heapq.heapify(self._active)
 
 
-def _is_active(item: QueuedPod) -> bool:
-    return item.state is _State.ACTIVE
+def _holds(entry: _Entry) -> bool:
+    """Whether an entry of active pods is not void."""
+    return entry[1] == entry[2].ticket and entry[2].state is _State.ACTIVE
