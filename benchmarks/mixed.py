@@ -201,8 +201,8 @@ def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, recorde
     return Row(name, mix.nodes, mix.pods, rate, "bound/s", target, one, _THROUGH, _BESIDE)
 
 
-def _one(share: int, **more: int) -> tuple[Mix, float]:
-    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 200), **more)
+def _one(share: int) -> tuple[Mix, float]:
+    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 200))
     return mix, bound_rate(mix)
 
 

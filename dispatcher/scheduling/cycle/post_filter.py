@@ -11,7 +11,7 @@ from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities, Promised
+from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LeastPods, Promised
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
@@ -35,7 +35,7 @@ class PostFilters:
     ) -> None:
         self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
         self._view = view_of(fleet)
-        self._lowest = LowestPriorities(fleet)
+        self._least = LeastPods(fleet)
         self._told: tuple[Hashable, list[NoHelp]] = (None, [])
         self._known: OrderedDict[Hashable, Known] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
@@ -79,7 +79,7 @@ class PostFilters:
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
-        trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, promised)
+        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised)
         known = self._known_of((key, placed.pod.priority, placed.home))
         known.forget()
         for plugin in self._plan.post_filters:
