@@ -69,7 +69,9 @@ class DefaultPreemption(PostFilter[None]):
             return NoHelp("preemption: not eligible due to preemptionPolicy=Never.", keeps=True)
         if _waits(trial):
             return NoHelp("preemption: not eligible due to a terminating pod on the nominated node.", keeps=True)
-        rows = trial.rows[trial.least(trial.rows).priority < placed.pod.priority]
+        rows = trial.hopeful
+        if not len(rows):
+            return NoHelp(f"preemption: {_message(trial, [])}")
         known = [trial.known[row] for row in rows.tolist() if row in trial.known]
         best = min((one for one in known if isinstance(one, _Candidate)), key=lambda one: one.badness, default=None)
         tried = _Tried(trial, fleet)

@@ -4,6 +4,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from dispatcher.scheduling.selector import NoPlace, Selector
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 _MOST_ALONE = 64  # pods
+_MOST_TOLD = 512  # classes of which it is kept in words why they have no place
 
 
 class Scheduler(Booking):
@@ -58,7 +60,7 @@ class Scheduler(Booking):
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes, parallel_scan)
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._ask)
-        self._told: Unschedulable | None = None
+        self._told: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
 
     def share(self, nominations: Nominations) -> None:
         """Use the nominations of another profile: one fleet has one set of them."""
@@ -244,11 +246,14 @@ class Scheduler(Booking):
         """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
         if found.codes is None and self.plan.post_filters:
             return None
-        told, context = self._told, found.context
-        if told is None or told.context is not context:
-            told = self._told = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts())
         # Pods of one class that meet the same fleet are told the same: the words are made once.
-        refused = replace(told, pod_id=pod_id, placed=placed, time=self.fleet.now)
+        told, context = self._told.get(key), found.context
+        if told is None or told.context is not context:
+            told = self._told[key] = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts())
+            self._told.move_to_end(key)
+            if len(self._told) > _MOST_TOLD:
+                self._told.popitem(last=False)
+        refused = told.again(pod_id, placed, self.fleet.now)
         if found.codes is None or not self.plan.post_filters:
             return refused
         return self.post_filters.help(cycle, refused, key, found.codes)

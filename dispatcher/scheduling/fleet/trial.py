@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Vic
 from dispatcher.scheduling.framework.points import Plan, guarded
 
 _BUDGETS = "PodDisruptionBudget"
-_KEPT_S = 5.0
+KEPT_S = 5.0
 _NOBODY = np.iinfo(np.int64).max
 _ROOM = (CPU, MEMORY)
 _STARTS = 8  # of pods on a row that are told apart
@@ -75,7 +76,7 @@ class LeastPods:
 class Known:
     """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves.
 
-    After `_KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
+    After `KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
     """
 
     def __init__(self, fleet: FleetState) -> None:
@@ -96,7 +97,7 @@ class Known:
         """Forget what does not hold any more."""
         fleet, (loads, changes, budgets) = self._fleet, self._at
         touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
-        late = fleet.now - self._since > _KEPT_S
+        late = fleet.now - self._since > KEPT_S
         if loads < 0 or late or touched is None or changed is None or budgets != fleet.kept.versions[_BUDGETS]:
             self._rows, self._since = {}, fleet.now
         else:
@@ -137,12 +138,18 @@ class FleetTrial:
         nominee = self._nominee = promised.nominee
         self._alone = promised.alone
         self._out: dict[PodId, tuple[Occupant, int]] = {}
-        self.known: dict[int, Any] = {}
+        self.remember: Callable[[], dict[int, Any]] = dict
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
-        self._ask_first()
         self._first = self._complete(first)
         self.rows = self._worth_a_try()
+        self.hopeful = self.rows[least.priority[self.rows] < placed.pod.priority]
+
+    def of(self, remember: Callable[[], dict[int, Any]]) -> "FleetTrial":
+        """For the next plugin, which keeps there what it knows."""
+        self.remember = remember
+        self.__dict__.pop("known", None)
+        return self
 
     def __enter__(self) -> "FleetTrial":
         self._position = self._fleet.loads.position
@@ -173,9 +180,10 @@ class FleetTrial:
 
     def _worth_a_try(self) -> RowList:
         fleet = self._fleet
-        codes = np.unique(self._first[fleet.live]).tolist()
-        hopeless = [code for code in codes if not code or not _resolvable(fleet, code)]
-        rows: RowList = np.flatnonzero(fleet.live & ~np.isin(self._first, hopeless))
+        codes = np.flatnonzero(np.bincount(self._first[fleet.live])).tolist()
+        hopeful = np.zeros(1 << 16, dtype=np.bool_)  # by code
+        hopeful[[code for code in codes if code and _resolvable(fleet, code)]] = True
+        rows: RowList = np.flatnonzero(fleet.live & hopeful[self._first])
         return rows
 
     # --- pods --------------------------------------------------------------------------------------------------------
@@ -231,17 +239,28 @@ class FleetTrial:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def _ask_first(self) -> None:
+    @cached_property
+    def _states(self) -> list[tuple[Filter, object, bool, FleetView]]:
         """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
-        self._states: list[tuple[Filter, object, bool, FleetView]] = []
+        states: list[tuple[Filter, object, bool, FleetView]] = []
         for plugin in self._plan.filters:
             observed = Observed()
             view = ObservedView(self._fleet, observed)
             state = guarded(plugin, plugin.pre_filter, self._placed, view)
             wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts) or USERS in observed.kinds
             if not isinstance(state, Skip):
-                self._states.append((plugin, state, wide, view))
-        self.one_by_one = any(wide for _, _, wide, _ in self._states)
+                states.append((plugin, state, wide, view))
+        return states
+
+    @cached_property
+    def one_by_one(self) -> bool:
+        """See `lifecycle.Trial`."""
+        return any(wide for _, _, wide, _ in self._states)
+
+    @cached_property
+    def known(self) -> dict[int, Any]:
+        """See `lifecycle.Trial`; of rows that rest on others nothing is kept."""
+        return {} if self.one_by_one else self.remember()
 
     def codes(self, rows: RowList) -> Codes:
         """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without if there are any."""

@@ -76,7 +76,7 @@ class NoHelp:
 
 
 class LeastVictims(NamedTuple):
-    """By row, bounds of what victims come to. `priority`: of the least important pod there, more than any without pods.
+    """By row, bounds of what victims come to. `priority`: of the least important pod there.
     `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later (unix
     seconds, infinite for one that has not started).
     """
@@ -90,19 +90,28 @@ class Trial(Protocol):
     """What-if on the fleet for one refused pod. Whatever is taken out is back when PostFilter has answered."""
 
     rows: RowList  # refused rows that might fit without some pods, ascending; no others are worth a try
+    hopeful: RowList  # of these rows those with any pod of lower priority
     evaluated: int  # live rows
     nominated: int | None  # row of the node that the pod is promised already
-    one_by_one: bool  # a row's answer rests on other rows, too: try rows one after the other
-    # What the plugin found out of rows, by row, kept for pods of this class and priority as long as it holds: rows that
-    # were touched since are not in it any more. To be written to.
-    known: dict[int, Any]
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a row's answer rests on other rows, too: try rows one after the other."""
+        ...
+
+    @property
+    def known(self) -> dict[int, Any]:
+        """What the plugin found out of rows, by row, kept for pods of this class and priority as long as it holds: rows
+        that were touched since are not in it any more. To be written to.
+        """
+        ...
 
     def why(self, row: int) -> Why | None:
         """Why the row is refused, None if it is not."""
         ...
 
     def least(self, rows: RowList) -> LeastVictims:
-        """What victims on `rows` come to at least, known without a try; where there are none, anything."""
+        """What victims on hopeful `rows` come to at least, known without a try."""
         ...
 
     def lower(self, row: int) -> Sequence[Victim]:
