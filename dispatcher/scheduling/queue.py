@@ -66,6 +66,7 @@ class NoPlugins:
 
 
 class _State(enum.Enum):
+    __hash__ = object.__hash__  # counted with every move of every pod; Enum's own hash is a call of Python
     ACTIVE = "active"
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
@@ -105,27 +106,36 @@ _Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
 
 
 class _Group:
-    """The active pods of one turn and class, first in order first; void entries as in the queue's heaps."""
+    """The active pods of one turn and class, first in order first. `shown`: the order by which the queue knows it."""
 
-    __slots__ = ("entries", "key", "pods")
+    __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
 
     def __init__(self, key: Hashable) -> None:
-        self.key, self.pods = key, 0
-        self.entries: list[_Entry] = []
+        self.key, self.pods, self.shown = key, 0, ()
+        # Entries of pods that have left since are void; they are dropped when they come up.
+        self._entries: deque[_Entry] = deque()
+        self._sorted = True
 
-    def add(self, entry: _Entry) -> None:
-        """One more pod."""
+    def add(self, item: QueuedPod) -> None:
+        """One more pod; most come in order."""
+        entries, entry = self._entries, (item.order, item.ticket, item)
         self.pods += 1
-        heapq.heappush(self.entries, entry)
-        if len(self.entries) > 2 * self.pods + 64:
-            self.entries = [one for one in self.entries if _holds(one)]
-            heapq.heapify(self.entries)
+        self._sorted = self._sorted and (not entries or entries[-1][0] < item.order)
+        entries.append(entry)
+        if len(entries) > 2 * self.pods + 64:
+            self._entries = deque(one for one in entries if self._has(one))
 
     def first(self) -> QueuedPod:
         """The first of at least one pod."""
-        while not _holds(self.entries[0]):
-            heapq.heappop(self.entries)
-        return self.entries[0][2]
+        if not self._sorted:
+            self._entries, self._sorted = deque(sorted(self._entries)), True
+        entries = self._entries
+        while not self._has(entries[0]):
+            entries.popleft()
+        return entries[0][2]
+
+    def _has(self, entry: _Entry) -> bool:
+        return entry[2].group is self and entry[2].ticket == entry[1]
 
 
 _Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
@@ -153,8 +163,9 @@ class SchedulingQueue:
         self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(_State, 0)
-        # Entries whose ticket is not their pod's any more are void; they are dropped when they come up.
-        self._active: list[_Entry] = []
+        # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Entries of
+        # pods whose ticket is not their pod's any more are void, too. Void ones are dropped when they come up.
+        self._active: list[tuple[tuple[Any, ...], int, _Group]] = []
         self._groups: dict[Hashable, _Group] = {}
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
@@ -236,9 +247,15 @@ class SchedulingQueue:
     def _first(self, now: float) -> QueuedPod | None:
         self._end_backoffs(now)
         while self._active:
-            if _holds(self._active[0]):
-                return self._active[0][2]
-            heapq.heappop(self._active)
+            order, _, group = self._active[0]
+            if not group.pods or order != group.shown:
+                heapq.heappop(self._active)
+                continue
+            item = group.first()
+            if item.order == order:
+                return item
+            group.shown = item.order
+            heapq.heapreplace(self._active, (item.order, next(self._tickets), group))
         return None
 
     def _end_backoffs(self, now: float) -> None:
@@ -373,12 +390,7 @@ class SchedulingQueue:
         item.ticket = next(self._tickets)
         self._counts[state] += 1
         if state is _State.ACTIVE:
-            self._compact()
-            entry = (item.order, item.ticket, item)
-            heapq.heappush(self._active, entry)
-            key = (item.order[0], item.class_key)
-            item.group = group = self._groups.get(key) or self._groups.setdefault(key, _Group(key))
-            group.add(entry)
+            self._activate(item)
         elif state is _State.BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
@@ -389,13 +401,17 @@ class SchedulingQueue:
                 if len(self._unflushed) > 2 * len(self._pods) + 64:
                     self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
 
-    def _compact(self) -> None:
-        # Pods that change all the time leave void entries behind: never more of them than pods that wait.
-        if len(self._active) > 2 * len(self._pods) + 64:
-            self._active = [entry for entry in self._active if _holds(entry)]
-            heapq.heapify(self._active)
-
-
-def _holds(entry: _Entry) -> bool:
-    """Whether an entry of active pods is not void."""
-    return entry[1] == entry[2].ticket and entry[2].state is _State.ACTIVE
+    def _activate(self, item: QueuedPod) -> None:
+        key = (item.order[0], item.class_key)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(key)
+        item.group = group
+        group.add(item)
+        if group.pods == 1 or item.order < group.shown:
+            group.shown = item.order
+            # Pods that change all the time leave void entries behind: never more of them than groups that wait.
+            if len(self._active) > 2 * len(self._groups) + 64:
+                self._active = [entry for entry in self._active if entry[2].pods and entry[0] == entry[2].shown]
+                heapq.heapify(self._active)
+            heapq.heappush(self._active, (item.order, item.ticket, group))
