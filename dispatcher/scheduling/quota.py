@@ -7,6 +7,7 @@ and a pod must fit every node up to the root. Nothing is lent or borrowed: what 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.resources import PODS, Resources, format_quantity
@@ -22,9 +23,13 @@ def limit_of(share: Share, total: int) -> int:
     """A nominal share as an amount: absolute, or a ratio of `total`, rounded down without float error."""
     if share.absolute is not None:
         return share.absolute
+    return _part(share.ratio or 0.0, total)
+
+
+@lru_cache(_MEMO_LIMIT)
+def _part(ratio: float, total: int) -> int:
     # 0.57 is not exactly 57/100 in binary: take the fraction that was meant before rounding down.
-    ratio = Fraction(share.ratio or 0.0).limit_denominator(1_000_000)
-    return int(total * ratio)
+    return int(total * Fraction(ratio).limit_denominator(1_000_000))
 
 
 @dataclass

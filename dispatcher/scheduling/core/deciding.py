@@ -43,7 +43,7 @@ class Deciding:
                     self._decided(item, result, now)
                 else:
                     self._park(item, result, now)
-            self.binding.settle(now)
+            self.binding.follow(now)
             if any(isinstance(result, Decision) for result in results):
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
         self.binding.settle(now)
