@@ -4,6 +4,7 @@ All amounts are int64 internal units (milli-CPU, bytes, counts), limits round do
 and a pod must fit every node up to the root. Nothing is lent or borrowed: what is free is nominal minus usage.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -90,6 +91,14 @@ class Exceeded:
         if self.unseen:
             used += f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard since the start)"
         return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
+
+
+_FIGURES = re.compile(r"used .+, limit .+")
+
+
+def without_figures(text: str) -> str:
+    """What a refusal for quota says beside the figures that move with every other pod of the tenant."""
+    return _FIGURES.sub("", text)
 
 
 @dataclass(frozen=True)
