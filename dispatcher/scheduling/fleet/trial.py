@@ -53,8 +53,9 @@ class LeastPods:
         else:
             due = distinct(np.concatenate([touched, changed, started])).tolist()
         if fleet.n > len(self.priority):
-            more = fleet.n - len(self.priority)
+            known = len(self.priority)
             self.priority = grown(self.priority, fleet.n, _NOBODY)
+            more = len(self.priority) - known
             self.starts = np.concatenate([self.starts, np.zeros((more, _STARTS))])
             self.largest = np.concatenate([self.largest, np.zeros((len(_ROOM), more), dtype=np.int64)], axis=1)
         for row in due:

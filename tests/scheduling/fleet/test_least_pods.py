@@ -48,3 +48,12 @@ def test_a_pod_that_starts_changes_no_room_and_yet_counts() -> None:
     assert kept.starts[0, 0] == np.inf
     put(state, 0, "n0", 0, 9.0)
     assert kept.refresh().starts[0].tolist() == [9.0] + [0.0] * 7
+
+
+def test_nodes_that_come_later_are_known_too() -> None:
+    state = fleet(a=[node("n0").cpu(4)])
+    kept = LeastPods(state).refresh()
+    for number in range(1, 40):
+        state.put_node("a", node(f"n{number}").cpu(4).build())
+        put(state, number, f"n{number}", number, 0.0)
+        assert kept.refresh().priority[: state.n].tolist()[1:] == [*range(1, number + 1)]
