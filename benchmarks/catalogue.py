@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, scheduler_perf, shards
+from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf, shards
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.report.rows import Row
@@ -17,6 +17,7 @@ _OWN = (
     *fragmentation.CASES,
     *closed_loop.CASES,
     *beside_kube_scheduler.CASES,
+    *mixed.CASES,
 )
 _SECONDS = {
     "half_a_million_nodes": 60,

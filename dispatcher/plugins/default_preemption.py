@@ -5,12 +5,15 @@ stay, those whose eviction a PodDisruptionBudget forbids first, each time from t
 longest running) down. A node with no such pod, or refused for what no leaving pod changes, is no candidate.
 The node: fewest budgets violated; lowest highest victim's priority; smallest sum of priorities (each + 2^31); fewest
 victims; latest start of the longest running among its highest victims; then by cluster and name.
+Nodes are tried in the order of the least that their victims can matter, known without a try (`Trial.least`), until no
+other can be better than the best so far: the answer is that of all nodes.
 Source: kube-scheduler's DefaultPreemption, with every node as a candidate instead of a sample. Units: seconds, pods.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -23,13 +26,15 @@ from dispatcher.scheduling.framework.plugin_args import Args
 
 _NOBODY = ("No preemption victims found for incoming pod",)
 _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
+_FIRST_TRY = 1  # rows; each try is of twice as many as the one before
+_Badness = tuple[float | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     row: int
     victims: tuple[Victim, ...]  # from the highest priority down
-    badness: tuple[float | str, ...]
+    badness: _Badness
 
 
 class PreemptionArgs(Args):
@@ -64,17 +69,45 @@ class DefaultPreemption(PostFilter[None]):
             return NoHelp("preemption: not eligible due to preemptionPolicy=Never.", keeps=True)
         if _waits(trial):
             return NoHelp("preemption: not eligible due to a terminating pod on the nominated node.", keeps=True)
-        rows = trial.rows.tolist()
-        due = [row for row in rows if row not in trial.known]
+        rows = trial.hopeful
+        if not len(rows):
+            return NoHelp(f"preemption: {_message(trial, [])}")
+        known = [trial.known[row] for row in rows.tolist() if row in trial.known]
+        best = min((one for one in known if isinstance(one, _Candidate)), key=lambda one: one.badness, default=None)
         tried = _Tried(trial, fleet)
-        for group in [[row] for row in due] if trial.one_by_one else [due] if due else []:
-            trial.known.update(tried.rows(np.asarray(group, dtype=np.intp)))
-        found = [trial.known[row] for row in rows]
-        candidates = [one for one in found if isinstance(one, _Candidate)]
-        if not candidates:
-            return NoHelp(f"preemption: {_message(trial, found)}")
-        best = min(candidates, key=lambda one: one.badness)
-        return Nomination(best.row, best.victims)
+        for chunk in _chunks(_by_bound(rows, trial, fleet), 1 if trial.one_by_one else len(rows)):
+            if best is not None and best.badness < chunk[0][1]:
+                break
+            found = tried.rows(np.asarray(sorted(row for row, _ in chunk), dtype=np.intp))
+            trial.known.update(found)
+            some = [one for one in (best, *found.values()) if isinstance(one, _Candidate)]
+            best = min(some, key=lambda one: one.badness, default=None)
+        if best is not None:
+            return Nomination(best.row, best.victims)
+        return NoHelp(f"preemption: {_message(trial, [trial.known[row] for row in rows.tolist()])}")
+
+
+def _by_bound(rows: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[int, _Badness]]:
+    """The rows of which nothing is known yet, each with the least badness that it can have, in the order of that.
+
+    Where not all victims are of the least priority there is, the highest is greater than it, which alone is worse.
+    """
+    due = np.asarray([row for row in rows.tolist() if row not in trial.known], dtype=np.intp)
+    priority, count, latest = trial.least(due)
+    total = count * (priority + _SHIFT)
+    order = np.lexsort((-latest, count, total, priority))
+    bounds = np.stack([priority, total, count, -latest], axis=1)[order].tolist()
+    for bound, equals in groupby(zip(bounds, due[order].tolist(), strict=True), key=lambda one: one[0]):
+        for where, row in sorted((fleet.nodes.name_of(row), row) for _, row in equals):
+            yield row, (0, *bound, *where)
+
+
+def _chunks(rows: Iterator[tuple[int, _Badness]], most: int) -> Iterator[list[tuple[int, _Badness]]]:
+    """Few rows first, then more and more, `most` at most."""
+    size = min(_FIRST_TRY, most)
+    while chunk := list(islice(rows, size)):
+        yield chunk
+        size = min(2 * size, most)
 
 
 def _waits(trial: Trial) -> bool:
@@ -84,8 +117,13 @@ def _waits(trial: Trial) -> bool:
 
 
 def _message(trial: Trial, refused: Sequence[object]) -> str:
-    """0/3 nodes are available: 1 Insufficient cpu, 2 Preemption is not helpful for scheduling."""
+    """0/3 nodes are available: 1 Insufficient cpu, 2 Preemption is not helpful for scheduling.
+
+    `refused`: what came of the rows with pods of lower priority; the others that are worth a try have no victims.
+    """
     counts = Counter(text for texts in refused if isinstance(texts, tuple) for text in texts)
+    for text in _NOBODY:
+        counts[text] += len(trial.rows) - len(refused)
     counts["Preemption is not helpful for scheduling"] += trial.evaluated - len(trial.rows)
     parts = ", ".join(sorted(f"{count} {text}" for text, count in counts.items() if count))
     return f"0/{trial.evaluated} nodes are available: {parts}."
@@ -133,29 +171,36 @@ class _Tried:
         return [one for one in marked if one[1]] + [one for one in marked if not one[1]]
 
 
+_Sought = tuple[str, tuple[str, str] | None]
+
+
 class _Budgets:
     """The fleet's PodDisruptionBudgets. Those of a pod's home cluster count for it, and of the one where it runs."""
 
     def __init__(self, fleet: FleetView) -> None:
         self._fleet = fleet
-        self._of: dict[str, dict[str, list[PodDisruptionBudget]]] = {}
+        self._of: dict[str, dict[_Sought, list[PodDisruptionBudget]]] = {}
 
-    def _in(self, cluster: str, namespace: str) -> Sequence[PodDisruptionBudget]:
+    def _in(self, cluster: str) -> Mapping[_Sought, Sequence[PodDisruptionBudget]]:
+        """Of a cluster by namespace and one label that its pods must have; None for those without any such label."""
         if cluster not in self._of:
-            self._of[cluster] = {}
+            found = self._of[cluster] = {}
             for budget in self._fleet.objects.of(cluster, PodDisruptionBudget).values():
-                self._of[cluster].setdefault(budget.namespace, []).append(budget)
-        return self._of[cluster].get(namespace, ())
+                wanted = budget.selector.match_labels if budget.selector is not None else {}
+                found.setdefault((budget.namespace, next(iter(wanted.items()), None)), []).append(budget)
+        return self._of[cluster]
 
     def take(self, victim: Victim, left: dict[tuple[str, str], int]) -> bool:
         """Take one more pod; whether any budget had nothing left. `left`: what they allow still, by cluster and key."""
         pod, violated = victim.placed.pod, False
         for cluster in sorted({victim.placed.home, victim.cluster}):
-            for budget in self._in(cluster, pod.namespace):
-                if _covers(budget, victim):
-                    key = (cluster, budget.key)
-                    left[key] = left.get(key, budget.allowed) - 1
-                    violated |= left[key] < 0
+            budgets = self._in(cluster)
+            for label in (None, *pod.labels.items()) if budgets else ():
+                for budget in budgets.get((pod.namespace, label), ()):
+                    if _covers(budget, victim):
+                        key = (cluster, budget.key)
+                        left[key] = left.get(key, budget.allowed) - 1
+                        violated |= left[key] < 0
         return violated
 
 

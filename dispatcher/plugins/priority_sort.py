@@ -1,5 +1,7 @@
 """Order of the queue: higher spec.priority first, then who has waited longer.
 
+Pods of equal priority that were queued in the same second are one turn: the queue decides them class by class (what it
+promises is in scheduling/queue.py).
 Source: kube-scheduler's PrioritySort. Unit: priority is Kubernetes' integer, time is seconds on the core's clock.
 """
 
@@ -9,15 +11,18 @@ from typing import Any, ClassVar
 from dispatcher.scheduling.framework import Depends, Placed, Plugin
 
 
+TURN_S = 1.0  # far below what a user can tell; long enough that a burst of several Deployments is in one turn or two
+
+
 class PrioritySort(Plugin[None]):
-    """QueueSort by (-priority, queued at)."""
+    """QueueSort by (-priority, second of queueing)."""
 
     name: ClassVar[str] = "PrioritySort"
     depends: ClassVar[Depends] = Depends.STATIC
 
     def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:
-        """Smallest first; the queue appends the pod's id so that ties are deterministic."""
-        return -placed.pod.priority, queued_at
+        """Smallest first; in a turn the queue goes by class, then by time and id, so that ties are deterministic."""
+        return -placed.pod.priority, queued_at // TURN_S
 
     def class_key(self, placed: Placed) -> Hashable:
         """Order in the queue has no part in where a pod may go."""

@@ -3,7 +3,7 @@
 A pod is refused when  used + asked > limit  for any resource it requests (or the count of pods) that its tenant's quota
 names; limits are absolute or a share of what the Ready clusters can allocate. Charged when a place is reserved, given
 back when the pod ends or the place is forgotten. A refused pod waits without holding up others, and is tried again
-when quota comes free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
+when quota of its tenant comes free. After a start a tenant with quota waits for clusters that were not heard yet, unless what they
 charge is stored (unsynced_usage.py). A pod is charged the size that it has in the cluster of its place: what a webhook
 there adds is asked for before the pod is bound, and clusters for whose size no quota is left are passed over. Pods of
 namespaces that belong to no tenant are not limited. Internal units (see quota.py).
@@ -12,10 +12,11 @@ namespaces that belong to no tenant are not limited. Internal units (see quota.p
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from dispatcher.model.pod import PodId
+from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling.framework import SKIP, CycleState, Depends, FleetView, Placed, Refuse, Reserve, Skip, refuse
+from dispatcher.scheduling.framework.hints import NODES, ClusterEvent, WakeEvent
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 
 
@@ -29,6 +30,7 @@ class TenantQuota(Reserve[None]):
 
     name: ClassVar[str] = "TenantQuota"
     depends: ClassVar[Depends] = Depends.STATIC
+    EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES}
 
     def __init__(self, ledger: QuotaLedger) -> None:
         self.ledger = ledger
@@ -36,6 +38,13 @@ class TenantQuota(Reserve[None]):
     def _tenant(self, placed: Placed) -> str | None:
         ledger = self.ledger
         return ledger.tenant_of(placed.home, placed.pod.namespace) if ledger.tenants else None
+
+    def hint(self, event: ClusterEvent, placed: Placed) -> bool:
+        """Quota that a pod gives back helps pods of its own tenant."""
+        gone = event.before
+        if not event.kind & WakeEvent.QUOTA_FREED or event.kind & NODES or not isinstance(gone, Pod):
+            return True
+        return self._tenant(placed) == self.ledger.tenant_of(event.cluster, gone.namespace)
 
     def class_key(self, placed: Placed) -> Hashable:
         """The tenant and what it would be charged; None for a pod that nobody is charged for."""

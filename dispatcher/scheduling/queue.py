@@ -3,6 +3,14 @@
 A pod is active (to be decided, in the order of the QueueSort plugin), backing off (until a time), unschedulable (until
 an event that may help, or for `flush_s` at most), gated (a PreEnqueue plugin does not let it in) or waiting (it has a
 place, which something still holds up). Order rests on no hash and no clock.
+
+What is promised of the order of pods that are active:
+    1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal priority, queued in
+       the same second).
+    2. In a turn, pods of one class are decided in the order in which they were queued (then by id).
+    3. In a turn, the pod that was queued first is decided first, and `IN_A_ROW` pods of its class at most come with it
+       before the pod is that is first then. So of each other class fewer than `IN_A_ROW` younger pods pass a pod at a
+       time, and all of these are of its own turn.
 """
 
 import enum
@@ -21,6 +29,7 @@ from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, Clust
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
+IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
 _NO_REASON: frozenset[Reason] = frozenset()
 
 
@@ -57,6 +66,7 @@ class NoPlugins:
 
 
 class _State(enum.Enum):
+    __hash__ = object.__hash__  # counted with every move of every pod; Enum's own hash is a call of Python
     ACTIVE = "active"
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
@@ -89,6 +99,43 @@ class QueuedPod:
     state: _State = _State.POPPED
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
+    group: "_Group | None" = None  # while it is active: the pods of its turn and class
+
+
+_Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
+
+
+class _Group:
+    """The active pods of one turn and class, first in order first. `shown`: the order by which the queue knows it."""
+
+    __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key, self.pods, self.shown = key, 0, ()
+        # Entries of pods that have left since are void; they are dropped when they come up.
+        self._entries: deque[_Entry] = deque()
+        self._sorted = True
+
+    def add(self, item: QueuedPod) -> None:
+        """One more pod; most come in order."""
+        entries, entry = self._entries, (item.order, item.ticket, item)
+        self.pods += 1
+        self._sorted = self._sorted and (not entries or entries[-1][0] < item.order)
+        entries.append(entry)
+        if len(entries) > 2 * self.pods + 64:
+            self._entries = deque(one for one in entries if self._has(one))
+
+    def first(self) -> QueuedPod:
+        """The first of at least one pod."""
+        if not self._sorted:
+            self._entries, self._sorted = deque(sorted(self._entries)), True
+        entries = self._entries
+        while not self._has(entries[0]):
+            entries.popleft()
+        return entries[0][2]
+
+    def _has(self, entry: _Entry) -> bool:
+        return entry[2].group is self and entry[2].ticket == entry[1]
 
 
 _Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
@@ -116,8 +163,10 @@ class SchedulingQueue:
         self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(_State, 0)
-        # Entries whose ticket is not their pod's any more are void; they are dropped when they come up.
-        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
+        # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Entries of
+        # pods whose ticket is not their pod's any more are void, too. Void ones are dropped when they come up.
+        self._active: list[tuple[tuple[Any, ...], int, _Group]] = []
+        self._groups: dict[Hashable, _Group] = {}
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, dict[PodId, QueuedPod]]] = {}
@@ -148,7 +197,7 @@ class SchedulingQueue:
             key = (0, *self._sort.sort_key(placed, queued_at))
         except Exception:  # a broken policy must not stop the queue: such pods come last, oldest first
             key = (1, queued_at)
-        return (key, pod_id)
+        return (key, queued_at, pod_id)
 
     def remove(self, pod_id: PodId) -> None:
         """Take a pod out, wherever it waits; unknown pods are ignored."""
@@ -180,22 +229,33 @@ class SchedulingQueue:
         return item
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
-        """Take out the first pod and those right behind it that are of its class, `limit` at most, in order."""
+        """Take out the first pod and others of its class, `limit` at most, in order: see the module.
+
+        They are of its turn, or there is nobody else in between.
+        """
         batch: list[QueuedPod] = []
         item = self._first(now)
         while item is not None and len(batch) < limit and (not batch or item.class_key == batch[0].class_key):
-            self.remove(item.pod_id)
-            batch.append(item)
+            group, most = item.group, min(limit, len(batch) + IN_A_ROW)
+            while group is not None and group.pods and len(batch) < most:
+                alike = group.first()
+                self.remove(alike.pod_id)
+                batch.append(alike)
             item = self._first(now)
         return batch
 
     def _first(self, now: float) -> QueuedPod | None:
         self._end_backoffs(now)
         while self._active:
-            _, ticket, item = self._active[0]
-            if item.state is _State.ACTIVE and item.ticket == ticket:
+            order, _, group = self._active[0]
+            if not group.pods or order != group.shown:
+                heapq.heappop(self._active)
+                continue
+            item = group.first()
+            if item.order == order:
                 return item
-            heapq.heappop(self._active)
+            group.shown = item.order
+            heapq.heapreplace(self._active, (item.order, next(self._tickets), group))
         return None
 
     def _end_backoffs(self, now: float) -> None:
@@ -310,7 +370,12 @@ class SchedulingQueue:
     def _leave(self, item: QueuedPod) -> None:
         if item.state is not _State.POPPED:
             self._counts[item.state] -= 1
-        if item.state in _PARKED:
+        group = item.group
+        if group is not None:
+            item.group, group.pods = None, group.pods - 1
+            if not group.pods:
+                del self._groups[group.key]
+        elif item.state in _PARKED:
             groups = self._parked[item.helped_by]
             alike = groups[item.class_key, item.reasons]
             del alike[item.pod_id]
@@ -325,8 +390,7 @@ class SchedulingQueue:
         item.ticket = next(self._tickets)
         self._counts[state] += 1
         if state is _State.ACTIVE:
-            self._compact()
-            heapq.heappush(self._active, (item.order, item.ticket, item))
+            self._activate(item)
         elif state is _State.BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
@@ -337,12 +401,17 @@ class SchedulingQueue:
                 if len(self._unflushed) > 2 * len(self._pods) + 64:
                     self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
 
-    def _compact(self) -> None:
-        # Pods that change all the time leave void entries behind: never more of them than pods that wait.
-        if len(self._active) > 2 * len(self._pods) + 64:
-            self._active = [entry for entry in self._active if entry[1] == entry[2].ticket and _is_active(entry[2])]
-            heapq.heapify(self._active)
-
-
-def _is_active(item: QueuedPod) -> bool:
-    return item.state is _State.ACTIVE
+    def _activate(self, item: QueuedPod) -> None:
+        key = (item.order[0], item.class_key)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(key)
+        item.group = group
+        group.add(item)
+        if group.pods == 1 or item.order < group.shown:
+            group.shown = item.order
+            # Pods that change all the time leave void entries behind: never more of them than groups that wait.
+            if len(self._active) > 2 * len(self._groups) + 64:
+                self._active = [entry for entry in self._active if entry[2].pods and entry[0] == entry[2].shown]
+                heapq.heapify(self._active)
+            heapq.heappush(self._active, (item.order, item.ticket, group))

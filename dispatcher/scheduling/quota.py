@@ -4,9 +4,11 @@ All amounts are int64 internal units (milli-CPU, bytes, counts), limits round do
 and a pod must fit every node up to the root. Nothing is lent or borrowed: what is free is nominal minus usage.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.resources import PODS, Resources, format_quantity
@@ -22,9 +24,13 @@ def limit_of(share: Share, total: int) -> int:
     """A nominal share as an amount: absolute, or a ratio of `total`, rounded down without float error."""
     if share.absolute is not None:
         return share.absolute
+    return _part(share.ratio or 0.0, total)
+
+
+@lru_cache(_MEMO_LIMIT)
+def _part(ratio: float, total: int) -> int:
     # 0.57 is not exactly 57/100 in binary: take the fraction that was meant before rounding down.
-    ratio = Fraction(share.ratio or 0.0).limit_denominator(1_000_000)
-    return int(total * ratio)
+    return int(total * Fraction(ratio).limit_denominator(1_000_000))
 
 
 @dataclass
@@ -85,6 +91,14 @@ class Exceeded:
         if self.unseen:
             used += f" ({format_quantity(self.resource, self.unseen)} of it in clusters not heard since the start)"
         return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
+
+
+_FIGURES = re.compile(r"used .+, limit .+")
+
+
+def without_figures(text: str) -> str:
+    """What a refusal for quota says beside the figures that move with every other pod of the tenant."""
+    return _FIGURES.sub("", text)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """DefaultPreemption: who is evicted, on which node, and what is said where nobody is; kube-scheduler's own cases."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -9,6 +10,7 @@ from dispatcher.model.pod import CLAIM, Volume
 from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.fleet.trial import FleetTrial
 from dispatcher.scheduling.framework import Plugin
 from dispatcher.scheduling.framework.lifecycle import Victim
 from tests.builders import NodeBuilder, PodBuilder, fleet, node, pod, put, selector
@@ -278,3 +280,19 @@ def test_a_node_that_empties_itself_for_nobody_is_not_waited_for() -> None:
         placed = urgent().placed()
         one.nominations.put(Nominee(("a", placed.pod.uid), placed, "a", node_name))
         assert names(refused(one, urgent()).victims) == victims
+
+
+def test_nodes_that_cannot_be_better_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hundred full nodes a few are looked at, and the choice is that of all of them."""
+    tried: list[int] = []
+    lower = FleetTrial.lower
+
+    def noting(self: FleetTrial, row: int) -> Sequence[Victim]:
+        tried.append(row)
+        return lower(self, row)
+
+    monkeypatch.setattr(FleetTrial, "lower", noting)
+    nodes = {f"n{at:02}": [Low(f"a{at}", 5, 100.0 + at, cpu=2), Low(f"b{at}", 5, 50.0, cpu=2)] for at in range(100)}
+    result = refused(scheduler(full(**nodes)), urgent().cpu(2))
+    assert (result.nominated, names(result.victims)) == (("a", "n99"), ["a99"])
+    assert tried == [99]

@@ -57,4 +57,5 @@ class CandidateQueue:
     def soon(self, count: int) -> list[int]:
         """Rows that may be chosen for the next `count` pods."""
         end = min(self._at + count, len(self._untouched) - 2)
-        return [candidate[2] for candidate in (*self._untouched[self._at : end], *self._touched)]
+        touched = self._touched if len(self._touched) <= count else heapq.nsmallest(count, self._touched)
+        return [candidate[2] for candidate in (*self._untouched[self._at : end], *touched)]

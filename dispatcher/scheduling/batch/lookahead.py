@@ -1,15 +1,16 @@
 """Batch lookahead: places for many equal pods in the order that one-by-one would find, by looking one pod ahead.
 
 Where row scores change only on the chosen row, a batch of m pods touches only rows among the m + 1 best of their
-group (see `equivalence.groups`). What a row will score after one more pod is asked for many rows in one go: the pods
-are supposed on the columns, the plugins are evaluated, and the columns are put back bit for bit. Then the batch is a
-merge: in each group the best rows in order and a heap of the rows that have already taken a pod; and between the
-groups, with what each adds, evaluated anew when a placement has moved a count that it rests on: domain plugins without
-usable rules are asked again after each pod.
+group (see `equivalence.groups`). What a row will score after one more pod, and after several where pods are small
+beside the rows, is asked for many rows in one go: the pods are supposed on the columns, the plugins are evaluated, and
+the columns are put back bit for bit. Then the batch is a merge: in each group the best rows in order and a heap of the
+rows that have already taken a pod; and between the groups, with what each adds, evaluated anew when a placement has
+moved a count that it rests on: domain plugins without usable rules are asked again after each pod.
 
 Not here: batches whose plugins count pods by domain and tell the rules of it; `count_merge` is faster for them.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
@@ -35,6 +36,7 @@ from dispatcher.scheduling.selector import BatchSelector, NoPlace
 
 _MOST_GROUPS = 256
 _LEAST_DEPTH = 32  # rows looked at in each of many groups
+_DEEPEST = 64  # pods on one row
 
 
 def lookahead_of(
@@ -109,7 +111,9 @@ class Lookahead(BatchSelector):
             for found, complete in best.groups
         ]
         self._heads = [queue.two()[0] for queue in self._queues]
-        self._next: dict[int, Candidate | int] = {}  # row -> its candidate after one more pod, or why that will not fit
+        # row -> its candidates after one more pod, after two and so on; the last may be why one more will not fit
+        self._next: dict[int, deque[Candidate | int]] = {}
+        self._wide = 1
         self._rejected = dict(eq_class.rows.rejected)
         self._feasible = eq_class.rows.feasible
         self._by_cluster = (
@@ -279,10 +283,11 @@ class Lookahead(BatchSelector):
 
     def _next_of(self, row: int, group: int) -> Candidate | None:
         """The next candidate of a row that has just taken a pod; None if another will not fit."""
-        found = self._next.pop(row, None)
-        if found is None:
+        levels = self._next.get(row)
+        if not levels:
             self._look_ahead(row)
-            found = self._next.pop(row)
+            levels = self._next[row]
+        found = levels.popleft()
         if isinstance(found, int):
             self._full(row, group, found)
             return None
@@ -319,14 +324,34 @@ class Lookahead(BatchSelector):
             self._context = None
 
     def _look_ahead(self, row: int) -> None:
-        """Ask for the next candidate of `row`, and of all rows that may soon be chosen, for these with one more pod."""
-        soon = {row}.union(*[queue.soon(self._left) for queue in self._queues]).difference(self._next)
-        asked = sorted(soon)
-        rows = np.asarray(asked, dtype=np.intp)
-        more = (rows != row).astype(np.int64)
-        fleet, pod, taken = self._fleet, self._placed.pod, self.sheet.taken
+        """Ask for the next candidates of `row`, and of the rows that may soon be chosen.
+
+        The first time one of each. Small pods come to the same rows again and again: a row that has to be asked anew is
+        asked about as many pods more as it has taken, and so are the best rows beside it, twice as many each time. So
+        the number of calls is about how deep the rows are, and not the number of pods.
+        """
+        depth, wide = 1, self._left
+        if self._next:
+            depth = max(1, min(self.sheet.pods(row), self._left, _DEEPEST))
+            self._wide = min(2 * self._wide, self._left)
+            wide = min(self._wide, -(-self._left // depth))
+        soon = {row}.union(*[queue.soon(wide) for queue in self._queues])
+        for level in range(depth):
+            asked = sorted(one for one in soon if self._knows(one) == level)
+            if asked:
+                self._look_at(np.asarray(asked, dtype=np.intp), row, level)
+
+    def _knows(self, row: int) -> int:
+        """How many candidates are known of a row; -1 if it will be full after these."""
+        levels = self._next.get(row, ())
+        return -1 if levels and isinstance(levels[-1], int) else len(levels)
+
+    def _look_at(self, rows: RowList, just_taken: int, level: int) -> None:
+        """Ask about `rows`, ascending, with so many pods more; `just_taken` has the next one already."""
+        more = (rows != just_taken).astype(np.int64) + level
+        fleet, pod = self._fleet, self._placed.pod
         if self._deferred:
-            more += list(map(taken.get, asked, repeat(0)))
+            more += list(map(self.sheet.taken.get, rows.tolist(), repeat(0)))
         fleet.suppose(rows, pod, more)
         try:
             self._ask(rows)
@@ -343,5 +368,8 @@ class Lookahead(BatchSelector):
         for at, one in enumerate(self._eq_class.scored):
             if not one.role.normalizes and one.role.scope in (AnswerScope.ROW, AnswerScope.SHARED):
                 points += weighted(finite(one.role.plugin, raw[at]), one.role.weight)
-        self._next.update(zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True))
-        self._next.update(zip(rows[codes != 0].tolist(), codes[codes != 0].tolist(), strict=True))
+        full = codes != 0
+        for row, candidate in zip(fits.tolist(), self._candidates_of(fits, raw, fits, points), strict=True):
+            self._next.setdefault(row, deque()).append(candidate)
+        for row, code in zip(rows[full].tolist(), codes[full].tolist(), strict=True):
+            self._next.setdefault(row, deque()).append(code)

@@ -16,7 +16,6 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, Placed, Refuse
-from dispatcher.scheduling.framework.hints import WakeEvent
 from dispatcher.scheduling.framework.lifecycle import Handed, Order
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.queue import QueuedPod
@@ -114,12 +113,16 @@ class BindingCycle:
         else:
             self._go_on(held, now)
 
-    def settle(self, now: float) -> None:
-        """Follow what plugins allowed and rejected, and end what has waited for too long."""
+    def follow(self, now: float) -> None:
+        """Follow what plugins allowed and rejected."""
         while self._verdicts:
             verdicts, self._verdicts = self._verdicts, []
             for pod_id, plugin, why in verdicts:
                 self._follow(pod_id, plugin, why, now)
+
+    def settle(self, now: float) -> None:
+        """The same, and end what has waited for too long. It looks at every pod that is held: once a Tick is enough."""
+        self.follow(now)
         for pod_id, held in list(self._held.items()):
             late = next((plugin for plugin, until in sorted(held.waits.items()) if now >= until), None)
             if late is not None:
@@ -254,8 +257,7 @@ class BindingCycle:
         held = self._held.pop(pod_id, None)
         self._told.pop(pod_id, None)
         if held is not None:
-            self._state.profiles.forget(pod_id)
-            self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+            self._state.free(pod_id, now)
             for name in held.open.values():
                 self._state.side_intents.drop(name)
         return held

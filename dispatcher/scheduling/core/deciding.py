@@ -9,8 +9,10 @@ from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
+from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 
 
@@ -47,7 +49,7 @@ class Deciding:
                     self._decided(item, result, now)
                 else:
                     self._park(item, result, now)
-            self.binding.settle(now)
+            self.binding.follow(now)
             if any(isinstance(result, Decision) for result in results):
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
             self._taken_back(promised, now)
@@ -95,12 +97,19 @@ class Deciding:
             in_flight.fresh = True
         state.outbox.send(tracked, in_flight)
 
+    def _tell(self, tracked: Tracked, result: Unschedulable, now: float) -> None:
+        """Say why a pod waits. How much its tenant uses right now is no news; the record of the refusal has it."""
+        message, known = result.full_message, tracked.reported
+        if Reason.QUOTA in result.reasons and known and without_figures(known) == without_figures(message):
+            message = known
+        self._state.report(tracked, message, now)
+
     def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
         state = self._state
         state.counters["unschedulable", state.profiles.name_of(result.placed)] += 1
         state.queue.unschedulable(item, result.reasons, now)
         state.log.add(result)
-        state.report(state.tracked[item.pod_id], result.full_message, now)
+        self._tell(state.tracked[item.pod_id], result, now)
         for pod_id in result.displaced:
             state.queue.activate(pod_id, now)
             if (other := state.tracked.get(pod_id)) is not None:

@@ -13,7 +13,6 @@ from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.queue import WakeEvent
 
 
 class Outcomes:
@@ -79,8 +78,7 @@ class Outcomes:
     def _give_back(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:
         self._deciding.retries.given_back(tracked, in_flight, outcome, now)
         self._state.outbox.drop(tracked)
-        self._state.profiles.forget(tracked.pod_id)
-        self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
+        self._state.free(tracked.pod_id, now)
         self._hold_if_claimed(tracked, now)
 
     def _look_later(self, tracked: Tracked, in_flight: InFlightIntent, outcome: Outcome, now: float) -> None:

@@ -15,7 +15,6 @@ from dispatcher.scheduling.delegation.steps import Attempt, intent_for
 from dispatcher.scheduling.delegation.tracking import Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import WakeEvent
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
@@ -126,9 +125,8 @@ class Reconciler:
         if place is None:
             placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
             if known is not None and not placing and not self._binding.holds(tracked.pod_id):
-                self._state.profiles.forget(tracked.pod_id)
+                self._state.free(tracked.pod_id, now)
                 self._evictions.gone(tracked.pod_id)
-                self._state.queue.wake(WakeEvent.POD_REMOVED | WakeEvent.QUOTA_FREED, now)
             return
         pod, cluster, node = place
         placed = self._placed(tracked, pod, cluster, node, now)

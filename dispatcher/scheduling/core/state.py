@@ -18,6 +18,7 @@ from dispatcher.scheduling.delegation.side_intents import RetryPolicy, SideInten
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
 
@@ -73,6 +74,14 @@ class CoreState:
     def track(self, pod_id: PodId) -> Tracked:
         """What is tracked of a pod of ours, from now on."""
         return self.tracked.setdefault(pod_id, Tracked(pod_id))
+
+    def free(self, pod_id: PodId, now: float) -> None:
+        """Give a pod's place back, and wake those whom the room or the quota may help."""
+        known = self.fleet.occupant(pod_id)
+        self.profiles.forget(pod_id)
+        self.queue.wake(WakeEvent.POD_REMOVED, now)
+        home, pod = (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
+        self.queue.wake(ClusterEvent(WakeEvent.QUOTA_FREED, home, pod), now)
 
     def trouble(self, text: str) -> None:
         """Something for the operator's log."""

@@ -4,6 +4,7 @@ A decision is the feasible row of the highest total score, among equals the row 
 `fleet.rank_of`). All feasible rows are scored. A batch gives exactly what its pods would get one after the other.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ from dispatcher.scheduling.selector import NoPlace, Selector
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 _MOST_ALONE = 64  # pods
+_MOST_TOLD = 512  # classes of which it is kept in words why they have no place
 
 
 class Scheduler(Booking):
@@ -58,7 +60,8 @@ class Scheduler(Booking):
         self._classes = EquivalenceCache(self.plan, fleet, class_bytes, parallel_scan)
         self._searches = PrunedSearches(self.plan, fleet, self._classes, large)
         self._batches = Batches(self, self._classes, self._ask)
-        self._told: Unschedulable | None = None
+        self._told: OrderedDict[ClassKey, Unschedulable] = OrderedDict()
+        self._nowhere: Unschedulable | None = None  # the last refusal of a pod that no node takes
 
     def share(self, nominations: Nominations) -> None:
         """Use the nominations of another profile: one fleet has one set of them."""
@@ -95,7 +98,36 @@ class Scheduler(Booking):
             ahead = [] if self._yielding(rest) else self._batches.ahead(key, rest)
             results += ahead or [self._decide(key, *item) for item in rest[:alone]]
             alone = 1 if ahead else min(2 * alone, _MOST_ALONE)
+            if not ahead and results[-1] is self._nowhere:
+                results += self._nowhere_either(key, self._nowhere, items[len(results) :])
         return results
+
+    def _nowhere_either(
+        self, key: ClassKey, told: Unschedulable, items: Sequence[tuple[PodId, Placed]]
+    ) -> list[Result]:
+        """The refusals of the first pods that find no place for the reasons for which one of their class just did not.
+
+        Nothing has moved since. What is asked is what may tell them apart: their size and importance, what is wrong
+        with them, and those plugins whose answer is not their class's.
+        """
+        first, found = told.placed, list[Result]()
+        if told.victims or len(self.nominations):
+            return found
+        try:
+            standing = self.plan.standing_key(key, first, self.view)
+            for pod_id, placed in items:
+                pod = placed.pod
+                same = (pod.priority, pod.preempts, placed.home) == (first.pod.priority, first.pod.preempts, first.home)
+                if not same or unfit(placed) is not None or placed.refused != first.refused:
+                    break
+                if self._pre_filter(placed, {}) is not None:
+                    break
+                if self.plan.standing and self.plan.standing_key(key, placed, self.view) != standing:
+                    break
+                found.append(told.again(pod_id, placed, self.fleet.now))
+        except PluginError:
+            pass  # decided alone, the pod meets the error again
+        return found
 
     def _yielding(self, items: Sequence[tuple[PodId, Placed]]) -> bool:
         """Whether nominated pods step aside for any of these, or may be leant on: then each is decided on its own."""
@@ -253,11 +285,15 @@ class Scheduler(Booking):
         """The refusal, after PostFilter where the profile has one; None if that has to start from each row's reason."""
         if found.codes is None and self.plan.post_filters:
             return None
-        told, context = self._told, found.context
-        if told is None or told.context is not context:
-            told = self._told = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts())
         # Pods of one class that meet the same fleet are told the same: the words are made once.
-        refused = replace(told, pod_id=pod_id, placed=placed, time=self.fleet.now)
-        if found.codes is None or not self.plan.post_filters:
-            return refused
-        return self.post_filters.help(cycle, refused, key, found.codes)
+        told, context = self._told.get(key), found.context
+        if told is None or told.context is not context:
+            told = self._told[key] = no_place(pod_id, placed, self.fleet.now, context, self.fleet.node_counts())
+            self._told.move_to_end(key)
+            if len(self._told) > _MOST_TOLD:
+                self._told.popitem(last=False)
+        refused = told.again(pod_id, placed, self.fleet.now)
+        if found.codes is not None and self.plan.post_filters:
+            refused = self.post_filters.help(cycle, refused, key, found.codes)
+        self._nowhere = refused
+        return refused

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dispatcher.scheduling.cycle.second_pass import leans_on_pods
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.trial import FleetTrial, Known, LowestPriorities, Promised
+from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, LeastPods, Promised
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
@@ -19,6 +20,7 @@ from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError, 
 from dispatcher.scheduling.records.decision import Unschedulable
 
 _BUDGETS = "PodDisruptionBudget"
+_MOST_TOLD = 1024  # kinds of pods of which it is kept that nothing helps them
 _KINDS = 16  # classes of pods and priorities for which it is kept what evictions would bring
 
 
@@ -35,8 +37,8 @@ class PostFilters:
     ) -> None:
         self._plan, self._fleet, self._nominations, self._fault = plan, fleet, nominations, fault
         self._view = view_of(fleet)
-        self._lowest = LowestPriorities(fleet)
-        self._told: tuple[Hashable, list[NoHelp]] = (None, [])
+        self._least = LeastPods(fleet)
+        self._told: OrderedDict[Hashable, tuple[object, float, list[NoHelp]]] = OrderedDict()
         self._known: OrderedDict[Hashable, Known] = OrderedDict()
         self.may_evict: Callable[[Occupant, str], bool] = anybody
 
@@ -56,21 +58,25 @@ class PostFilters:
 
     def _helped(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
-        world = self._world(refused, key, nominee)
-        if self._told[0] == world:
-            return self._unhelped(refused, self._told[1])
+        pod = refused.placed.pod
+        kind = (key, pod.priority, pod.preempts, refused.placed.home)
+        world, since, words = self._told.get(kind, (None, 0.0, []))
+        if world == self._world(nominee) and self._fleet.now - since <= KEPT_S:
+            return self._unhelped(refused, words)
         answers = self._ask(cycle, refused, key, nominee, first)
         if answers and isinstance(answers[-1], Nomination):
             return self._nominated(refused, answers[-1])
         words = [one for one in answers if isinstance(one, NoHelp)]
-        self._told = (self._world(refused, key, nominee), words)
+        self._told[kind] = self._world(nominee), self._fleet.now, words
+        self._told.move_to_end(kind)
+        if len(self._told) > _MOST_TOLD:
+            self._told.popitem(last=False)
         return self._unhelped(refused, words)
 
-    def _world(self, refused: Unschedulable, key: ClassKey, nominee: Nominee | None) -> Hashable:
-        """All that an answer rests on: equal worlds need not be asked twice."""
-        fleet, pod = self._fleet, refused.placed.pod
-        moved = (fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS])
-        return (*moved, key, pod.priority, pod.preempts, refused.placed.home, nominee)
+    def _world(self, nominee: Nominee | None) -> tuple[object, ...]:
+        """All that an answer for pods of one kind rests on: in equal worlds they need not be asked for twice."""
+        fleet = self._fleet
+        return fleet.loads.position, fleet.changes.position, fleet.kept.versions[_BUDGETS], nominee
 
     def _ask(
         self, cycle: CycleState, refused: Unschedulable, key: ClassKey, nominee: Nominee | None, first: Codes
@@ -79,13 +85,12 @@ class PostFilters:
         placed, fleet, answers = refused.placed, self._fleet, []
         alone = self._nominations.without_all if leans_on_pods(placed.pod) and self._nominations.any_placed else None
         promised = Promised(nominee, alone)
-        trial = FleetTrial(self._plan, fleet, placed, first, self._lowest.now(), self.may_evict, promised)
+        trial = FleetTrial(self._plan, fleet, placed, first, self._least.refresh(), self.may_evict, promised)
         known = self._known_of((key, placed.pod.priority, placed.home))
         known.forget()
         for plugin in self._plan.post_filters:
-            trial.known = {} if trial.one_by_one else known.rows(plugin.name)
             try:
-                with trial:
+                with trial.of(partial(known.rows, plugin.name)):
                     answer = guarded(plugin, plugin.post_filter, cycle, placed, trial, self._view)
             except PluginError as error:
                 self._fault(error)  # the pod keeps the reasons it has
@@ -109,7 +114,8 @@ class PostFilters:
             self._nominations.drop(refused.pod_id)
         message = " ".join([refused.message, *(one.message for one in words)])
         kept = self._nominations.of(refused.pod_id)
-        return replace(refused, message=message, nominated=(kept.cluster, kept.node) if kept else None)
+        refused.message, refused.nominated = message, (kept.cluster, kept.node) if kept else None
+        return refused
 
     def _nominated(self, refused: Unschedulable, found: Nomination) -> Unschedulable:
         cluster, node = self._fleet.name_of(found.row)

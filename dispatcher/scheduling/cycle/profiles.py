@@ -20,6 +20,7 @@ class Profiles:
         if not schedulers or len(self._by_name) < len(schedulers):
             raise ValueError("profiles need at least one, and each its own schedulerName")
         self._first = schedulers[0]
+        self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
         self.nominations = self._first.nominations
         for one in schedulers[1:]:
             one.share(self.nominations)
@@ -63,8 +64,12 @@ class Profiles:
 
     def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
         """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""
-        said = [one.EVENTS[reason] for one in self.of(placed).plan.plugins if reason in one.EVENTS]
-        return reduce(or_, said) if said else HELPED_BY[reason]
+        plan = self.of(placed).plan
+        found = self._helped_by.get((plan.profile, reason))
+        if found is None:
+            said = [one.EVENTS[reason] for one in plan.plugins if reason in one.EVENTS]
+            found = self._helped_by[plan.profile, reason] = reduce(or_, said) if said else HELPED_BY[reason]
+        return found
 
     def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
         """Whether for any reason that such an event may help with, no plugin's hint says that this one does not."""

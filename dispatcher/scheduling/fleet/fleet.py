@@ -46,6 +46,7 @@ class FleetState(NodeTable):
         super().__init__()
         self.reasons = ReasonTable()
         self.loads = Journal()  # rows whose pods or readings changed
+        self.starts = Journal()  # rows with a pod of which only the time of its start, or its priority, changed
         self.now = now  # seconds on the core's clock
         self._counts = MatchCounts(self._namespace_labels)
         self.terms = TermCounts(self._namespace_labels)
@@ -136,6 +137,9 @@ class FleetState(NodeTable):
         old = self._occupants.get(pod_id)
         stays = old is not None and old.cluster == cluster and old.node == node
         if old is not None and stays and weighs_the_same(old.placed.pod, placed.pod):
+            was, pod = old.placed.pod, placed.pod
+            if old.row is not None and (was.started, was.priority) != (pod.started, pod.priority):
+                self.starts.append(old.row)
             old.placed, old.assumed = placed, assumed
             return
         new = Occupant(pod_id, placed, cluster, node, assumed, self.now)

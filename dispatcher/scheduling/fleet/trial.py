@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -9,51 +10,74 @@ import numpy as np
 
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
-from dispatcher.scheduling.fleet.columns import grown
+from dispatcher.model.resources import CPU, MEMORY
+from dispatcher.scheduling.fleet.columns import distinct, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Ints, Placed, Refuse, Skip
-from dispatcher.scheduling.framework.lifecycle import RowList, Victim
+from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Floats, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework.bounds import RoomFilter
+from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
 
 _BUDGETS = "PodDisruptionBudget"
-_KEPT_S = 5.0
+KEPT_S = 5.0
 _NOBODY = np.iinfo(np.int64).max
+_ROOM = (CPU, MEMORY)
+_STARTS = 8  # of pods on a row that are told apart
 MayEvict = Callable[[Occupant, str], bool]  # (pod, home of the pod that wants its room)
 
 
-class LowestPriorities:
-    """[n] the least priority of any pod on a row; brought up to date when asked, with the rows that were touched."""
+class LeastPods:
+    """Of the pods on each row: `priority` [n], the least, more than any without pods; `starts` [n, 8], of those of that
+    priority the latest starts, falling, infinite for those that have not started; `largest` [2, n], the most CPU and
+    memory that any requests. Brought up to date where something changed.
+    """
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
-        self._lowest: Ints = np.zeros(0, dtype=np.int64)
-        self._loads_at = self._changes_at = -1
+        self.priority: Ints = np.zeros(0, dtype=np.int64)
+        self.starts: Floats = np.zeros((0, _STARTS))
+        self.largest: Ints = np.zeros((len(_ROOM), 0), dtype=np.int64)
+        self._loads_at = self._changes_at = self._starts_at = -1
 
-    def now(self) -> Ints:
-        """The column as it is now; a row without pods has more than any priority."""
+    def refresh(self) -> "LeastPods":
+        """Bring it up to date; itself."""
         fleet = self._fleet
         touched, changed = fleet.loads.since(self._loads_at), fleet.changes.since(self._changes_at)
-        if self._loads_at < 0 or touched is None or changed is None:
+        started = fleet.starts.since(self._starts_at)
+        if self._loads_at < 0 or touched is None or changed is None or started is None:
             due = range(fleet.n)
         else:
-            due = np.concatenate([touched, changed]).tolist()
-        self._lowest = grown(self._lowest, fleet.n, _NOBODY)
+            due = distinct(np.concatenate([touched, changed, started])).tolist()
+        if fleet.n > len(self.priority):
+            known = len(self.priority)
+            self.priority = grown(self.priority, fleet.n, _NOBODY)
+            more = len(self.priority) - known
+            self.starts = np.concatenate([self.starts, np.zeros((more, _STARTS))])
+            self.largest = np.concatenate([self.largest, np.zeros((len(_ROOM), more), dtype=np.int64)], axis=1)
         for row in due:
             if fleet.live[row]:
-                pods = fleet.occupants_on(*fleet.name_of(row))
-                self._lowest[row] = min((one.placed.pod.priority for one in pods), default=_NOBODY)
+                self._look(row)
         self._loads_at, self._changes_at = fleet.loads.position, fleet.changes.position
-        return self._lowest[: fleet.n]
+        self._starts_at = fleet.starts.position
+        return self
+
+    def _look(self, row: int) -> None:
+        pods = [one.placed.pod for one in self._fleet.occupants_on(*self._fleet.name_of(row))]
+        self.priority[row] = least = min([pod.priority for pod in pods], default=_NOBODY)
+        starts = sorted([pod.started or np.inf for pod in pods if pod.priority == least], reverse=True)[:_STARTS]
+        self.starts[row] = [*starts, *[0.0] * (_STARTS - len(starts))]
+        for at, name in enumerate(_ROOM):
+            self.largest[at, row] = max([pod.requests.get(name, 0) for pod in pods], default=0)
 
 
 class Known:
     """What PostFilter plugins found out of rows for one kind of pod, forgotten row by row as the fleet moves.
 
-    After `_KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
+    After `KEPT_S` seconds all is found out anew: when pods started, and who may be evicted, is in no journal.
     """
 
     def __init__(self, fleet: FleetState) -> None:
@@ -74,7 +98,7 @@ class Known:
         """Forget what does not hold any more."""
         fleet, (loads, changes, budgets) = self._fleet, self._at
         touched, changed = fleet.loads.since(loads), fleet.changes.since(changes)
-        late = fleet.now - self._since > _KEPT_S
+        late = fleet.now - self._since > KEPT_S
         if loads < 0 or late or touched is None or changed is None or budgets != fleet.kept.versions[_BUDGETS]:
             self._rows, self._since = {}, fleet.now
         else:
@@ -97,7 +121,7 @@ class Promised(NamedTuple):
 class FleetTrial:
     """Satisfies `lifecycle.Trial`. A context: at its end every pod that was taken out is back.
 
-    `first` [n]: the code by which the filters refused each row. `lowest` [n]: see LowestPriorities.
+    `first` [n]: the code by which the filters refused each row.
     """
 
     def __init__(  # noqa: PLR0913 - the fleet, the pod and its refusals, as PostFilter has them
@@ -106,21 +130,27 @@ class FleetTrial:
         fleet: FleetState,
         placed: Placed,
         first: Codes,
-        lowest: Ints,
+        least: LeastPods,
         may_evict: MayEvict,
         promised: Promised,
     ) -> None:
         self._plan, self._fleet, self._placed = plan, fleet, placed
-        self._lowest, self._may_evict = lowest, may_evict
+        self._least, self._may_evict = least, may_evict
         nominee = self._nominee = promised.nominee
         self._alone = promised.alone
         self._out: dict[PodId, tuple[Occupant, int]] = {}
-        self.known: dict[int, Any] = {}
+        self.remember: Callable[[], dict[int, Any]] = dict
         self.evaluated = int(np.count_nonzero(fleet.live))
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
-        self._ask_first()
         self._first = self._complete(first)
         self.rows = self._worth_a_try()
+        self.hopeful = self.rows[least.priority[self.rows] < placed.pod.priority]
+
+    def of(self, remember: Callable[[], dict[int, Any]]) -> "FleetTrial":
+        """For the next plugin, which keeps there what it knows."""
+        self.remember = remember
+        self.__dict__.pop("known", None)
+        return self
 
     def __enter__(self) -> "FleetTrial":
         self._position = self._fleet.loads.position
@@ -151,16 +181,34 @@ class FleetTrial:
 
     def _worth_a_try(self) -> RowList:
         fleet = self._fleet
-        codes = np.unique(self._first[fleet.live]).tolist()
-        hopeless = [code for code in codes if not code or not _resolvable(fleet, code)]
-        rows: RowList = np.flatnonzero(fleet.live & ~np.isin(self._first, hopeless))
+        codes = np.flatnonzero(np.bincount(self._first[fleet.live])).tolist()
+        hopeful = np.zeros(1 << 16, dtype=np.bool_)  # by code
+        hopeful[[code for code in codes if code and _resolvable(fleet, code)]] = True
+        rows: RowList = np.flatnonzero(fleet.live & hopeful[self._first])
         return rows
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
+    def least(self, rows: RowList) -> LeastVictims:
+        """What victims on `rows` come to at least, without a try.
+
+        So many as their largest pod would have to be, to make what room is missing; and if all have the least priority
+        there is, the one that started first of so many did so no later than these many latest.
+        """
+        fleet, least = self._fleet, self._least
+        count: Ints = np.ones(len(rows), dtype=np.int64)
+        for plugin, state, _, _ in self._states:
+            for name, amount in (plugin.wants(state) or ()) if isinstance(plugin, RoomFilter) else ():
+                column = fleet.axis.column(name)
+                if name in _ROOM and column is not None:
+                    missing = amount - (fleet.allocatable[column, rows] - fleet.requested[column, rows])
+                    largest = np.maximum(least.largest[_ROOM.index(name), rows], 1)
+                    np.maximum(count, -(-missing // largest), out=count)
+        return LeastVictims(least.priority[rows], count, least.starts[rows, np.minimum(count, _STARTS) - 1])
+
     def lower(self, row: int) -> Sequence[Victim]:
         """Pods of lower priority on the row that may be evicted."""
-        if self._lowest[row] >= self._placed.pod.priority:
+        if self._least.priority[row] >= self._placed.pod.priority:
             return ()
         found = (one for one in self._on(row) if self._may_evict(one, self._placed.home))
         return [Victim(one.pod_id, one.placed, one.cluster, one.node) for one in found]
@@ -192,17 +240,28 @@ class FleetTrial:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    def _ask_first(self) -> None:
+    @cached_property
+    def _states(self) -> list[tuple[Filter, object, bool, FleetView]]:
         """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
-        self._states: list[tuple[Filter, object, bool, FleetView]] = []
+        states: list[tuple[Filter, object, bool, FleetView]] = []
         for plugin in self._plan.filters:
             observed = Observed()
             view = ObservedView(self._fleet, observed)
             state = guarded(plugin, plugin.pre_filter, self._placed, view)
             wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts) or USERS in observed.kinds
             if not isinstance(state, Skip):
-                self._states.append((plugin, state, wide, view))
-        self.one_by_one = any(wide for _, _, wide, _ in self._states)
+                states.append((plugin, state, wide, view))
+        return states
+
+    @cached_property
+    def one_by_one(self) -> bool:
+        """See `lifecycle.Trial`."""
+        return any(wide for _, _, wide, _ in self._states)
+
+    @cached_property
+    def known(self) -> dict[int, Any]:
+        """See `lifecycle.Trial`; of rows that rest on others nothing is kept."""
+        return {} if self.one_by_one else self.remember()
 
     def codes(self, rows: RowList) -> Codes:
         """[len(rows)] what the filters say now: 0, or the first reason; with nominees, and without if there are any."""

@@ -8,7 +8,7 @@ asked or one raises, is told in ARCHITECTURE.md.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from dispatcher.model.messages import AnyIntent
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
-from dispatcher.scheduling.framework.fleet_view import Codes, FleetView
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Plugin, Refuse, S, Score
 
@@ -75,19 +75,43 @@ class NoHelp:
     keeps: bool = False
 
 
+class LeastVictims(NamedTuple):
+    """By row, bounds of what victims come to. `priority`: of the least important pod there.
+    `victims`: so many are needed. `latest`: if all victims have that priority, one has started no later (unix
+    seconds, infinite for one that has not started).
+    """
+
+    priority: Ints
+    victims: Ints
+    latest: Floats
+
+
 class Trial(Protocol):
     """What-if on the fleet for one refused pod. Whatever is taken out is back when PostFilter has answered."""
 
     rows: RowList  # refused rows that might fit without some pods, ascending; no others are worth a try
+    hopeful: RowList  # of these rows those with any pod of lower priority
     evaluated: int  # live rows
     nominated: int | None  # row of the node that the pod is promised already
-    one_by_one: bool  # a row's answer rests on other rows, too: try rows one after the other
-    # What the plugin found out of rows, by row, kept for pods of this class and priority as long as it holds: rows that
-    # were touched since are not in it any more. To be written to.
-    known: dict[int, Any]
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a row's answer rests on other rows, too: try rows one after the other."""
+        ...
+
+    @property
+    def known(self) -> dict[int, Any]:
+        """What the plugin found out of rows, by row, kept for pods of this class and priority as long as it holds: rows
+        that were touched since are not in it any more. To be written to.
+        """
+        ...
 
     def why(self, row: int) -> Why | None:
         """Why the row is refused, None if it is not."""
+        ...
+
+    def least(self, rows: RowList) -> LeastVictims:
+        """What victims on hopeful `rows` come to at least, known without a try."""
         ...
 
     def lower(self, row: int) -> Sequence[Victim]:

@@ -129,6 +129,12 @@ class Unschedulable:
     victims: tuple[Victim, ...] = ()
     displaced: tuple[PodId, ...] = ()
 
+    def again(self, pod_id: PodId, placed: Placed, time: float) -> "Unschedulable":
+        """The same refusal of another pod of the class."""
+        return Unschedulable(
+            pod_id, placed, self.message, self.reasons, time, self.context, self.per_cluster, self.nominated
+        )
+
     @property
     def full_message(self) -> str:
         """The message with what clusters refused the pod for: the same words as long as nothing changes."""

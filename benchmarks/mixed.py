@@ -1,0 +1,288 @@
+"""Mixed work through the whole core: reports in, queue, quota, decisions, records, answers, and what the watch shows.
+
+No API server and no Ray: an agent is played that answers every bind with success and reports the pod bound. Figures
+are CPU time of one core; each has the same work with one template beside it, measured in the same run.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+import msgspec
+
+from benchmarks.report.rows import Row
+from benchmarks.workloads.mixed import Mix
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.messages import BOUND, DONE, AnyIntent, Bind, Changes, Outcome
+from dispatcher.model.objects import AnyObject, PodDisruptionBudget
+from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.plugins.registry import PluginContext, build, queue_sort
+from dispatcher.scheduling import events
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.service.journal import Journal
+
+HOME, BATCH = "c000", 1000
+_THROUGH = "core with queue, quota, reports, answers and records, by CPU time"
+_BESIDE = "one template in the same run"
+
+
+@dataclass
+class Stage:
+    """A core and the agent that is played for it. Steps are a tenth of a second apart; `journal` takes all records."""
+
+    mix: Mix
+    journal: Journal | None = None
+    objects: tuple[AnyObject, ...] = ()
+    before: tuple[Pod, ...] = ()
+    budget: int = BATCH
+    now: float = 1000.0
+    bound: dict[str, Pod] = field(default_factory=dict)
+    refusals: int = 0
+    told: int = 0
+
+    def __post_init__(self) -> None:
+        """A fleet that is known; nothing is queued yet."""
+        ledger, fleet = QuotaLedger(self.mix.owners()), FleetState()
+        plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger))
+        profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet)])
+        queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
+        self.core = SchedulerCore([HOME], fleet, queue, profiles, boot_epoch=1)
+        self._revision = itertools.count(1)
+        self._samples = self.mix.samples()
+        self._pending: dict[str, Pod] = {}
+        self._unshown: list[Pod] = []
+        self._report(
+            full=True, nodes=self.mix.fleet(), readings=self.mix.loads(), pods=self.before, objects=self.objects
+        )
+
+    def _report(self, *, full: bool = False, **what: object) -> None:
+        revision = next(self._revision)
+        changes = Changes(HOME, "uid-c000", "life", revision - 1, revision, full, **what)  # type: ignore[arg-type]
+        self._take(self.core.handle(events.ClusterChanged(changes), self.now))
+
+    def arrive(self, pods: Sequence[Pod]) -> None:
+        """Pods are submitted."""
+        self._pending.update((pod.uid, pod) for pod in pods)
+        self._report(pods=tuple(pods))
+
+    def end(self, uids: Sequence[str]) -> None:
+        """Bound pods end."""
+        for uid in uids:
+            self.bound.pop(uid, None)
+        self._report(pods_gone=tuple(uids))
+
+    def step(self, budget: int | None = None) -> None:
+        """A tick, then what the watch shows of it, and what else comes in meanwhile."""
+        self.now += 0.1
+        self._take(self.core.handle(events.Tick(budget or self.budget), self.now))
+        shown, self._unshown = tuple(self._unshown), []
+        samples = tuple(itertools.islice(self._samples, len(shown) * self.mix.readings // 100))
+        if shown or samples:
+            self._report(pods=shown, readings=samples)
+        if leaving := len(shown) * self.mix.churn // 100:
+            self.end(list(itertools.islice(self.bound, leaving)))
+
+    def _take(self, effects: Sequence[events.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, events.Decided) and self.journal is not None:
+                self.journal.write(effect.decision.record())
+            elif isinstance(effect, events.SendIntents):
+                answers = tuple(self._answer(intent) for intent in effect.intents)
+                self._take(self.core.handle(events.Answered(effect.cluster, answers), self.now))
+
+    def _answer(self, intent: AnyIntent) -> Outcome:
+        if isinstance(intent, Bind):
+            pod = msgspec.structs.replace(self._pending.pop(intent.pod.uid), node=intent.node, phase=RUNNING)
+            self.bound[pod.uid] = pod
+            self._unshown.append(pod)
+            return Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
+        self.told += 1
+        return Outcome(intent.id, intent.pod.uid, intent.epoch, DONE)
+
+    def waiting(self) -> int:
+        """Pods that are to be decided."""
+        counts = self.core.queue.counts()
+        return counts["active"] + counts["backoff"]
+
+
+def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) -> float:
+    """Pods bound a second. `burst`: so many are submitted at once, else all."""
+    with TemporaryDirectory() as folder:
+        stage = Stage(mix, Journal(Path(folder) / "decisions") if recorded else None)
+        _warm(stage, mix)
+        arrivals = mix.arrivals()
+        size = burst or len(arrivals)
+        start = process_time()
+        for at in range(0, len(arrivals), size):
+            stage.arrive(arrivals[at : at + size])
+            while stage.core.queue.counts()["active"]:
+                stage.step()
+        seconds = process_time() - start
+        bound = len(arrivals) - len(stage._pending)  # noqa: SLF001 - its own module
+    if bound < len(arrivals):
+        raise RuntimeError(f"the benchmark's fleet is too small: {bound} of {len(arrivals)} pods bound")
+    return bound / seconds
+
+
+def _warm(stage: Stage, mix: Mix) -> None:
+    """A few pods of another class: compiled kernels are loaded, columns of nodes known."""
+    few = replace(mix, pods=8, classes=1, tenants=0, cpu=mix.cpu + 1, interleaved=False)
+    stage.arrive([msgspec.structs.replace(pod, uid=f"warm-{pod.uid}", namespace="warm") for pod in few.arrivals()])
+    while stage.waiting():
+        stage.step()
+
+
+def refusal_rate(mix: Mix) -> tuple[float, float]:
+    """(first refusals, refusals after an event) a second, of pods none of which fits anywhere."""
+    stage = Stage(replace(mix, cpu=mix.node_cpu * 2))
+    core, arrivals = stage.core, stage.mix.arrivals()
+    counted = core.counters
+    stage.arrive(arrivals)
+
+    def refused() -> int:
+        return sum(count for (what, _), count in counted.items() if what == "unschedulable")
+
+    start = process_time()
+    while stage.core.queue.counts()["active"]:
+        stage.step()
+    first = process_time() - start
+    before = refused()
+    stage.now += 60.0
+    start = process_time()
+    other = msgspec.structs.replace(stage.mix.fleet()[0], name="another", uid="another")
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, "cpu": 2**40}),))  # noqa: SLF001
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))  # noqa: SLF001
+    while stage.core.queue.counts()["active"]:
+        stage.step()
+    again = process_time() - start
+    return before / first, (refused() - before) / again
+
+
+def preemption_ms(nodes: int, pods_each: int, budgets: int, rounds: int = 5) -> float:
+    """Milliseconds to decide one pod that fits nowhere while each node has `pods_each` pods of lower priority."""
+    mix = Mix(nodes=nodes, node_cpu=1000 * pods_each)
+    low = tuple(
+        Pod(f"low-{n}-{k}", "default", f"low-{n}-{k}", {"app": f"app-{(n * pods_each + k) % max(budgets, 1)}"},
+            requests={"cpu": 1000, "memory": 2**28}, node=f"n{n:05}", phase=RUNNING, started=float(k + 1),
+            scheduler_name="global-dispatcher")
+        for n in range(nodes) for k in range(pods_each)
+    )  # fmt: skip
+    kept = tuple(
+        PodDisruptionBudget("default", f"pdb-{one}", LabelSelector({"app": f"app-{one}"}), allowed=one % 3)
+        for one in range(budgets)
+    )
+    stage = Stage(mix, objects=kept, before=low)
+    seconds = []
+    for at in range(rounds + 1):
+        stage.arrive([Pod(f"high-{at}", "default", f"high-{at}", requests={"cpu": 1000 + at}, priority=100,
+                          scheduler_name="global-dispatcher")])  # fmt: skip
+        start = process_time()
+        stage.step(1)
+        seconds.append(process_time() - start)
+    if stage.core.counters["preemption_attempts", "nominated"] < rounds:
+        raise RuntimeError("the preemptor found no victims")
+    return sorted(seconds[1:])[rounds // 2] * 1000
+
+
+# --- the rows --------------------------------------------------------------------------------------------------------
+
+
+def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, recorded: bool = False) -> Row:
+    rate = bound_rate(mix, recorded=recorded)
+    return Row(name, mix.nodes, mix.pods, rate, "bound/s", target, one, _THROUGH, _BESIDE)
+
+
+def _one(share: int) -> tuple[Mix, float]:
+    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 200))
+    return mix, bound_rate(mix)
+
+
+def mixed_classes(share: int) -> list[Row]:
+    """200 and 1,000 templates in turn."""
+    mix, one = _one(share)
+    return [
+        Row("mixed_one_template", mix.nodes, mix.pods, one, "bound/s", 100_000, None, _THROUGH),
+        _bound_row("mixed_200_classes", replace(mix, classes=200), 20_000, one),
+        _bound_row("mixed_1000_classes", replace(mix, classes=1000), 10_000, one),
+    ]
+
+
+def mixed_tenants(share: int) -> list[Row]:
+    """200 templates of 50 tenants with ratio quotas, readings coming in, pods ending."""
+    mix, one = _one(share)
+    mix = replace(mix, classes=200, tenants=50)
+    return [
+        _bound_row("mixed_50_tenants", mix, None, one),
+        _bound_row("mixed_50_tenants_readings", replace(mix, readings=50), 15_000, one),
+        _bound_row("mixed_50_tenants_churn", replace(mix, churn=20), None, one),
+    ]
+
+
+def mixed_small_pods(share: int) -> list[Row]:
+    """Pods of 50m and 64Mi, of one template."""
+    mix, one = _one(share)
+    small = replace(mix, cpu=50, memory=64 * 2**20)
+    return [_bound_row("mixed_small_pods", small, 100_000, one)]
+
+
+def mixed_rules(share: int) -> list[Row]:
+    """Templates that shun themselves by host, or spread softly over zones and hosts."""
+    mix, one = _one(4 * share)
+    return [
+        _bound_row("mixed_500_classes_20_shun", replace(mix, classes=500, anti_affinity=20), 5000, one),
+        _bound_row("mixed_200_soft_spread", replace(mix, pods=mix.pods // 2, classes=200, soft_spread=100), 8000, one),
+    ]
+
+
+def mixed_refusals(share: int) -> list[Row]:
+    """30,000 pods of 200 templates, none of which fits anywhere."""
+    mix = Mix(pods=30_000 // share, nodes=max(5000 // share, 200), classes=200)
+    one, one_again = refusal_rate(replace(mix, classes=1))
+    first, again = refusal_rate(mix)
+    return [
+        Row("mixed_refusals", mix.nodes, mix.pods, first, "refusals/s", 50_000, one, _THROUGH, _BESIDE),
+        Row("mixed_refusals_again", mix.nodes, mix.pods, again, "refusals/s", 50_000, one_again, _THROUGH, _BESIDE),
+    ]
+
+
+def mixed_preemption(share: int) -> list[Row]:
+    """One preemptor at a time, beside budgets."""
+    nodes = 1000 // share
+    none, *others = (preemption_ms(nodes, 4, budgets) for budgets in (0, 20, 200))
+    counts, beside = "the tick that nominates, by CPU time, median of 5", "without budgets in the same run"
+    return [
+        Row("mixed_preemption_0_budgets", nodes, 4 * nodes, none, "ms", 10, None, counts),
+        *(
+            Row(f"mixed_preemption_{budgets}_budgets", nodes, 4 * nodes, one, "ms", 10, none, counts, beside)
+            for budgets, one in zip((20, 200), others, strict=True)
+        ),
+    ]
+
+
+def mixed_records(share: int) -> list[Row]:
+    """What it costs more to journal the record of every decision."""
+    mix, one = _one(share)
+    recorded = bound_rate(mix, recorded=True)
+    cost = (1 / recorded - 1 / one) * 1e6
+    name, counts = "mixed_record_cost", "more CPU time a decision, made words and written to the journal"
+    return [Row(name, mix.nodes, mix.pods, cost, "us", 15, None, counts)]
+
+
+CASES = (
+    mixed_classes,
+    mixed_tenants,
+    mixed_small_pods,
+    mixed_rules,
+    mixed_refusals,
+    mixed_preemption,
+    mixed_records,
+)

@@ -1,0 +1,117 @@
+"""Work as fleets have it: many templates arriving mixed, of many tenants, while pods end. Everything is an argument.
+
+Nothing here is random but by `seed`, so two runs with the same arguments are of the same work.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.names import HOSTNAME, SCHEDULER_NAME, ZONE
+from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm, SpreadConstraint
+from dispatcher.model.tenant import Share, Tenant
+
+_MI = 2**20
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What arrives: `pods` pods of `classes` templates in turn, of `tenants` tenants with `ratio` of the fleet each.
+
+    `cpu` (milli-CPU) and `memory` (bytes) are what the smallest template requests; template k requests
+    (1 + k % `sizes`) times as much, and a few bytes more, so that no two are of one class. `interleaved` False: one
+    template after the other. `churn`: pods of the same cluster that end for each hundred that are bound.
+    `anti_affinity` and `soft_spread`: percent of the templates whose pods shun each other by host, or spread softly
+    over zones and hosts. `readings`: samples that come in for each hundred pods.
+    """
+
+    nodes: int = 5000
+    pods: int = 20_000
+    classes: int = 1
+    tenants: int = 0
+    ratio: float = 0.5
+    cpu: int = 500
+    memory: int = 512 * _MI
+    sizes: int = 1
+    interleaved: bool = True
+    churn: int = 0
+    anti_affinity: int = 0
+    soft_spread: int = 0
+    readings: int = 0
+    node_cpu: int = 32_000
+    seed: int = 1
+
+    def arrivals(self) -> list[Pod]:
+        """The pods in the order in which they come."""
+        dice = random.Random(self.seed)  # noqa: S311 - work to measure with, no secret
+        kinds = [self._template(kind) for kind in range(self.classes)]
+        order = [at % self.classes for at in range(self.pods)]
+        if self.interleaved and self.classes > 1:
+            dice.shuffle(order)
+        elif not self.interleaved:
+            order.sort()
+        return [self._pod(at, kind, kinds[kind]) for at, kind in enumerate(order)]
+
+    def _template(self, kind: int) -> Pod:
+        times, app = 1 + kind % self.sizes, {"app": f"app-{kind}"}
+        selector = LabelSelector(app)
+        shuns = kind * 100 < self.anti_affinity * self.classes
+        spreads = kind * 100 < self.soft_spread * self.classes
+        namespace = self.namespace(kind)
+        own = PodAffinityTerm(HOSTNAME, selector, (namespace,))
+        return Pod(
+            "",
+            namespace,
+            "",
+            labels=app,
+            requests={"cpu": self.cpu * times, "memory": self.memory * times + kind * 4096},
+            scheduler_name=SCHEDULER_NAME,
+            pod_anti_affinity=PodAffinity((own,)) if shuns else None,
+            spread=tuple(SpreadConstraint(key, 1, False, selector) for key in ("zone", "host")) if spreads else (),
+        )
+
+    def namespace(self, kind: int) -> str:
+        """Where the pods of a template are."""
+        return f"team-{kind % self.tenants}" if self.tenants else "default"
+
+    def _pod(self, at: int, kind: int, like: Pod) -> Pod:
+        return Pod(
+            f"uid-{at:07}",
+            like.namespace,
+            f"app-{kind}-{at}",
+            labels=like.labels,
+            requests=like.requests,
+            scheduler_name=like.scheduler_name,
+            pod_anti_affinity=like.pod_anti_affinity,
+            spread=like.spread,
+            owner=f"replicaset-{kind}",
+        )
+
+    def fleet(self) -> tuple[Node, ...]:
+        """Nodes of 128 GiB in three zones."""
+        room = {"cpu": self.node_cpu, "memory": 128 * 2**30, "ephemeral-storage": 2**40, "pods": 1000}
+        return tuple(
+            Node(f"n{n:05}", f"u-{n}", {HOSTNAME: f"n{n:05}", ZONE: f"z{n % 3}"}, ready=True, allocatable=room)
+            for n in range(self.nodes)
+        )
+
+    def loads(self) -> tuple[Reading, ...]:
+        """A first reading of every node."""
+        return tuple(self._reading(n, n * 7919) for n in range(self.nodes))
+
+    def samples(self) -> Iterator[Reading]:
+        """Readings that come in later, of nodes by chance; it does not end."""
+        dice = random.Random(self.seed + 1)  # noqa: S311 - work to measure with, no secret
+        while True:
+            yield self._reading(dice.randrange(self.nodes), dice.randrange(1000))
+
+    def _reading(self, n: int, step: int) -> Reading:
+        load = (step % 1000) / 2500
+        return Reading(f"n{n:05}", cpu=load, memory=load / 2, net=load / 4, source="kubelet")
+
+    def owners(self) -> tuple[Tenant, ...]:
+        """Tenants with a ratio of CPU and of memory each."""
+        nominal = {"cpu": Share(ratio=self.ratio), "memory": Share(ratio=self.ratio)}
+        return tuple(Tenant(f"team-{one}", (f"team-{one}",), nominal) for one in range(self.tenants))

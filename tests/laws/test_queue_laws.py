@@ -1,0 +1,93 @@
+"""What the queue promises of the order of pods, for any pods, classes, priorities and times (see scheduling/queue.py)."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.plugins.priority_sort import TURN_S, PrioritySort
+from dispatcher.scheduling import queue as module
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
+from tests.builders import pod
+
+POD = st.tuples(st.sampled_from("abc"), st.sampled_from((0, 5)), st.sampled_from((0.0, 0.2, 0.9, 1.1, 1.5, 7.0)))
+LATER = 1000.0
+
+
+def cls(placed: Placed) -> str:
+    return placed.pod.labels["app"]
+
+
+def filled(pods: list[tuple[str, int, float]], gone: set[int]) -> tuple[SchedulingQueue, list[QueuedPod]]:
+    queue = SchedulingQueue(PrioritySort(), cls)
+    for number, (app, priority, at) in enumerate(pods):
+        queue.add(("c", f"{number:03}"), pod(f"p{number}").labels(app=app).priority(priority).placed(), at)
+    for number in gone:
+        queue.remove(("c", f"{number:03}"))
+    found = [queue.get(("c", f"{number:03}")) for number in range(len(pods))]
+    return queue, [one for one in found if one is not None]
+
+
+def turn(item: QueuedPod) -> tuple[int, float]:
+    return -item.placed.pod.priority, item.queued_at // TURN_S
+
+
+def age(item: QueuedPod) -> tuple[float, tuple[str, str]]:
+    return item.queued_at, item.pod_id
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pods=st.lists(POD, max_size=40),
+    gone=st.sets(st.integers(0, 39), max_size=5),
+    limits=st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    row=st.integers(1, 4),
+)
+def test_turns_in_order_classes_in_order_and_nobody_is_passed_by_more_than_promised(
+    pods: list[tuple[str, int, float]], gone: set[int], limits: list[int], row: int
+) -> None:
+    kept, module.IN_A_ROW = module.IN_A_ROW, row
+    try:
+        queue, waiting = filled(pods, gone)
+        taken: list[QueuedPod] = []
+        step = 0
+        while batch := queue.pop_class(LATER, limits[step % len(limits)]):
+            step += 1
+            left = [one for one in waiting if one not in taken]
+            assert len(batch) <= limits[(step - 1) % len(limits)]
+            assert len({cls(one.placed) for one in batch}) == 1
+            assert batch[0] is min(left, key=lambda one: (turn(one), age(one))), "the oldest of the first turn begins"
+            passed = 0
+            for at, item in enumerate(batch):
+                still = [one for one in left if one not in batch[:at]]
+                first = min(still, key=lambda one: (turn(one), age(one)))
+                passed = 0 if item is first else passed + 1
+                assert turn(item) == turn(first), "no pod of a later turn passes"
+                alike = [one for one in still if turn(one) == turn(item) and cls(one.placed) == cls(item.placed)]
+                assert item is min(alike, key=age), "in order within the class"
+                assert passed < row, "only so many in a row"
+            taken += batch
+        assert sorted(taken, key=age) == sorted(waiting, key=age), "each pod once"
+        assert set(queue.counts().values()) == {0}
+    finally:
+        module.IN_A_ROW = kept
+
+
+@settings(max_examples=200, deadline=None)
+@given(pods=st.lists(POD, max_size=20), steps=st.lists(st.integers(0, 19), max_size=30))
+def test_one_by_one_and_with_pods_that_change_meanwhile_it_is_the_same_order(
+    pods: list[tuple[str, int, float]], steps: list[int]
+) -> None:
+    """Pods that are popped alone come by turn and age, whatever came, changed its class or went in between."""
+    queue, _ = filled(pods, set())
+    for number in steps:
+        pod_id = ("c", f"{number:03}")
+        known = queue.get(pod_id)
+        if known is not None and number % 3:
+            queue.add(pod_id, pod(f"p{number}").labels(app="abc"[number % 3]).priority(5).placed(), known.queued_at)
+        else:
+            queue.remove(pod_id)
+    left = [one for number in range(len(pods)) if (one := queue.get(("c", f"{number:03}"))) is not None]
+    popped = []
+    while (item := queue.pop(LATER)) is not None:
+        popped.append(item)
+    assert popped == sorted(left, key=lambda one: (turn(one), age(one)))

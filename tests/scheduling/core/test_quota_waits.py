@@ -1,0 +1,90 @@
+"""Pods that wait for quota of their tenant: who is tried again when some comes free, and what is written of them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dispatcher.model.messages import BOUND, Bind, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.pod import RUNNING, Pod
+from dispatcher.model.tenant import Share, Tenant
+from dispatcher.scheduling import events
+from dispatcher.scheduling.quota import QuotaLedger
+from tests.builders import node, pod
+from tests.laws.cores import make_core
+
+TENANTS = [Tenant(name, (name,), {"cpu": Share(absolute=1000)}) for name in ("red", "blue")]
+
+
+class World:
+    """One cluster with much room, two tenants with a CPU each, and an agent that binds what it is told to."""
+
+    def __init__(self) -> None:
+        self.core, self.now, self.revision = make_core(["a"], ledger=QuotaLedger(TENANTS)), 100.0, 0
+        self.told: list[tuple[str, str]] = []
+        self.pods: dict[str, Pod] = {}
+        self.report(full=True, nodes=(node("n1").cpu(64).memory("64Gi").build(),))
+
+    def report(self, *, full: bool = False, **what: object) -> None:
+        self.revision += 1
+        changes = Changes("a", "uid-a", "life", self.revision - 1, self.revision, full, **what)  # type: ignore[arg-type]
+        self.take(self.core.handle(events.ClusterChanged(changes), self.now))
+
+    def come(self, *names: str) -> None:
+        for name in names:
+            self.pods[name] = pod(name).namespace(name.partition("-")[0]).cpu("500m").build()
+        self.report(pods=tuple(self.pods[name] for name in names))
+
+    def end(self, name: str) -> None:
+        self.report(pods_gone=(self.pods.pop(name).uid,))
+
+    def tick(self, seconds: float = 1.0) -> None:
+        self.now += seconds
+        self.take(self.core.handle(events.Tick(), self.now))
+
+    def take(self, effects: Sequence[events.Effect]) -> None:
+        for effect in effects:
+            for intent in effect.intents if isinstance(effect, events.SendIntents) else ():
+                if isinstance(intent, ReportUnschedulable):
+                    self.told.append((intent.pod.name, intent.message))
+                elif isinstance(intent, Bind):
+                    answer = Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
+                    self.take(self.core.handle(events.Answered("a", (answer,)), self.now))
+                    shown = msgspec.structs.replace(self.pods[intent.pod.name], node=intent.node, phase=RUNNING)
+                    self.pods[shown.name] = shown
+                    self.report(pods=(shown,))
+
+    def waiting(self) -> set[str]:
+        queue = self.core.queue
+        return {name for name, one in self.pods.items() if queue.state_of(("a", one.uid)) == "unschedulable"}
+
+
+def full() -> World:
+    world = World()
+    world.come("red-1", "red-2", "red-3", "red-4", "blue-1", "blue-2", "blue-3")
+    world.tick()
+    assert world.waiting() == {"red-3", "red-4", "blue-3"}
+    return world
+
+
+def test_a_share_that_comes_free_wakes_its_own_tenant_alone() -> None:
+    world = full()
+    world.tick(60.0)
+    world.end("red-1")
+    assert world.waiting() == {"blue-3"}
+    world.tick()
+    assert world.waiting() == {"red-4", "blue-3"}
+    assert world.pods["red-3"].node == "n1"
+
+
+def test_a_pod_is_told_of_its_quota_once_whatever_others_use_meanwhile() -> None:
+    world = full()
+    assert sorted(name for name, _ in world.told) == ["blue-3", "red-3", "red-4"]
+    world.told.clear()
+    world.tick(120.0)
+    world.end("red-1")
+    world.report(pods=(pod("red-9").namespace("red").cpu("700m").set(node="n1", phase=RUNNING).build(),))
+    world.tick(120.0)
+    last = world.core.log.find(("a", "uid-red-4"))
+    assert last is not None
+    assert "used 1200m, limit 1" in last.summary()
+    assert world.told == []
