@@ -39,6 +39,7 @@ def main(  # noqa: PLR0913 - the options of a command
     sweep_s: Annotated[float, typer.Option(min=0.1, help="Every node has a new reading so often.")] = _LOAD.sweep_s,
     churn: Annotated[float, typer.Option(min=0, help="Pod changes a second in the fleet.")] = _LOAD.churn,
     burst: Annotated[int, typer.Option(min=1, help="Pods that are submitted at once.")] = _LOAD.burst,
+    burst_templates: Annotated[int, typer.Option(min=1, help="Of so many templates.")] = _LOAD.burst_templates,
     remote: Annotated[int, typer.Option(min=0, help="The same, for another cluster than their own.")] = _LOAD.remote,
     last_s: Annotated[float, typer.Option(min=0.5, help="How long readings and changes last.")] = _LOAD.last_s,
     coalesce_s: Annotated[float, typer.Option(min=0, help="Agents gather changes for so long.")] = _LOAD.coalesce_s,
@@ -47,7 +48,22 @@ def main(  # noqa: PLR0913 - the options of a command
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
 ) -> None:
     """One command."""
-    load = Load(clusters, nodes, pods, ours, templates, namespaces, sweep_s, churn, burst, remote, last_s, coalesce_s, seed)
+    load = Load(
+        clusters,
+        nodes,
+        pods,
+        ours,
+        templates,
+        namespaces,
+        sweep_s,
+        churn,
+        burst,
+        burst_templates,
+        remote,
+        last_s,
+        coalesce_s,
+        seed,
+    )
     machine = this_machine()
     rows = asyncio.run(measure(load, profile=profile, say=lambda text: print(text, file=sys.stderr, flush=True)))
     if output is Output.JSON:

@@ -105,7 +105,7 @@ async def _changes(one: Fleet, add: Callable[..., None]) -> None:
 
 async def _burst(one: Fleet, add: Callable[..., None]) -> None:
     async with one.phase("burst") as taken:
-        uids = one.submit(one.load.burst)
+        uids = one.submit(one.load.burst, templates=one.load.burst_templates)
         await one.until("bound", uids)
     add("burst_bound", len(uids), taken.wall, "s", 1.5, "a burst of pods, until all are bound")
     await one.until_quiet()
@@ -118,7 +118,7 @@ async def _remote(one: Fleet, add: Callable[..., None]) -> None:
     if count < 2 or not one.load.remote:
         return
     async with one.phase("remote") as taken:
-        uids = one.submit(one.load.remote, lambda home: f"r{(home.number + 1) % count}")
+        uids = one.submit(one.load.remote, lambda home: f"r{(home.number + 1) % count}", one.load.burst_templates)
         await one.until("running", uids)
     add("remote_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.4, f"{_ALONE}, a pod that runs in another cluster")
     uids = one.submit(1, lambda home: f"r{(home.number + 1) % count}")
@@ -143,6 +143,7 @@ async def _stalls(one: Fleet, add: Callable[..., None]) -> None:
 
 
 def _probes(name: str, taken: Taken, add: Callable[..., None]) -> None:
+    add(f"{name}_p50", len(taken.probes), 1e3 * taken.probe(0.5), "ms", None, "from submission to bound, one pod every 50 ms")
     add(f"{name}_p99", len(taken.probes), 1e3 * taken.probe(0.99), "ms", None, "from submission to bound, one pod every 50 ms")
     text = "the longest time between two rounds of decisions, CPU"
     add(f"{name}_stall", len(taken.probes), 1e3 * taken.stall_cpu, "ms", 50, text)

@@ -61,9 +61,9 @@ class FakeCluster:
 
     # --- what happens in it ------------------------------------------------------------------------------------------
 
-    def submit(self, region: str = "") -> str:
-        """A new pod of ours, for `region` alone; its UID."""
-        pod = self._pod(ours=True)
+    def submit(self, region: str = "", templates: int = 0) -> str:
+        """A new pod of ours, for `region` alone, of one of the first `templates` templates (0: of any); its UID."""
+        pod = self._pod(ours=True, templates=templates)
         if region:
             pod = _change(pod, node_selector={"topology.kubernetes.io/region": region})
         self._put(pod)
@@ -93,9 +93,10 @@ class FakeCluster:
         self._life += 1
         self._tell()
 
-    def _pod(self, *, ours: bool, node: str = "") -> Pod:
+    def _pod(self, *, ours: bool, node: str = "", templates: int = 0) -> Pod:
         self._made += 1
-        return pod_of(self.load, f"{self.name}-{self._made}", self._chance, ours=ours, node=node)
+        template = self._chance.randrange(templates or self.load.templates)
+        return pod_of(self.load, f"{self.name}-{self._made}", template, ours=ours, node=node)
 
     def _any_node(self) -> str:
         return f"n{self._chance.randrange(self.load.nodes):04}"

@@ -16,8 +16,9 @@ class Load:
 
     `nodes`, `pods`: of one cluster. `ours`: the share of pods that were submitted to us. `templates`, `namespaces`:
     of pods, in each cluster. `sweep_s`: every node has a new reading that often. `churn`: pod changes a second in the
-    whole fleet. `burst`, `remote`: pods that are submitted at once, to be bound at home or elsewhere. `last_s`: how
-    long readings and changes last. `coalesce_s`: an agent gathers changes for that long, as real ones do.
+    whole fleet. `burst`, `remote`: pods that are submitted at once, to be bound at home or elsewhere, of
+    `burst_templates` templates mixed. `last_s`: how long readings and changes last. `coalesce_s`: an agent gathers
+    changes for that long, as real ones do.
     """
 
     clusters: int = 100
@@ -29,6 +30,7 @@ class Load:
     sweep_s: float = 15.0
     churn: float = 1_000.0
     burst: int = 5_000
+    burst_templates: int = 1
     remote: int = 500
     last_s: float = 15.0
     coalesce_s: float = 0.25
@@ -68,12 +70,11 @@ def reading_of(number: int, chance: Random) -> Reading:
     return Reading(node_name(number), cpu, cpu / 2, cpu / 4, None, None, 1.0, 1.0, 1.0, "kubelet")
 
 
-def pod_of(load: Load, uid: str, chance: Random, *, ours: bool, node: str = "") -> Pod:
-    """A pod of one of the templates; with `node` it runs there."""
-    template = chance.randrange(load.templates)
+def pod_of(load: Load, uid: str, template: int, *, ours: bool, node: str = "") -> Pod:
+    """A pod of that template; with `node` it runs there."""
     return Pod(
         uid,
-        f"team-{chance.randrange(load.namespaces)}",
+        f"team-{template % load.namespaces}",
         f"app-{template}-{uid}",
         {"app": f"app-{template}", "pod-template-hash": f"{template:08x}"},
         {},

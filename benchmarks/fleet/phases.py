@@ -120,13 +120,15 @@ class Fleet:
         pipe.send(ended)
         return {} if ended == "go" else dict(await asyncio.to_thread(pipe.recv))
 
-    def submit(self, count: int, regions: Callable[[FakeCluster], str] = lambda home: "") -> list[str]:
-        """Pods of ours in clusters by chance; their UIDs."""
+    def submit(
+        self, count: int, regions: Callable[[FakeCluster], str] = lambda home: "", templates: int = 0
+    ) -> list[str]:
+        """Pods of ours in clusters by chance, of so many templates (0: of any); their UIDs."""
         here = [one for one in self.clusters.values() if not one.away]
         uids = []
         for _ in range(count):
             home = self.chance.choice(here)
-            uid = home.submit(regions(home))
+            uid = home.submit(regions(home), templates)
             self.submitted[uid] = now()
             uids.append(uid)
         return uids
