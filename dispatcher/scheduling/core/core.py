@@ -95,7 +95,7 @@ class SchedulerCore:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
         state.due |= state.waiting
-        state.due.update(tracked.pod_id for tracked in state.outbox.settling())
+        state.due.update(state.outbox.overdue(now, state.timing.settle_s))
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.look(now)
@@ -108,6 +108,7 @@ class SchedulerCore:
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
-            told = [one.text for one in unconfigured.of(state.tracked.values(), state.clusters)]
+            abroad = (state.tracked[pod_id] for pod_id in state.abroad)
+            told = [one.text for one in unconfigured.of(abroad, state.clusters)]
             told += [one.text for one in shared_keys.of(state.clusters)]
             state.effects += [events.OperatorWarning(text) for text in told]

@@ -12,7 +12,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
 from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, wants_place
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
-from dispatcher.scheduling.delegation.tracking import Tracked, observed_state, place_of
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
@@ -27,10 +27,13 @@ class Reconciler:
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
         self._state, self._retries = state, deciding.retries
         self._binding, self._evictions = deciding.binding, deciding.evictions
+        self._reach = Reach.of(state.clusters)
 
     def look(self, now: float) -> None:
         """Look at every pod that is due, until none is: what one needs may make another due."""
         state = self._state
+        if state.due:
+            self._reach = Reach.of(state.clusters)  # nothing that is done for a pod makes a cluster come or go
         while state.due:
             due, state.due = sorted(state.due), set()
             for pod_id in due:
@@ -84,7 +87,13 @@ class Reconciler:
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
         return observed_state(
-            tracked, self._state.clusters, now, self._state.timing, orphans_may_go=may_go, fenced=fenced
+            tracked,
+            self._state.clusters,
+            now,
+            self._state.timing,
+            reach=self._reach,
+            orphans_may_go=may_go,
+            fenced=fenced,
         )
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
@@ -101,7 +110,7 @@ class Reconciler:
         if tracked.source is None or not wants_place(tracked.source):
             self._state.profiles.nominations.drop(tracked.pod_id)
         if tracked.forgotten:
-            self._state.tracked.pop(tracked.pod_id, None)
+            self._state.forget(tracked.pod_id)
         if tracked.waits_for_time and not tracked.forgotten:
             self._state.waiting.add(tracked.pod_id)
         else:

@@ -128,7 +128,7 @@ class Reports:
         else:
             tracked.see_source(after)
             tracked.queued = False  # labels, gates or spec may be others now: queue it anew
-        self._state.due.add(owner)
+        self._state.seen(tracked)
 
     def _known_owner(self, view: ClusterView, pod: Pod | None) -> PodId | None:
         """Whose a pod was taken for when it was last seen: keys may be others since."""
@@ -154,7 +154,7 @@ class Reports:
             tracked.see_source(None, told=told)
         else:
             tracked.see_delegate(view.name, None, told=told)
-        self._state.due.add(owner)
+        self._state.seen(tracked)
 
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:
         pod_id, pod = (cluster, uid), change.after

@@ -55,6 +55,7 @@ class CoreState:
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
+        self.abroad: set[PodId] = set()  # tracked pods that may have to do with another cluster than their own
         self.due: set[PodId] = set()  # something about them changed: looked at before the answer
         self.waiting: set[PodId] = set()  # only time will tell: looked at each Tick
         self.fences = Fences(timing.fenced_per_s)
@@ -67,12 +68,24 @@ class CoreState:
         return self.log.summary(tracked.pod_id)
 
     def touch(self, cluster: str) -> None:
-        """All pods that have to do with the cluster are due."""
-        self.due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(cluster))
+        """All pods that have to do with the cluster are due: its own, and of the others those that go abroad."""
+        own = ((cluster, uid) for uid in self.clusters[cluster].pods)
+        self.due.update(pod_id for pod_id in own if pod_id in self.tracked)
+        self.due.update(pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster))
 
     def track(self, pod_id: PodId) -> Tracked:
         """What is tracked of a pod of ours, from now on."""
         return self.tracked.setdefault(pod_id, Tracked(pod_id))
+
+    def seen(self, tracked: Tracked) -> None:
+        """A report has shown something else of it: it is due."""
+        (self.abroad.add if tracked.abroad else self.abroad.discard)(tracked.pod_id)
+        self.due.add(tracked.pod_id)
+
+    def forget(self, pod_id: PodId) -> None:
+        """Nothing is left to track of it."""
+        self.tracked.pop(pod_id, None)
+        self.abroad.discard(pod_id)
 
     def trouble(self, text: str) -> None:
         """Something for the operator's log."""
