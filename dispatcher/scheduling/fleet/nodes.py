@@ -25,6 +25,7 @@ from dispatcher.scheduling.framework import ClusterInfo, Floats, SmallInts
 class _Cluster:
     index: int
     rows: dict[str, int] = field(default_factory=dict)
+    listed: RowList | slice | None = None  # the same rows as an index, until one comes or goes
 
 
 class NodeTable(NodeColumns):
@@ -99,7 +100,7 @@ class NodeTable(NodeColumns):
             self._places.append(("", ""))
             self._reserve()
         cluster = self.clusters[home.index].name
-        home.rows[name] = row
+        home.rows[name], home.listed = row, None
         self._places[row] = cluster, name
         self._store.cluster[row] = home.index
         self._store.rank[row] = rank_of(cluster, name)
@@ -144,7 +145,7 @@ class NodeTable(NodeColumns):
         return column
 
     def _drop_row(self, home: _Cluster, name: str) -> None:
-        row = home.rows.pop(name)
+        row, home.listed = home.rows.pop(name), None
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
         self._images.replace(row, node, None)
@@ -166,15 +167,20 @@ class NodeTable(NodeColumns):
 
     # --- totals ------------------------------------------------------------------------------------------------------
 
-    def _rows(self, cluster: _Cluster) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        return np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
+    def _rows(self, cluster: _Cluster) -> "RowList | slice":
+        """The rows of a cluster; a slice where nothing of another one lies between them."""
+        if cluster.listed is None:
+            rows = np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
+            first, last = (int(rows.min()), int(rows.max())) if len(rows) else (0, -1)
+            cluster.listed = slice(first, last + 1) if last - first + 1 == len(rows) else rows
+        return cluster.listed
 
     def free_total(self, cluster: str) -> Resources:
         """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes."""
         found = self._clusters.get(cluster)
-        rows = self._rows(found) if found else np.zeros(0, dtype=np.intp)
-        rows = rows[self.ready[rows] & ~self.unschedulable[rows]]
-        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0)
+        rows = self._rows(found) if found else slice(0, 0)
+        open_ = self.ready[rows] & ~self.unschedulable[rows]
+        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0) * open_
         return dict(zip(self.axis.names, exact_sums(left), strict=True))
 
     def allocatable_total(self) -> Resources:
