@@ -42,12 +42,10 @@ class Reports:
             return
         views.check_continues(view, changes)
         self._fold_health(view, changes, now)
-        for node in views.fold_nodes(view, changes):
-            self._node_changed(view.name, node, now)
+        self._fold_nodes(view, changes, now)
         for change in views.fold_objects(self._state.fleet.kept, changes):
             self._object_changed(view.name, change, now)
-        for reading in changes.readings:
-            self._state.fleet.put_reading(view.name, reading)
+        self._state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
             self._state.queue.wake(WakeEvent.READINGS, now)
         for pod in views.fold_pods(view, changes):
@@ -82,6 +80,24 @@ class Reports:
     def _show_cluster(self, view: ClusterView, now: float) -> None:
         self._state.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced, opens=view.opens)
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+
+    def _fold_nodes(self, view: ClusterView, changes: Changes, now: float) -> None:
+        """Nodes that are new go into the fleet together, in the order in which they were told."""
+        fresh: list[Node] = []
+        for change in views.fold_nodes(view, changes):
+            if change.before is None and change.after is not None and not change.after.proxy_for:
+                fresh.append(change.after)
+            else:
+                self._nodes_added(view.name, fresh, now)
+                fresh = []
+                self._node_changed(view.name, change, now)
+        self._nodes_added(view.name, fresh, now)
+
+    def _nodes_added(self, cluster: str, nodes: list[Node], now: float) -> None:
+        self._state.fleet.put_nodes(cluster, nodes)
+        if self._state.queue.listens(WakeEvent.NODE_ADDED):
+            for node in nodes:
+                self._state.queue.wake(ClusterEvent(WakeEvent.NODE_ADDED, cluster, None, node), now)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
         before, after, _ = change

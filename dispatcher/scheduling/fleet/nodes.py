@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -105,6 +106,37 @@ class NodeTable(NodeColumns):
         self._store.cluster[row] = home.index
         self._store.rank[row] = rank_of(cluster, name)
         return row
+
+    def _new_rows(self, home: _Cluster, nodes: Sequence[Node]) -> RowList:
+        """`_new_row` and `_write_node` for many nodes that are not known, with one write a column. Their rows."""
+        store, cluster = self._store, self.clusters[home.index].name
+        reused = [self._free.pop() for _ in range(min(len(self._free), len(nodes)))]
+        rows = [*reused, *range(self.n, self.n + len(nodes) - len(reused))]
+        more = len(rows) - len(reused)
+        self.n += more
+        self._nodes.extend([None] * more)
+        self._places.extend([("", "")] * more)
+        for resource in dict.fromkeys(chain.from_iterable(node.allocatable for node in nodes)):
+            self.axis.intern(resource)
+        self._reserve()
+        home.listed = None
+        for row, node in zip(rows, nodes, strict=True):
+            home.rows[node.name], self._places[row], self._nodes[row] = row, (cluster, node.name), node
+        at = np.asarray(rows, dtype=np.intp)
+        store.cluster[at], store.live[at] = home.index, True
+        store.rank[at] = [rank_of(cluster, node.name) for node in nodes]
+        store.ready[at] = [node.ready for node in nodes]
+        store.unschedulable[at] = [node.unschedulable for node in nodes]
+        store.taint_set[at] = [self._taints(node.taints) for node in nodes]
+        for column, resource in enumerate(self.axis.names):
+            store.allocatable[column, at] = [node.allocatable.get(resource, 0) for node in nodes]
+        self._labels.add(rows, nodes)
+        for row, node in zip(rows, nodes, strict=True):
+            self._images.replace(row, None, node)
+            self._metrics.replace(row, node)
+        self._total = None
+        self.changes.extend(rows)
+        return at
 
     def _write_node(self, row: int, node: Node) -> None:
         before, store = self._nodes[row], self._store
