@@ -14,7 +14,7 @@ import structlog
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import TimingSection
-from dispatcher.scheduling.events import Effect, Event, Tick
+from dispatcher.scheduling.events import Decide, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service import event_loop
 from dispatcher.service.assembly import assemble
@@ -37,7 +37,7 @@ class Watched:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """As the core's."""
         effects: list[Effect] = self._core.handle(event, now)
-        if isinstance(event, Tick):
+        if isinstance(event, Decide):
             ended, self.ticks = (process_time(), perf_counter()), self.ticks + 1
             self.stall = [max(*pair) for pair in zip(self.stall, (b - a for a, b in zip(self._ended, ended)))]  # noqa: B905
             self._ended = ended

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
+from dispatcher.scheduling.events import Decide, Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -174,8 +174,8 @@ class Service:
                     await self._work.wait()
 
     def _take_in(self) -> None:
-        """Feed what has come in, for one slice of time at most."""
-        until = perf_counter() + self.timing.slice_s
+        """Feed what has come in, for one slice of time at most; for half of one while pods wait to be decided."""
+        until = perf_counter() + self.timing.slice_s / (2 if self._active() else 1)
         while self._inbox and perf_counter() < until:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
@@ -193,11 +193,13 @@ class Service:
             log.exception("shards could not be told what has changed; decisions go on without them")
 
     def _tick_due(self) -> bool:
-        return not self._inbox or self.clock() - self._tick_at >= self.timing.tick_s
+        return not self._inbox or self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
 
     def _tick(self) -> None:
+        """What time makes due, then decisions; how many follows from what decisions alone take."""
+        done = self._handle(Tick(None))
         started = perf_counter()
-        done = self._handle(Tick(self._budget))
+        done = self._handle(Decide(self._budget)) and done
         spent = perf_counter() - started
         self._tick_at, self._tick_failed = self.clock(), not done
         self.metrics.tick(spent, self.core.counters)

@@ -1,7 +1,7 @@
 """The door of the core: each event to its handler, and a Tick to all that time makes due.
 
 `handle(event, now)` is the only way in. Reports are folded into the fleet and into what is tracked of each of our pods;
-a Tick decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the core starts
+a Tick or a Decide decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the core starts
 empty and comes to the same state from full reports. Until every cluster was heard of once nothing is decided, since
 the room and quota in use would be unknown.
 """
@@ -58,6 +58,7 @@ class SchedulerCore:
             events.Unsent: self._outcomes.unsent,
             events.PeersAcknowledged: self._peers_told,
             events.Tick: self._tick,
+            events.Decide: self._decide,
         }
 
     def handle(self, event: events.Event, now: float) -> list[events.Effect]:
@@ -91,6 +92,11 @@ class SchedulerCore:
     def _peers_told(self, event: events.PeersAcknowledged, now: float) -> None:
         self.clusters[event.cluster].answered_at = now
 
+    def _decide(self, event: events.Decide, now: float) -> None:
+        if self.open:
+            self._deciding.decide(event.budget, now)
+        self._state.effects += [events.OperatorWarning(text) for text in self._state.profiles.take_troubles()]
+
     def _tick(self, event: events.Tick, now: float) -> None:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
@@ -102,9 +108,8 @@ class SchedulerCore:
         self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
-        if self.open:
-            self._deciding.decide(event.budget, now)
-        state.effects += [events.OperatorWarning(text) for text in state.profiles.take_troubles()]
+        if event.budget is not None:
+            self._decide(events.Decide(event.budget), now)
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
