@@ -101,6 +101,7 @@ class SchedulerCore:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
         state.due |= state.waiting
+        state.ring(now)
         state.due.update(state.outbox.overdue(now, state.timing.settle_s))
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)

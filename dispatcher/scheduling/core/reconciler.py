@@ -50,7 +50,7 @@ class Reconciler:
             self._state.counters["faults", type(error).__name__] += 1
             self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
             tracked.hold_until = now + self._state.timing.retry.most_s
-            self._state.waiting.add(tracked.pod_id)
+            self._state.look_at(tracked, tracked.hold_until)
 
     def _look_at(self, tracked: Tracked, now: float) -> None:
         self._drop_if_over(tracked, now)
@@ -60,13 +60,13 @@ class Reconciler:
         if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
-            self._state.waiting.add(tracked.pod_id)
+            self._state.look_at(tracked, tracked.hold_until)
             return
         seen = self._observed_state(tracked, now)
         due = next_step(seen)
         if not self._state.fences.admits(seen, due, now):
             tracked.hold_until = now + _PAUSE_S
-            self._state.waiting.add(tracked.pod_id)
+            self._state.look_at(tracked, tracked.hold_until)
             return
         step, cluster = due
         if step is Step.QUEUE:
@@ -83,6 +83,8 @@ class Reconciler:
         self._rest(tracked)
 
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
+        if now < tracked.mirrored_until:
+            self._state.look_at(tracked, tracked.mirrored_until)
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)

@@ -1,5 +1,6 @@
 """What the parts of the core share: everything that is known, and the effects that are gathered for one answer."""
 
+import heapq
 from collections import Counter
 from collections.abc import Sequence
 
@@ -57,7 +58,8 @@ class CoreState:
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
         self.abroad: set[PodId] = set()  # tracked pods that may have to do with another cluster than their own
         self.due: set[PodId] = set()  # something about them changed: looked at before the answer
-        self.waiting: set[PodId] = set()  # only time will tell: looked at each Tick
+        self.waiting: set[PodId] = set()  # something is missing, and time will tell: looked at each Tick
+        self._alarms: list[tuple[float, PodId]] = []  # when a pod is due, soonest first; some are over
         self.fences = Fences(timing.fenced_per_s)
         self.orphans = Orphans(self.tracked, self.fences)
         for name in clusters:
@@ -81,6 +83,17 @@ class CoreState:
         """A report has shown something else of it: it is due."""
         (self.abroad.add if tracked.abroad else self.abroad.discard)(tracked.pod_id)
         self.due.add(tracked.pod_id)
+
+    def look_at(self, tracked: Tracked, at: float) -> None:
+        """It is due then, whatever happens until then."""
+        if tracked.alarm_at != at:
+            tracked.alarm_at = at
+            heapq.heappush(self._alarms, (at, tracked.pod_id))
+
+    def ring(self, now: float) -> None:
+        """Pods whose time has come are due."""
+        while self._alarms and self._alarms[0][0] <= now:
+            self.due.add(heapq.heappop(self._alarms)[1])
 
     def forget(self, pod_id: PodId) -> None:
         """Nothing is left to track of it."""

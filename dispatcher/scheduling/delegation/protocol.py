@@ -73,6 +73,7 @@ class ObservedState:
     `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
     `disproved`: the API server of its target has no delegate, and will make none for this claim or an earlier one.
     `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
+    `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not show it yet.
     `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
     """
 
@@ -91,6 +92,7 @@ class ObservedState:
     disproved: bool = False
     given_up: bool = False
     mirrored: bytes = b""
+    unshown: bool = False
     fenced: frozenset[str] = frozenset()
 
 
@@ -246,7 +248,7 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
-    differs = delegate.status != seen.mirrored or not (shown or source.terminal)
+    differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
     return NextStep(Step.MIRROR, target) if delegate.status and differs else NOTHING
 
 

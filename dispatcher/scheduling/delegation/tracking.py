@@ -24,6 +24,7 @@ class Tracked:
 
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `missing_since`: when a pod that ought to be there was first looked for in vain.
+    `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
     `decided`: the attempt of the last claim that this dispatcher made; 0 none.
     `untouched`: the same, while no delegate can have been begun for it; 0 none.
@@ -39,6 +40,7 @@ class Tracked:
     missing_since: dict[str, float] = field(default_factory=dict)
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
+    mirrored_until: float = float("-inf")
     claimed_at: float = float("-inf")
     decided: int = 0
     untouched: int = 0
@@ -52,6 +54,7 @@ class Tracked:
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
     hold_until: float = float("-inf")  # not to be looked at before
+    alarm_at: float = float("-inf")  # when it is looked at whatever comes: the last that was asked for
     refusals: int = 0  # of the last steps, one after the other
     promised: str | None = None  # status.nominatedNodeName as last written or seen; None: never
 
@@ -175,6 +178,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
+        unshown=now < tracked.mirrored_until,
         fenced=fenced,
     )
 
