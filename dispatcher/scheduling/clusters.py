@@ -62,6 +62,7 @@ class ClusterView:
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
+    hidden: bool = False  # its first report is being folded: to others it is as if it had not reported yet
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")

@@ -14,6 +14,13 @@ class ClusterChanged:
 
 
 @dataclass(frozen=True)
+class FoldOn:
+    """Go on with a large report of a cluster that was taken in only in part (`SchedulerCore.folding`)."""
+
+    cluster: str
+
+
+@dataclass(frozen=True)
 class ClusterSilent:
     """An agent did not answer in time or died: nothing new goes there until it reports again."""
 
@@ -70,7 +77,7 @@ class Decide:
     budget: int = 1000
 
 
-Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick | Decide
+Event = ClusterChanged | FoldOn | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick | Decide
 
 
 @dataclass(frozen=True)

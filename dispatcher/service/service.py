@@ -7,14 +7,25 @@ and a report is asked for anew in full. Between two slices of work the loop lets
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
 import structlog
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Decide, Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
+from dispatcher.scheduling.events import (
+    ClusterChanged,
+    Decide,
+    Decided,
+    Effect,
+    Event,
+    FoldOn,
+    OperatorWarning,
+    SendIntents,
+    SendPeers,
+    Tick,
+)
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -61,6 +72,11 @@ class Core(Protocol):
     @property
     def open(self) -> bool:
         """Whether decisions are taken."""
+        ...
+
+    @property
+    def folding(self) -> Collection[str]:
+        """Clusters whose report was taken in only in part: a `FoldOn` goes on with it."""
         ...
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -179,8 +195,18 @@ class Service:
         while self._inbox and perf_counter() < until:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
-            if taken is not None and not taken.done():
+            rest = self._rest_of(event)
+            if done and rest is not None:  # others have their turn, unless nobody can be decided anyway
+                (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
+            elif taken is not None and not taken.done():
                 taken.set_result(done)
+
+    def _rest_of(self, event: Event) -> FoldOn | None:
+        """What is still to be done for a report that was taken in only in part."""
+        if isinstance(event, FoldOn):
+            return event if event.cluster in self.core.folding else None
+        cluster = event.changes.cluster if isinstance(event, ClusterChanged) else ""
+        return FoldOn(cluster) if cluster in self.core.folding else None
 
     def _tell_shards(self) -> None:
         if self.shards is None:

@@ -129,6 +129,7 @@ class FakeCore:
     open: bool = True
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     ticks: int = 0
+    folding: tuple[str, ...] = ()
     budgets: list[int] = field(default_factory=list)
 
     def handle(self, event: Event, now: float) -> list[Effect]:

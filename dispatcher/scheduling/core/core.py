@@ -6,7 +6,7 @@ empty and comes to the same state from full reports. Until every cluster was hea
 the room and quota in use would be unknown.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dispatcher.scheduling import events
@@ -48,10 +48,11 @@ class SchedulerCore:
         self._outcomes, self._telling = Outcomes(state, self._deciding), Telling(state)
         self.uncounted_budgets = self._telling.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
-        reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
+        reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
         self._strangers_at = float("-inf")
         self._handlers: dict[type[events.Event], Callable[[Any, float], None]] = {
             events.ClusterChanged: reports.changed,
+            events.FoldOn: reports.fold_on,
             events.ClusterSilent: reports.silent,
             events.Answered: self._outcomes.answered_all,
             events.Unanswered: self._outcomes.unanswered,
@@ -86,6 +87,11 @@ class SchedulerCore:
     def open(self) -> bool:
         """Whether decisions are taken: every cluster was heard of once."""
         return all(view.heard for view in self.clusters.values())
+
+    @property
+    def folding(self) -> Collection[str]:
+        """Clusters of which a part of a report is still to be taken in: a `FoldOn` goes on with it."""
+        return self._reports.folding
 
     # --- events ------------------------------------------------------------------------------------------------------
 
