@@ -174,7 +174,7 @@ class FakeCluster:
             return Outcome(intent.id, uid, intent.epoch, CLAIMED, manifest=b"{}", record="signed")
         if isinstance(intent, CreateDelegate):
             return self._create(intent)
-        if isinstance(intent, MirrorStatus):
+        if isinstance(intent, MirrorStatus) and intent.status == STATUS:
             self._put(_change(self.pods[uid], phase=RUNNING, ready=True))
             self._seen("running", uid)
         return Outcome(intent.id, uid, intent.epoch, DONE)
@@ -182,11 +182,21 @@ class FakeCluster:
     def _bind(self, intent: Bind) -> Outcome:
         bound = _change(self.pods[intent.pod.uid], node=intent.node)
         if not intent.proxy:
-            bound = _change(bound, phase=RUNNING, ready=True)
-            self._seen("running", bound.uid)
+            self._start_soon(bound.uid)
         self._put(bound)
         self._seen("bound", bound.uid)
         return Outcome(intent.id, bound.uid, intent.epoch, BOUND)
+
+    def _start_soon(self, uid: str) -> None:
+        """The pod on its node runs in a moment."""
+        asyncio.get_running_loop().call_later(self.load.start_s, self._start, uid)
+
+    def _start(self, uid: str) -> None:
+        pod = self.pods.get(uid)
+        if pod is not None:
+            self._put(_change(pod, phase=RUNNING, ready=True, status=STATUS if pod.source is not None else b""))
+            if pod.source is None:
+                self._seen("running", uid)
 
     def _create(self, intent: CreateDelegate) -> Outcome:
         source = self._others[intent.source.cluster].pods[intent.pod.uid]
@@ -194,10 +204,11 @@ class FakeCluster:
         uid = f"{self.name}-{self._made}"
         copy = _change(
             source, uid=uid, name=f"copy-{source.uid}", claim=None, has_finalizer=False, node=intent.node,
-            phase=RUNNING, ready=True, source=intent.source, status=STATUS,
-            scheduler_name="global-dispatcher.io/delegate", node_selector={},
+            source=intent.source, status=b'{"phase":"Pending"}', scheduler_name="global-dispatcher.io/delegate",
+            node_selector={},
         )  # fmt: skip
         self._put(copy)
+        self._start_soon(uid)
         return Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
 
 

@@ -18,7 +18,7 @@ class Load:
     of pods, in each cluster. `sweep_s`: every node has a new reading that often. `churn`: pod changes a second in the
     whole fleet. `burst`, `remote`: pods that are submitted at once, to be bound at home or elsewhere, of
     `burst_templates` templates mixed. `last_s`: how long readings and changes last. `coalesce_s`: an agent gathers
-    changes for that long, as real ones do.
+    changes for that long, as real ones do; a bound pod runs after `start_s`.
     """
 
     clusters: int = 100
@@ -33,7 +33,8 @@ class Load:
     burst_templates: int = 1
     remote: int = 500
     last_s: float = 15.0
-    coalesce_s: float = 0.25
+    coalesce_s: float = 0.1
+    start_s: float = 0.3
     seed: int = 1
 
     @property

@@ -10,7 +10,14 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
-from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, wants_place
+from dispatcher.scheduling.delegation.protocol import (
+    NextStep,
+    ObservedState,
+    Step,
+    next_step,
+    step_of_local,
+    wants_place,
+)
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
 from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
@@ -62,9 +69,8 @@ class Reconciler:
         if now < tracked.hold_until:
             self._state.look_at(tracked, tracked.hold_until)
             return
-        seen = self._observed_state(tracked, now)
-        due = next_step(seen)
-        if not self._state.fences.admits(seen, due, now):
+        due = self._next_step(tracked, now)
+        if due is None:
             tracked.hold_until = now + _PAUSE_S
             self._state.look_at(tracked, tracked.hold_until)
             return
@@ -81,6 +87,16 @@ class Reconciler:
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why(tracked), now)
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked)
+
+    def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
+        """What is due; None: not yet, since others of a fenced cluster come first."""
+        if tracked.source is not None and not tracked.abroad:
+            due = step_of_local(tracked.source, reachable=tracked.home in self._reach.ready)
+            if due is not None:
+                return due
+        seen = self._observed_state(tracked, now)
+        due = next_step(seen)
+        return due if self._state.fences.admits(seen, due, now) else None
 
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
         if now < tracked.mirrored_until:
