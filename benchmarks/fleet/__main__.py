@@ -43,6 +43,7 @@ def main(  # noqa: PLR0913 - the options of a command
     remote: Annotated[int, typer.Option(min=0, help="The same, for another cluster than their own.")] = _LOAD.remote,
     last_s: Annotated[float, typer.Option(min=0.5, help="How long readings and changes last.")] = _LOAD.last_s,
     coalesce_s: Annotated[float, typer.Option(min=0, help="Agents gather changes for so long.")] = _LOAD.coalesce_s,
+    start_s: Annotated[float, typer.Option(min=0, help="A bound pod runs after so long.")] = _LOAD.start_s,
     seed: Annotated[int, typer.Option()] = _LOAD.seed,
     profile: Annotated[bool, typer.Option("--profile", help="Where time goes, by phase, to standard error.")] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
@@ -62,6 +63,7 @@ def main(  # noqa: PLR0913 - the options of a command
         remote,
         last_s,
         coalesce_s,
+        start_s,
         seed,
     )
     machine = this_machine()

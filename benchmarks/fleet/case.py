@@ -72,35 +72,49 @@ async def _idle(one: Fleet, add: Callable[..., None]) -> None:
 
 
 async def _readings(one: Fleet, add: Callable[..., None]) -> None:
-    load, clusters = one.load, list(one.clusters.values())
-    async with one.phase("readings", probes=True) as taken:
-        ends, swept = now() + load.last_s, 0.0
-        began = now()
-        while now() < ends:
-            due = min(len(clusters), int((now() - began) / load.sweep_s * len(clusters)) + 1)
-            for number in range(int(swept), due):
-                clusters[number].sweep()
-            swept = max(swept, due)
-            await asyncio.sleep(_STEP_S)
-    told = max(swept, 1) * load.nodes
-    text = f"{_ALONE}, a reading, decisions of 20 pods a second in it"
-    add("reading_cpu", int(told), 1e6 * taken.cpu / told, "us", 3.0, text)
-    share = 100 * taken.cpu / told * load.all_nodes / load.sweep_s
-    add("readings_core", int(told), 10 * share, "ms a s", 100.0, f"{_ALONE}: readings of all nodes every {load.sweep_s:g} s")
+    load = one.load
+    async with one.phase("readings") as taken:
+        told = await _sweep(one)
+    add("reading_cpu", told, 1e6 * taken.cpu / told, "us", 3.0, f"{_ALONE}, a reading")
+    text = f"{_ALONE}: readings of all nodes every {load.sweep_s:g} s"
+    add("readings_core", told, 1e3 * taken.cpu / told * load.all_nodes / load.sweep_s, "ms a s", 100.0, text)
+    async with one.phase("readings beside decisions", probes=True) as taken:
+        await _sweep(one)
     _probes("readings", taken, add)
 
 
+async def _sweep(one: Fleet) -> int:
+    """New readings, cluster by cluster, for as long as the load says; how many."""
+    load, clusters = one.load, list(one.clusters.values())
+    began, swept = now(), 0
+    while (passed := now() - began) < load.last_s:
+        while swept <= passed / load.sweep_s * len(clusters):
+            clusters[swept % len(clusters)].sweep()
+            swept += 1
+        await asyncio.sleep(_STEP_S)
+    return swept * load.nodes
+
+
 async def _changes(one: Fleet, add: Callable[..., None]) -> None:
-    load, clusters, made = one.load, list(one.clusters.values()), 0
-    async with one.phase("changes", probes=True) as taken:
-        began = now()
-        while (passed := now() - began) < load.last_s:
-            while made < passed * load.churn:
-                one.chance.choice(clusters).churn()
-                made += 1
-            await asyncio.sleep(_STEP_S)
-    add("change_cpu", made, 1e6 * taken.cpu / max(made, 1), "us", 100, f"{_ALONE}, a pod change, {load.churn:g} a second")
+    async with one.phase("changes") as taken:
+        made = await _churn(one)
+    text = f"{_ALONE}, a pod change, {one.load.churn:g} a second"
+    add("change_cpu", made, 1e6 * taken.cpu / max(made, 1), "us", 100, text)
+    async with one.phase("changes beside decisions", probes=True) as taken:
+        await _churn(one)
     _probes("changes", taken, add)
+
+
+async def _churn(one: Fleet) -> int:
+    """Pods that change here and there, for as long as the load says; how many."""
+    load, clusters = one.load, list(one.clusters.values())
+    began, made = now(), 0
+    while (passed := now() - began) < load.last_s:
+        while made < passed * load.churn:
+            one.chance.choice(clusters).churn()
+            made += 1
+        await asyncio.sleep(_STEP_S)
+    return made
 
 
 async def _burst(one: Fleet, add: Callable[..., None]) -> None:
