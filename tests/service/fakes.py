@@ -131,6 +131,7 @@ class FakeCore:
     ticks: int = 0
     folding: tuple[str, ...] = ()
     budgets: list[int] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         self.arrived.set()
