@@ -3,16 +3,46 @@
 Other objects are not kept here: they go straight into the fleet, where plugins look for them.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from dispatcher.model import names
 from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.objects import ClusterObjects
+
+
+class SharedLabels:
+    """How many real nodes of a cluster have which value of each label that its proxy nodes may show ("": none)."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {key: Counter() for key in names.SHARED_LABELS}
+
+    def replace(self, before: Node | None, after: Node | None) -> None:
+        """A node came (`before` None), changed or went (`after` None)."""
+        was = before.labels if before is not None and not before.proxy_for else None
+        now = after.labels if after is not None and not after.proxy_for else None
+        if was == now:
+            return
+        for key, counts in self._counts.items():
+            if now is not None:
+                counts[now.get(key, "")] += 1
+            if was is not None:
+                value = was.get(key, "")
+                counts[value] -= 1
+                if not counts[value]:
+                    del counts[value]
+
+    @property
+    def agreed(self) -> dict[str, str]:
+        """Those on which all real nodes agree."""
+        alike = ((key, next(iter(counts))) for key, counts in self._counts.items() if len(counts) == 1)
+        return {key: value for key, value in alike if value}
 
 
 @dataclass
@@ -32,6 +62,7 @@ class ClusterView:
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
+    hidden: bool = False  # its first report is being folded: to others it is as if it had not reported yet
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")
@@ -39,6 +70,7 @@ class ClusterView:
     answered_at: float = float("-inf")  # when its agent last gave a word that renews its leases
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
+    shared: SharedLabels = field(default_factory=SharedLabels, compare=False, repr=False)
 
     @property
     def ready(self) -> bool:
@@ -102,7 +134,9 @@ def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, C
 def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:
     """Bring `view.nodes` up to date and yield what changed."""
     put = {node.name: node for node in changes.nodes}
-    return _fold(view.nodes, put, changes.nodes_gone, full=changes.full)
+    for change in _fold(view.nodes, put, changes.nodes_gone, full=changes.full):
+        view.shared.replace(change.before, change.after)
+        yield change
 
 
 def fold_pods(view: ClusterView, changes: Changes) -> Iterator[Change[Pod]]:

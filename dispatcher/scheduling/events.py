@@ -14,6 +14,13 @@ class ClusterChanged:
 
 
 @dataclass(frozen=True)
+class FoldOn:
+    """Go on with a large report of a cluster that was taken in only in part (`SchedulerCore.folding`)."""
+
+    cluster: str
+
+
+@dataclass(frozen=True)
 class ClusterSilent:
     """An agent did not answer in time or died: nothing new goes there until it reports again."""
 
@@ -55,12 +62,22 @@ class PeersAcknowledged:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations."""
+    """Time has passed: run scheduling cycles (at most `budget` pods), flush back-offs, repair delegations.
+
+    `budget` None: all but the scheduling cycles, which a `Decide` asks for.
+    """
+
+    budget: int | None = 1000
+
+
+@dataclass(frozen=True)
+class Decide:
+    """Run scheduling cycles, of at most `budget` pods: what a Tick does besides, so that each can be timed alone."""
 
     budget: int = 1000
 
 
-Event = ClusterChanged | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick
+Event = ClusterChanged | FoldOn | ClusterSilent | Answered | Unanswered | Unsent | PeersAcknowledged | Tick | Decide
 
 
 @dataclass(frozen=True)

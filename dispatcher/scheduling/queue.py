@@ -326,6 +326,10 @@ class SchedulingQueue:
                     for item in list(alike.values()):
                         self._ready(item, now)
 
+    def listens(self, kind: WakeEvent) -> bool:
+        """Whether anybody waits for such an event: if not, there is no use in telling of it."""
+        return any(mask & kind for mask in self._parked)
+
     def activate(self, pod_id: PodId, now: float) -> None:
         """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
         item = self._pods.get(pod_id)

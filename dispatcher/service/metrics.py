@@ -63,7 +63,7 @@ class Metrics:
             self._outcomes.labels(event.cluster, "unanswered").inc(len(event.intent_ids))
 
     def tick(self, spent_s: float, counters: Mapping[tuple[str, str], int]) -> None:
-        """A Tick took this long; the decisions that it made share the time."""
+        """Deciding took this long in a Tick; the decisions that it made share the time."""
         so_far: Counter[str] = Counter()
         for (result, profile), count in counters.items():
             if result in RESULTS:

@@ -7,14 +7,25 @@ and a report is asked for anew in full. Between two slices of work the loop lets
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
 import structlog
 
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Decided, Effect, Event, OperatorWarning, SendIntents, SendPeers, Tick
+from dispatcher.scheduling.events import (
+    ClusterChanged,
+    Decide,
+    Decided,
+    Effect,
+    Event,
+    FoldOn,
+    OperatorWarning,
+    SendIntents,
+    SendPeers,
+    Tick,
+)
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -61,6 +72,11 @@ class Core(Protocol):
     @property
     def open(self) -> bool:
         """Whether decisions are taken."""
+        ...
+
+    @property
+    def folding(self) -> Collection[str]:
+        """Clusters whose report was taken in only in part: a `FoldOn` goes on with it."""
         ...
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -174,13 +190,23 @@ class Service:
                     await self._work.wait()
 
     def _take_in(self) -> None:
-        """Feed what has come in, for one slice of time at most."""
-        until = perf_counter() + self.timing.slice_s
+        """Feed what has come in, for one slice of time at most; for half of one while pods wait to be decided."""
+        until = perf_counter() + self.timing.slice_s / (2 if self._active() else 1)
         while self._inbox and perf_counter() < until:
             event, taken = self._inbox.popleft()
             done = self._handle(event)
-            if taken is not None and not taken.done():
+            rest = self._rest_of(event)
+            if done and rest is not None:  # others have their turn, unless nobody can be decided anyway
+                (self._inbox.append if self.core.open else self._inbox.appendleft)((rest, taken))
+            elif taken is not None and not taken.done():
                 taken.set_result(done)
+
+    def _rest_of(self, event: Event) -> FoldOn | None:
+        """What is still to be done for a report that was taken in only in part."""
+        if isinstance(event, FoldOn):
+            return event if event.cluster in self.core.folding else None
+        cluster = event.changes.cluster if isinstance(event, ClusterChanged) else ""
+        return FoldOn(cluster) if cluster in self.core.folding else None
 
     def _tell_shards(self) -> None:
         if self.shards is None:
@@ -193,11 +219,13 @@ class Service:
             log.exception("shards could not be told what has changed; decisions go on without them")
 
     def _tick_due(self) -> bool:
-        return not self._inbox or self.clock() - self._tick_at >= self.timing.tick_s
+        return not self._inbox or self._active() > 0 or self.clock() - self._tick_at >= self.timing.tick_s
 
     def _tick(self) -> None:
+        """What time makes due, then decisions; how many follows from what decisions alone take."""
+        done = self._handle(Tick(None))
         started = perf_counter()
-        done = self._handle(Tick(self._budget))
+        done = self._handle(Decide(self._budget)) and done
         spent = perf_counter() - started
         self._tick_at, self._tick_failed = self.clock(), not done
         self.metrics.tick(spent, self.core.counters)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.node import Reading
 from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod, PodAffinityTerm
 from dispatcher.model.resources import MAX_QUANTITY
@@ -256,3 +257,77 @@ def test_a_namespace_that_gets_a_label_takes_its_pods_into_the_sets_that_ask_for
         fleet.kept.put("a", Namespace("m", labels))
         found.append(int(fleet.counted(fleet.count_in(asked, "zone")).sum()))
     assert found == [0, 1, 0]
+
+
+def _columns(fleet: FleetState) -> dict[tuple[str, str], list[object]]:
+    names = fleet.axis.names
+    found = {}
+    for row in np.flatnonzero(fleet.live).tolist():
+        amounts = {name: fleet.allocatable[at, row].item() for at, name in enumerate(names)}
+        requested = {name: fleet.requested[at, row].item() for at, name in enumerate(names)}
+        labels = [fleet.domain_values(level)[fleet.domain(level)[row]] for level in LEVELS if fleet.domain(level)[row] >= 0]
+        taints = fleet.taint_sets[fleet.taint_set[row]]
+        state = [fleet.ready[row].item(), fleet.unschedulable[row].item(), fleet.rank[row].item(), fleet.node(row)]
+        found[fleet.name_of(row)] = [amounts, requested, labels, taints, *state, repr(fleet.readings_of(row))]
+    return found
+
+
+@given(
+    before=st.lists(nodes(), max_size=4),
+    told=st.lists(nodes(), max_size=9, unique_by=lambda one: one[1].name),
+    gone=st.sets(st.sampled_from(("n1", "n2", "n3"))),
+    known=st.lists(st.tuples(pods(), st.sampled_from(("n1", "n2", "n3"))), max_size=3),
+    early=st.booleans(),
+)
+def test_nodes_of_a_report_enter_together_as_they_would_one_by_one(
+    before: list[Any], told: list[Any], gone: set[str], known: list[Any], early: bool
+) -> None:
+    fleets = FleetState(), FleetState()
+    for at, fleet in enumerate(fleets):
+        for name in "ab":
+            fleet.set_cluster(name, ready=True, synced=True)
+        for cluster, one in before:
+            fleet.put_node(cluster, one)
+        for name in gone:
+            fleet.remove_node("a", name)
+        for number, (placed, name) in enumerate(known):
+            fleet.place(("a", f"p{number}"), placed, "a", name, assumed=False)
+        if early:  # columns that somebody has asked for already are kept up to date
+            _columns(fleet)
+        if at:
+            fleet.put_nodes("a", [one for _, one in told])
+        else:
+            for _, one in told:
+                fleet.put_node("a", one)
+    assert _columns(fleets[0]) == _columns(fleets[1])
+    assert fleets[0].free_total("a") == fleets[1].free_total("a")
+
+
+SHARES = st.sampled_from((None, 0.0, 0.25, 0.5, 1.5, -0.1, float("nan"), float("inf")))
+AGES = st.sampled_from((0.0, 1.0, 5.0, -3.0, float("nan"), float("inf")))
+
+
+@st.composite
+def readings(draw: st.DrawFn) -> Reading:
+    more = {"disk": (0.5, draw(AGES))} if draw(st.integers(0, 9)) == 0 else {}
+    shares, ages = [draw(SHARES) for _ in range(3)], [draw(AGES) for _ in range(3)]
+    return Reading(f"n{draw(st.integers(0, 13))}", *shares, None, None, *ages, "kubelet", more)
+
+
+@given(told=st.lists(st.lists(readings(), max_size=14, unique_by=lambda one: one.node) | st.lists(readings(), max_size=14), max_size=3))
+def test_readings_of_a_report_enter_together_as_they_would_one_by_one(told: list[list[Reading]]) -> None:
+    fleets = FleetState(now=100.0), FleetState(now=100.0)
+    for at, fleet in enumerate(fleets):
+        fleet.set_cluster("a", ready=True, synced=True)
+        for number in range(12):
+            fleet.put_node("a", node(f"n{number}").build())
+            fleet.place(("a", f"p{number}"), pod(f"p{number}").cpu(7).placed(), "a", f"n{number}", assumed=True)
+        for batch in told:
+            fleet.now += 2.0
+            if at:
+                fleet.put_readings("a", batch)
+            else:
+                for one in batch:
+                    fleet.put_reading("a", one)
+    assert _columns(fleets[0]) == _columns(fleets[1])
+    assert fleets[0].recent.tolist() == fleets[1].recent.tolist()

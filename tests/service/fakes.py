@@ -19,7 +19,7 @@ from dispatcher.model.messages import (
     PodRef,
 )
 from dispatcher.scheduling.clusters import ClusterView
-from dispatcher.scheduling.events import Effect, Event, Tick
+from dispatcher.scheduling.events import Decide, Effect, Event, Tick
 from dispatcher.service.clock import Clock
 from dispatcher.service.link import AgentTimeout, LinkError
 from dispatcher.service.metrics import Metrics
@@ -129,6 +129,9 @@ class FakeCore:
     open: bool = True
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     ticks: int = 0
+    folding: tuple[str, ...] = ()
+    budgets: list[int] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         self.arrived.set()
@@ -137,6 +140,9 @@ class FakeCore:
         if isinstance(event, Tick):
             self.ticks += 1
             return self.effects.popleft() if self.effects else []
+        if isinstance(event, Decide):
+            self.budgets.append(event.budget)
+            return []
         self.events.append(event)
         return []
 

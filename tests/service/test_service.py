@@ -1,8 +1,10 @@
 """The service loop under real asyncio: what it feeds the core, and that no agent can hold up another."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
@@ -12,7 +14,10 @@ from dispatcher.scheduling.events import (
     Answered,
     ClusterChanged,
     ClusterSilent,
+    Decide,
+    Effect,
     Event,
+    FoldOn,
     PeersAcknowledged,
     SendIntents,
     SendPeers,
@@ -223,6 +228,69 @@ async def test_a_closed_core_is_not_spun() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
     assert core.ticks == 1
+
+
+class SlowToTell(FakeCore):
+    """Whatever time makes due takes longer than a slice; deciding takes no time."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Tick):
+            time.sleep(2 * FAST.slice_s)
+        return super().handle(event, now)
+
+
+async def test_what_is_not_deciding_does_not_shrink_how_much_is_decided() -> None:
+    core = SlowToTell()
+    core.queue.active = 5
+    async with running(service(core)):
+        await core.until(lambda: len(core.budgets) >= 4)
+    assert core.budgets[3] > core.budgets[0] > 100
+
+
+class SlowToDecide(FakeCore):
+    """The other way round."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Decide):
+            time.sleep(2 * FAST.slice_s)
+        return super().handle(event, now)
+
+
+async def test_slow_decisions_do() -> None:
+    core = SlowToDecide()
+    core.queue.active = 5
+    async with running(service(core)):
+        await core.until(lambda: len(core.budgets) >= 3)
+    assert core.budgets[2] < core.budgets[0] / 2
+
+
+class InParts(FakeCore):
+    """The first report of a cluster takes so many parts."""
+
+    left = 5
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, ClusterChanged) and self.left:
+            self.folding = (event.changes.cluster,)
+        elif isinstance(event, FoldOn):
+            self.left -= 1
+            self.order.append("part")
+            self.folding = (event.cluster,) if self.left else ()
+            time.sleep(FAST.slice_s)
+        elif isinstance(event, Decide):
+            self.order.append("decide")
+        return super().handle(event, now)
+
+
+async def test_between_two_parts_of_a_report_pods_are_decided_and_its_agent_is_asked_for_more_after_the_last() -> None:
+    core, agent = InParts(), FakeAgent("east")
+    core.queue.active = 1
+    async with running(service(core, LocalLink("east", agent))):
+        await core.until(lambda: len(agent.asked) >= 2)
+    parts = [at for at, what in enumerate(core.order) if what == "part"]
+    assert len(parts) == 5
+    assert all("decide" in core.order[one:other] for one, other in pairwise(parts))
+    assert agent.asked[:2] == [("", 0), ("one", 1)]
 
 
 class Broken(FakeAgent):

@@ -1,12 +1,12 @@
 """The door of the core: each event to its handler, and a Tick to all that time makes due.
 
 `handle(event, now)` is the only way in. Reports are folded into the fleet and into what is tracked of each of our pods;
-a Tick decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the core starts
+a Tick or a Decide decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the core starts
 empty and comes to the same state from full reports. Until every cluster was heard of once nothing is decided, since
 the room and quota in use would be unknown.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dispatcher.scheduling import events
@@ -48,16 +48,18 @@ class SchedulerCore:
         self._outcomes, self._telling = Outcomes(state, self._deciding), Telling(state)
         self.uncounted_budgets = self._telling.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
-        reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
+        reports = self._reports = Reports(state, self._deciding.retries, self._deciding.evictions, self._telling)
         self._strangers_at = float("-inf")
         self._handlers: dict[type[events.Event], Callable[[Any, float], None]] = {
             events.ClusterChanged: reports.changed,
+            events.FoldOn: reports.fold_on,
             events.ClusterSilent: reports.silent,
             events.Answered: self._outcomes.answered_all,
             events.Unanswered: self._outcomes.unanswered,
             events.Unsent: self._outcomes.unsent,
             events.PeersAcknowledged: self._peers_told,
             events.Tick: self._tick,
+            events.Decide: self._decide,
         }
 
     def handle(self, event: events.Event, now: float) -> list[events.Effect]:
@@ -86,28 +88,39 @@ class SchedulerCore:
         """Whether decisions are taken: every cluster was heard of once."""
         return all(view.heard for view in self.clusters.values())
 
+    @property
+    def folding(self) -> Collection[str]:
+        """Clusters of which a part of a report is still to be taken in: a `FoldOn` goes on with it."""
+        return self._reports.folding
+
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _peers_told(self, event: events.PeersAcknowledged, now: float) -> None:
         self.clusters[event.cluster].answered_at = now
 
+    def _decide(self, event: events.Decide, now: float) -> None:
+        if self.open:
+            self._deciding.decide(event.budget, now)
+        self._state.effects += [events.OperatorWarning(text) for text in self._state.profiles.take_troubles()]
+
     def _tick(self, event: events.Tick, now: float) -> None:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
         state.due |= state.waiting
-        state.due.update(tracked.pod_id for tracked in state.outbox.settling())
+        state.ring(now)
+        state.due.update(state.outbox.overdue(now, state.timing.settle_s))
         state.outbox.resend(state.clusters, now)
         state.side_intents.resend(state.clusters, now)
         self._reconciler.look(now)
         self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
-        if self.open:
-            self._deciding.decide(event.budget, now)
-        state.effects += [events.OperatorWarning(text) for text in state.profiles.take_troubles()]
+        if event.budget is not None:
+            self._decide(events.Decide(event.budget), now)
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]
         if now - self._strangers_at >= state.timing.strangers_s:
             self._strangers_at = now
-            told = [one.text for one in unconfigured.of(state.tracked.values(), state.clusters)]
+            abroad = (state.tracked[pod_id] for pod_id in state.abroad)
+            told = [one.text for one in unconfigured.of(abroad, state.clusters)]
             told += [one.text for one in shared_keys.of(state.clusters)]
             state.effects += [events.OperatorWarning(text) for text in told]

@@ -85,10 +85,11 @@ class Outcomes:
         verdict = outcome.verdict
         self._state.outbox.drop(tracked)
         timing = self._state.timing
+        if in_flight.kind is IntentKind.MIRROR and verdict == DONE:  # a newer status is written at once
+            tracked.mirrored, tracked.mirrored_until = in_flight.status, now + timing.retry.first_s
+            return
         pause = timing.retry.most_s if in_flight.kind is IntentKind.CONFIRM else timing.retry.first_s
         tracked.hold_until = now + (timing.refused.after(tracked.refusals) if verdict == REFUSED else pause)
-        if in_flight.kind is IntentKind.MIRROR and verdict == DONE:
-            tracked.mirrored = in_flight.status
 
     def _create(self, tracked: Tracked, claimed: InFlightIntent, outcome: Outcome, now: float) -> None:
         """Claimed: go on with the delegate, unless the source ends meanwhile, or its cluster is lost before one can

@@ -10,9 +10,16 @@ from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
-from dispatcher.scheduling.delegation.protocol import ObservedState, Step, next_step, wants_place
+from dispatcher.scheduling.delegation.protocol import (
+    NextStep,
+    ObservedState,
+    Step,
+    next_step,
+    step_of_local,
+    wants_place,
+)
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
-from dispatcher.scheduling.delegation.tracking import Tracked, observed_state, place_of
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 
@@ -26,10 +33,13 @@ class Reconciler:
     def __init__(self, state: CoreState, deciding: Deciding) -> None:
         self._state, self._retries = state, deciding.retries
         self._binding, self._evictions = deciding.binding, deciding.evictions
+        self._reach = Reach.of(state.clusters)
 
     def look(self, now: float) -> None:
         """Look at every pod that is due, until none is: what one needs may make another due."""
         state = self._state
+        if state.due:
+            self._reach = Reach.of(state.clusters)  # nothing that is done for a pod makes a cluster come or go
         while state.due:
             due, state.due = sorted(state.due), set()
             for pod_id in due:
@@ -46,7 +56,7 @@ class Reconciler:
             self._state.counters["faults", type(error).__name__] += 1
             self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
             tracked.hold_until = now + self._state.timing.retry.most_s
-            self._state.waiting.add(tracked.pod_id)
+            self._state.look_at(tracked, tracked.hold_until)
 
     def _look_at(self, tracked: Tracked, now: float) -> None:
         self._drop_if_over(tracked, now)
@@ -56,13 +66,12 @@ class Reconciler:
         if tracked.in_flight is not None:
             return
         if now < tracked.hold_until:
-            self._state.waiting.add(tracked.pod_id)
+            self._state.look_at(tracked, tracked.hold_until)
             return
-        seen = self._observed_state(tracked, now)
-        due = next_step(seen)
-        if not self._state.fences.admits(seen, due, now):
+        due = self._next_step(tracked, now)
+        if due is None:
             tracked.hold_until = now + _PAUSE_S
-            self._state.waiting.add(tracked.pod_id)
+            self._state.look_at(tracked, tracked.hold_until)
             return
         step, cluster = due
         if step is Step.QUEUE:
@@ -78,12 +87,30 @@ class Reconciler:
             state.outbox.send(tracked, intent_for(step, attempt))
         self._rest(tracked)
 
+    def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
+        """What is due; None: not yet, since others of a fenced cluster come first."""
+        if tracked.source is not None and not tracked.abroad:
+            due = step_of_local(tracked.source, reachable=tracked.home in self._reach.ready)
+            if due is not None:
+                return due
+        seen = self._observed_state(tracked, now)
+        due = next_step(seen)
+        return due if self._state.fences.admits(seen, due, now) else None
+
     def _observed_state(self, tracked: Tracked, now: float) -> ObservedState:
+        if now < tracked.mirrored_until:
+            self._state.look_at(tracked, tracked.mirrored_until)
         orphan = tracked.orphaned_at is not None
         may_go = not orphan or self._state.orphans.may_go(tracked.pod_id, now)
         fenced = self._state.fences.of(tracked.home)
         return observed_state(
-            tracked, self._state.clusters, now, self._state.timing, orphans_may_go=may_go, fenced=fenced
+            tracked,
+            self._state.clusters,
+            now,
+            self._state.timing,
+            reach=self._reach,
+            orphans_may_go=may_go,
+            fenced=fenced,
         )
 
     def _still_held(self, tracked: Tracked, now: float) -> bool:
@@ -100,7 +127,7 @@ class Reconciler:
         if tracked.source is None or not wants_place(tracked.source):
             self._state.profiles.nominations.drop(tracked.pod_id)
         if tracked.forgotten:
-            self._state.tracked.pop(tracked.pod_id, None)
+            self._state.forget(tracked.pod_id)
         if tracked.waits_for_time and not tracked.forgotten:
             self._state.waiting.add(tracked.pod_id)
         else:

@@ -4,6 +4,10 @@ A pod is ours by its schedulerName, or as the delegate of one (`spec.source`, he
 cluster). All others only take room. What is due for a pod whose report came is not decided here (`reconciler`).
 """
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice, repeat
+
 from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
@@ -22,11 +26,34 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
 
 
+_NODES_A_POD = 4  # so many nodes take as long as one pod
+
+
+@dataclass
+class _Fold:
+    """A report that is taken in part by part, and the uid and keys of its cluster before it."""
+
+    changes: Changes
+    steps: Iterator[None]
+    before: tuple[str, tuple[str, ...]]
+
+
 class Reports:
-    """Folds reports into the state."""
+    """Folds reports into the state.
+
+    A full report of a cluster that is not Ready is folded in parts if it is large. Between two parts the cluster is
+    what it was before, not Ready: nothing goes there, and nothing follows from what is missing. With the last part it
+    becomes what the report says.
+    """
 
     def __init__(self, state: CoreState, retries: Retries, evictions: Evictions, telling: Telling) -> None:
         self._state, self._retries, self._evictions, self._telling = state, retries, evictions, telling
+        self._folds: dict[str, _Fold] = {}
+
+    @property
+    def folding(self) -> Collection[str]:
+        """Clusters of which a part of a report is still to be taken in."""
+        return self._folds.keys()
 
     def changed(self, event: events.ClusterChanged, now: float) -> None:
         """An agent reported. GapError for a report that does not continue what is known: ask for a full one."""
@@ -35,23 +62,60 @@ class Reports:
         if view is None:
             ours = ", ".join(self._state.clusters)
             raise GapError(f"cluster {changes.cluster!r} is not one of this dispatcher's: {ours}")
+        self._finish(view.name, now)
         wrong_identity = views.wrong_identity(view, changes, self._state.clusters)
         if wrong_identity:
             self._state.trouble(f"cluster {wrong_identity}")
             self.silent(events.ClusterSilent(view.name, wrong_identity), now)
             return
         views.check_continues(view, changes)
+        size = len(changes.pods) + len(changes.objects) + len(changes.nodes) // _NODES_A_POD
+        if changes.full and not view.ready and size > self._state.timing.fold_at_once:
+            self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
+            view.hidden = not view.uid
+            view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys  # its pods are known by them
+            self._go_on(view.name, self._state.timing.fold_at_once, now)
+            return
         self._fold_health(view, changes, now)
-        for node in views.fold_nodes(view, changes):
-            self._node_changed(view.name, node, now)
-        for change in views.fold_objects(self._state.fleet.kept, changes):
-            self._object_changed(view.name, change, now)
-        for reading in changes.readings:
-            self._state.fleet.put_reading(view.name, reading)
+        for _ in self._steps(view, changes):
+            pass
+
+    def fold_on(self, event: events.FoldOn, now: float) -> None:
+        """The next part of a report."""
+        if event.cluster in self._folds:
+            self._go_on(event.cluster, self._state.timing.fold_at_once, now)
+
+    def _finish(self, cluster: str, now: float) -> None:
+        if cluster in self._folds:
+            self._go_on(cluster, None, now)
+
+    def _go_on(self, cluster: str, steps: int | None, now: float) -> None:
+        """So many more steps (None: all); after the last one the cluster is as the report says."""
+        fold, view = self._folds[cluster], self._state.clusters[cluster]
+        try:
+            taken = sum(1 for _ in islice(fold.steps, steps))
+        except Exception:  # as if it had not come; it is asked for anew, and then it is no first one
+            del self._folds[cluster]
+            (view.uid, view.keys), view.hidden = fold.before, False
+            raise
+        if taken != steps:
+            del self._folds[cluster]
+            view.hidden = False
+            self._fold_health(view, fold.changes, now)
+
+    def _steps(self, view: ClusterView, changes: Changes) -> Iterator[None]:
+        """Take a report in, but for the cluster's health; yields about as often as pods are taken in."""
+        state = self._state
+        yield from self._fold_nodes(view, changes)
+        for change in views.fold_objects(state.fleet.kept, changes):
+            self._object_changed(view.name, change, state.fleet.now)
+            yield
+        state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
-            self._state.queue.wake(WakeEvent.READINGS, now)
+            state.queue.wake(WakeEvent.READINGS, state.fleet.now)
         for pod in views.fold_pods(view, changes):
-            self._pod_changed(view, pod, now)
+            self._pod_changed(view, pod, state.fleet.now)
+            yield
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
         was_ready, was_restored, opened = view.ready, view.restored, view.opens
@@ -66,7 +130,8 @@ class Reports:
             self._state.touch(view.name)
 
     def silent(self, event: events.ClusterSilent, now: float) -> None:
-        """An agent is away: nothing new goes there until it views."""
+        """An agent is away: nothing new goes there until it reports."""
+        self._finish(event.cluster, now)
         view = self._state.clusters[event.cluster]
         was_ready = view.ready
         view.silent, view.problem, view.heard = True, event.problem, True
@@ -82,6 +147,30 @@ class Reports:
     def _show_cluster(self, view: ClusterView, now: float) -> None:
         self._state.fleet.set_cluster(view.name, ready=view.ready, synced=view.synced, opens=view.opens)
         self._state.queue.wake(WakeEvent.CLUSTER_CHANGED, now)
+
+    def _fold_nodes(self, view: ClusterView, changes: Changes) -> Iterator[None]:
+        """Nodes that are new go into the fleet together, in the order in which they were told."""
+        fresh: list[Node] = []
+        most = _NODES_A_POD * self._state.timing.fold_at_once
+        for change in views.fold_nodes(view, changes):
+            new = change.before is None and change.after is not None and not change.after.proxy_for
+            if fresh and (not new or len(fresh) >= most):
+                yield from self._nodes_added(view.name, fresh)
+                fresh = []
+            if new and change.after is not None:
+                fresh.append(change.after)
+            else:
+                self._node_changed(view.name, change, self._state.fleet.now)
+                yield
+        yield from self._nodes_added(view.name, fresh)
+
+    def _nodes_added(self, cluster: str, nodes: list[Node]) -> Iterator[None]:
+        self._state.fleet.put_nodes(cluster, nodes)
+        if self._state.queue.listens(WakeEvent.NODE_ADDED):
+            for node in nodes:
+                event = ClusterEvent(WakeEvent.NODE_ADDED, cluster, None, node)
+                self._state.queue.wake(event, self._state.fleet.now)
+        yield from repeat(None, len(nodes) // _NODES_A_POD)
 
     def _node_changed(self, cluster: str, change: views.Change[Node], now: float) -> None:
         before, after, _ = change
@@ -128,7 +217,7 @@ class Reports:
         else:
             tracked.see_source(after)
             tracked.queued = False  # labels, gates or spec may be others now: queue it anew
-        self._state.due.add(owner)
+        self._state.seen(tracked)
 
     def _known_owner(self, view: ClusterView, pod: Pod | None) -> PodId | None:
         """Whose a pod was taken for when it was last seen: keys may be others since."""
@@ -154,7 +243,7 @@ class Reports:
             tracked.see_source(None, told=told)
         else:
             tracked.see_delegate(view.name, None, told=told)
-        self._state.due.add(owner)
+        self._state.seen(tracked)
 
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:
         pod_id, pod = (cluster, uid), change.after

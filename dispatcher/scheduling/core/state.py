@@ -1,5 +1,6 @@
 """What the parts of the core share: everything that is known, and the effects that are gathered for one answer."""
 
+import heapq
 from collections import Counter
 from collections.abc import Sequence
 
@@ -56,8 +57,10 @@ class CoreState:
         self.counters: Counter[tuple[str, str]] = Counter()
         self.effects: list[events.Effect] = []
         self.owners: dict[tuple[str, str], PodId] = {}  # by cluster and UID of each delegate
+        self.abroad: set[PodId] = set()  # tracked pods that may have to do with another cluster than their own
         self.due: set[PodId] = set()  # something about them changed: looked at before the answer
-        self.waiting: set[PodId] = set()  # only time will tell: looked at each Tick
+        self.waiting: set[PodId] = set()  # something is missing, and time will tell: looked at each Tick
+        self._alarms: list[tuple[float, PodId]] = []  # when a pod is due, soonest first; some are over
         self.fences = Fences(timing.fenced_per_s)
         self.orphans = Orphans(self.tracked, self.fences)
         for name in clusters:
@@ -68,8 +71,10 @@ class CoreState:
         return self.log.summary(tracked.pod_id)
 
     def touch(self, cluster: str) -> None:
-        """All pods that have to do with the cluster are due."""
-        self.due.update(pod_id for pod_id, tracked in self.tracked.items() if tracked.touches(cluster))
+        """All pods that have to do with the cluster are due: its own, and of the others those that go abroad."""
+        own = ((cluster, uid) for uid in self.clusters[cluster].pods)
+        self.due.update(pod_id for pod_id in own if pod_id in self.tracked)
+        self.due.update(pod_id for pod_id in self.abroad if self.tracked[pod_id].touches(cluster))
 
     def track(self, pod_id: PodId) -> Tracked:
         """What is tracked of a pod of ours, from now on."""
@@ -82,6 +87,27 @@ class CoreState:
         self.queue.wake(WakeEvent.POD_REMOVED, now)
         home, pod = (known.placed.home, known.placed.pod) if known is not None else (pod_id[0], None)
         self.queue.wake(ClusterEvent(WakeEvent.QUOTA_FREED, home, pod), now)
+
+    def seen(self, tracked: Tracked) -> None:
+        """A report has shown something else of it: it is due."""
+        (self.abroad.add if tracked.abroad else self.abroad.discard)(tracked.pod_id)
+        self.due.add(tracked.pod_id)
+
+    def look_at(self, tracked: Tracked, at: float) -> None:
+        """It is due then, whatever happens until then."""
+        if tracked.alarm_at != at:
+            tracked.alarm_at = at
+            heapq.heappush(self._alarms, (at, tracked.pod_id))
+
+    def ring(self, now: float) -> None:
+        """Pods whose time has come are due."""
+        while self._alarms and self._alarms[0][0] <= now:
+            self.due.add(heapq.heappop(self._alarms)[1])
+
+    def forget(self, pod_id: PodId) -> None:
+        """Nothing is left to track of it."""
+        self.tracked.pop(pod_id, None)
+        self.abroad.discard(pod_id)
 
     def trouble(self, text: str) -> None:
         """Something for the operator's log."""

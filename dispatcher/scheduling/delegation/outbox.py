@@ -3,6 +3,7 @@
 It decides when an intent is sent again, not what follows from an answer (`in_flight`), and it does no I/O.
 """
 
+import heapq
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -24,7 +25,7 @@ class Outbox:
         self._backoff = backoff
         self._by_intent_id: dict[str, Tracked] = {}
         self._waiting: dict[PodId, Tracked] = {}
-        self._settling: dict[PodId, Tracked] = {}
+        self._settling: list[tuple[float, PodId]] = []  # since when, oldest first; some are over
         self._batches: dict[str, list[AnyIntent]] = {}
 
     def next_epoch(self) -> int:
@@ -48,7 +49,6 @@ class Outbox:
         if tracked.in_flight is not None:
             self._by_intent_id.pop(tracked.in_flight.intent.id, None)
             self._waiting.pop(tracked.pod_id, None)
-            self._settling.pop(tracked.pod_id, None)
             tracked.in_flight = None
 
     def answered(self, outcome: Outcome, now: float) -> tuple[Tracked, InFlightIntent, Transition] | None:
@@ -60,7 +60,7 @@ class Outbox:
         transition = transition_for(in_flight.kind, outcome.verdict)
         if transition is Transition.SETTLE:
             in_flight.settling, in_flight.sent_at = True, now
-            self._settling[tracked.pod_id] = tracked
+            heapq.heappush(self._settling, (now, tracked.pod_id))
         elif transition is Transition.AGAIN:
             self._retry_later(tracked, in_flight, now)
         return tracked, in_flight, transition
@@ -106,9 +106,12 @@ class Outbox:
             self._by_intent_id[in_flight.intent.id] = tracked
             self.post(in_flight.via, in_flight.intent)
 
-    def settling(self) -> list[Tracked]:
-        """Pods whose confirmed effect has not shown in the watch yet."""
-        return list(self._settling.values())
+    def overdue(self, now: float, settle_s: float) -> list[PodId]:
+        """Pods whose effect was confirmed more than `settle_s` ago and may not have shown in the watch; each once."""
+        found = []
+        while self._settling and now - self._settling[0][0] > settle_s:
+            found.append(heapq.heappop(self._settling)[1])
+        return found
 
     def take(self) -> list[SendIntents]:
         """What is to be sent now, by cluster; the outbox is empty afterwards."""

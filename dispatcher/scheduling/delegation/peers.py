@@ -24,8 +24,8 @@ def peers(clusters: Mapping[str, ClusterView], fleet: FleetState, now: float, lo
 
 def _peer(name: str, view: ClusterView, fleet: FleetState, now: float, lost_s: float) -> Peer | None:
     stands = _stands(view, now, lost_s)
-    if view.uid:
-        free, labels = fleet.free_total(name), _common_labels(view)
+    if view.uid and not view.hidden:
+        free, labels = fleet.free_total(name), view.shared.agreed
         return Peer(name, stands, free, labels, view.uid, view.keys, view.api_ok, view.unrenewed_s(now))
     return None if stands or not _was_missed(view) else Peer(name, ready=False, unrenewed_s=view.unrenewed_s(now))
 
@@ -37,17 +37,6 @@ def _was_missed(view: ClusterView) -> bool:
 def _stands(view: ClusterView, now: float, lost_s: float) -> bool:
     # A short silence must not make a node controller evict what runs well: a cluster is lost only after a while.
     return view.ready or now - view.not_ready_since < lost_s
-
-
-def _common_labels(view: ClusterView) -> dict[str, str]:
-    """Topology labels on which all real nodes of the cluster agree."""
-    nodes = [node for node in view.nodes.values() if not node.proxy_for]
-    agreed = {}
-    for key in names.SHARED_LABELS:
-        values = {node.labels.get(key, "") for node in nodes}
-        if len(values) == 1 and "" not in values:
-            agreed[key] = values.pop()
-    return agreed
 
 
 def closed_proxy(node: Node | None) -> str:

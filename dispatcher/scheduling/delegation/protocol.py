@@ -57,6 +57,7 @@ class NextStep(NamedTuple):
 
 
 NOTHING = NextStep(Step.NOTHING)
+_QUEUE = NextStep(Step.QUEUE)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class ObservedState:
     `decided`: this dispatcher made the claim. `untouched`: and nobody can have begun a delegate of it.
     `disproved`: the API server of its target has no delegate, and will make none for this claim or an earlier one.
     `fenced`: clusters of which an operator has said, in the home cluster, that nothing runs there any more.
+    `mirrored`: the status that was written last. `unshown`: a moment ago, so that the watch may not show it yet.
     `given_up`: its claim was taken off once, and somebody has put it on again: no decision stands behind it.
     """
 
@@ -91,6 +93,7 @@ class ObservedState:
     disproved: bool = False
     given_up: bool = False
     mirrored: bytes = b""
+    unshown: bool = False
     fenced: frozenset[str] = frozenset()
 
 
@@ -105,6 +108,18 @@ def next_step(seen: ObservedState) -> NextStep:
         return _with_source(seen, seen.source, target)
     copy = _collect(seen, _fenced_copies(seen, seen.source, target))
     return copy if copy is not NOTHING else _with_source(_without_fenced(seen), seen.source, target)
+
+
+def step_of_local(source: Pod, *, reachable: bool) -> NextStep | None:
+    """`next_step` of a source without delegates that belongs in no other cluster, its home `reachable` or not.
+
+    Nearly all pods are such, and nothing else need be known of them; None: more must be, since it bears our mark.
+    """
+    if not reachable:
+        return NOTHING
+    if source.has_finalizer:
+        return None
+    return _QUEUE if wants_place(source) else NOTHING
 
 
 def _with_source(seen: ObservedState, source: Pod, target: str) -> NextStep:
@@ -158,7 +173,7 @@ def _without_source(seen: ObservedState) -> NextStep:
 def _at_home(seen: ObservedState, source: Pod) -> NextStep:
     """A source that belongs in no other cluster."""
     if not source.has_finalizer:
-        return NextStep(Step.QUEUE) if wants_place(source) else NOTHING
+        return _QUEUE if wants_place(source) else NOTHING
     # Marked, and no claim that verifies: somebody took it off, or it is not seen yet.
     return NextStep(Step.UNCLAIM) if source.node or seen.home_settled else NOTHING
 
@@ -246,7 +261,7 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
     # A node controller that lost sight of the proxy node marks the source as not ready, behind our back; a copy of an
     # older order that arrives late shows what was before.
     shown = (source.phase, source.ready) == (delegate.phase, delegate.ready)
-    differs = delegate.status != seen.mirrored or not (shown or source.terminal)
+    differs = delegate.status != seen.mirrored or not (shown or source.terminal or seen.unshown)
     return NextStep(Step.MIRROR, target) if delegate.status and differs else NOTHING
 
 

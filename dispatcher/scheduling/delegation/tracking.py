@@ -1,6 +1,8 @@
 """One of our pods with everything known about it: its source, its delegates, its in-flight intent."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,12 +18,13 @@ from dispatcher.scheduling.queue import QueuedPod
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
-@dataclass
+@dataclass(slots=True)
 class Tracked:
     """A source pod (None: not seen or gone) and its delegates by cluster.
 
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
     `missing_since`: when a pod that ought to be there was first looked for in vain.
+    `mirrored_until`: so long the watch may not show yet what `mirrored` has written.
     `claimed_at`: when we heard that our claim holds; the watch may show it as late as any change.
     `decided`: the attempt of the last claim that this dispatcher made; 0 none.
     `untouched`: the same, while no delegate can have been begun for it; 0 none.
@@ -37,6 +40,7 @@ class Tracked:
     missing_since: dict[str, float] = field(default_factory=dict)
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
+    mirrored_until: float = float("-inf")
     claimed_at: float = float("-inf")
     decided: int = 0
     untouched: int = 0
@@ -50,6 +54,7 @@ class Tracked:
     item: QueuedPod | None = None  # as it was popped, for a retry with back-off
     refused: str = ""  # why the last place was refused by its cluster
     hold_until: float = float("-inf")  # not to be looked at before
+    alarm_at: float = float("-inf")  # when it is looked at whatever comes: the last that was asked for
     refusals: int = 0  # of the last steps, one after the other
     promised: str | None = None  # status.nominatedNodeName as last written or seen; None: never
 
@@ -83,6 +88,11 @@ class Tracked:
         unexplained = source is not None and source.has_finalizer and source.claim is None
         return bool(self.missing_since) or unexplained
 
+    @property
+    def abroad(self) -> bool:
+        """Whether it may have to do with any other cluster than its own, or is not seen there."""
+        return self.source is None or bool(self.delegates) or bool(target_of(self.home, self.source))
+
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
         target = target_of(self.home, self.source) if self.source is not None else ""
@@ -114,18 +124,31 @@ class Tracked:
             self.orphaned_at = None
 
 
-def observed_state(
+class Reach(NamedTuple):
+    """Which clusters answer now, and which went back in time: the same for every pod, found out once for many."""
+
+    ready: frozenset[str]
+    restored: frozenset[str]
+
+    @classmethod
+    def of(cls, clusters: Mapping[str, ClusterView]) -> "Reach":
+        """By what is known of them now."""
+        ready = frozenset([name for name, view in clusters.items() if view.ready])
+        return cls(ready, frozenset([name for name, view in clusters.items() if view.restored]))
+
+
+def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds for all of them
     tracked: Tracked,
     clusters: dict[str, ClusterView],
     now: float,
     timing: CoreTiming,
     *,
+    reach: Reach,
     orphans_may_go: bool,
     fenced: frozenset[str] = frozenset(),
 ) -> ObservedState:
     """What is seen of one pod. What is missing in a Ready cluster for the grace time is to be asked for."""
-    reachable = frozenset(name for name, view in clusters.items() if view.ready)
-    restored = frozenset(name for name, view in clusters.items() if view.restored)
+    reachable, restored = reach
     source = tracked.source
     target = target_of(tracked.home, source) if source is not None else ""
     if another_than_claimed(source, clusters.get(target)):
@@ -155,6 +178,7 @@ def observed_state(
         disproved=claim is not None and claim.epoch <= tracked.disproved.get(target, 0),
         given_up=claim is not None and claim.epoch <= tracked.given_up,
         mirrored=tracked.mirrored,
+        unshown=now < tracked.mirrored_until,
         fenced=fenced,
     )
 

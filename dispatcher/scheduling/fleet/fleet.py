@@ -27,7 +27,7 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
-from dispatcher.scheduling.fleet.readings import take_sample
+from dispatcher.scheduling.fleet.readings import take_sample, take_samples
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
@@ -36,6 +36,7 @@ from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
+_FEW = 8  # readings, of which one by one is as fast
 _CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`, and of the signals of these names
 
 
@@ -79,6 +80,18 @@ class FleetState(NodeTable):
                 self._count([occupant], row, 1)
         return row
 
+    def put_nodes(self, cluster: str, nodes: Sequence[Node]) -> None:
+        """`put_node` for each of them, in one go for those that are new and have no pods yet. No name comes twice."""
+        home = self._cluster(cluster)
+        fresh = [node for node in nodes if node.name not in home.rows and (cluster, node.name) not in self._at]
+        if len(fresh) < len(nodes):
+            known = {node.name for node in fresh}
+            for node in nodes:
+                if node.name not in known:
+                    self.put_node(cluster, node)
+        if fresh:
+            self._new_rows(home, fresh)
+
     def remove_node(self, cluster: str, name: str) -> None:
         """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""
         home = self._cluster(cluster)
@@ -105,6 +118,23 @@ class FleetState(NodeTable):
                 take_sample(self._store, column, row, share, age, self.now)
         self._forget_seen(row)
         self.loads.append(row)
+
+    def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
+        """`put_reading` for each of them, with one write a signal; all at once where they are of different nodes."""
+        find = self._cluster(cluster).rows.get
+        known = [(row, one) for one in readings if (row := find(one.node)) is not None]
+        rows = np.asarray([row for row, _ in known], dtype=np.intp)
+        found = [one for _, one in known]
+        if len(found) < _FEW or any([one.more for one in found]) or len(set(rows.tolist())) < len(rows):
+            for one in found:
+                self.put_reading(cluster, one)
+            return
+        shares = [(one.cpu, one.memory, one.net) for one in found]
+        ages = [(one.cpu_age_s, one.memory_age_s, one.net_age_s) for one in found]
+        take_samples(self._store, rows, shares, ages, self.now)
+        for row in rows.tolist() if self._unseen else ():
+            self._forget_seen(row)
+        self.loads.extend(rows.tolist())
 
     def _forget_seen(self, row: int) -> None:
         unseen = self._unseen.get(row)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -76,6 +77,16 @@ class LabelColumns:
             if not self._nodes_with[key]:
                 del self._nodes_with[key]
         self._nodes_with.update(after.keys())
+        self._write(row, after)
+
+    def add(self, rows: Sequence[int], nodes: Sequence[Node]) -> None:
+        """Rows that had no node have these now."""
+        self._nodes_with.update(chain.from_iterable(node.labels for node in nodes))
+        if self._columns:
+            for row, node in zip(rows, nodes, strict=True):
+                self._write(row, node.labels)
+
+    def _write(self, row: int, after: Mapping[str, str]) -> None:
         for (key, scoped), column in self._columns.items():
             column.codes = grown(column.codes, row + 1, ABSENT)
             column.codes[row] = column.code(self._text(row, after.get(key), scoped))

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from dispatcher.scheduling.framework import ClusterInfo, Floats, SmallInts
 class _Cluster:
     index: int
     rows: dict[str, int] = field(default_factory=dict)
+    listed: RowList | slice | None = None  # the same rows as an index, until one comes or goes
 
 
 class NodeTable(NodeColumns):
@@ -99,11 +101,42 @@ class NodeTable(NodeColumns):
             self._places.append(("", ""))
             self._reserve()
         cluster = self.clusters[home.index].name
-        home.rows[name] = row
+        home.rows[name], home.listed = row, None
         self._places[row] = cluster, name
         self._store.cluster[row] = home.index
         self._store.rank[row] = rank_of(cluster, name)
         return row
+
+    def _new_rows(self, home: _Cluster, nodes: Sequence[Node]) -> RowList:
+        """`_new_row` and `_write_node` for many nodes that are not known, with one write a column. Their rows."""
+        store, cluster = self._store, self.clusters[home.index].name
+        reused = [self._free.pop() for _ in range(min(len(self._free), len(nodes)))]
+        rows = [*reused, *range(self.n, self.n + len(nodes) - len(reused))]
+        more = len(rows) - len(reused)
+        self.n += more
+        self._nodes.extend([None] * more)
+        self._places.extend([("", "")] * more)
+        for resource in dict.fromkeys(chain.from_iterable(node.allocatable for node in nodes)):
+            self.axis.intern(resource)
+        self._reserve()
+        home.listed = None
+        for row, node in zip(rows, nodes, strict=True):
+            home.rows[node.name], self._places[row], self._nodes[row] = row, (cluster, node.name), node
+        at = np.asarray(rows, dtype=np.intp)
+        store.cluster[at], store.live[at] = home.index, True
+        store.rank[at] = [rank_of(cluster, node.name) for node in nodes]
+        store.ready[at] = [node.ready for node in nodes]
+        store.unschedulable[at] = [node.unschedulable for node in nodes]
+        store.taint_set[at] = [self._taints(node.taints) for node in nodes]
+        for column, resource in enumerate(self.axis.names):
+            store.allocatable[column, at] = [node.allocatable.get(resource, 0) for node in nodes]
+        self._labels.add(rows, nodes)
+        for row, node in zip(rows, nodes, strict=True):
+            self._images.replace(row, None, node)
+            self._metrics.replace(row, node)
+        self._total = None
+        self.changes.extend(rows)
+        return at
 
     def _write_node(self, row: int, node: Node) -> None:
         before, store = self._nodes[row], self._store
@@ -144,7 +177,7 @@ class NodeTable(NodeColumns):
         return column
 
     def _drop_row(self, home: _Cluster, name: str) -> None:
-        row = home.rows.pop(name)
+        row, home.listed = home.rows.pop(name), None
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
         self._images.replace(row, node, None)
@@ -166,15 +199,20 @@ class NodeTable(NodeColumns):
 
     # --- totals ------------------------------------------------------------------------------------------------------
 
-    def _rows(self, cluster: _Cluster) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        return np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
+    def _rows(self, cluster: _Cluster) -> "RowList | slice":
+        """The rows of a cluster; a slice where nothing of another one lies between them."""
+        if cluster.listed is None:
+            rows = np.fromiter(cluster.rows.values(), dtype=np.intp, count=len(cluster.rows))
+            first, last = (int(rows.min()), int(rows.max())) if len(rows) else (0, -1)
+            cluster.listed = slice(first, last + 1) if last - first + 1 == len(rows) else rows
+        return cluster.listed
 
     def free_total(self, cluster: str) -> Resources:
         """What the Ready, schedulable nodes of a cluster have left, added up; for its proxy nodes."""
         found = self._clusters.get(cluster)
-        rows = self._rows(found) if found else np.zeros(0, dtype=np.intp)
-        rows = rows[self.ready[rows] & ~self.unschedulable[rows]]
-        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0)
+        rows = self._rows(found) if found else slice(0, 0)
+        open_ = self.ready[rows] & ~self.unschedulable[rows]
+        left = np.maximum(self.allocatable[:, rows] - self.requested[:, rows], 0) * open_
         return dict(zip(self.axis.names, exact_sums(left), strict=True))
 
     def allocatable_total(self) -> Resources:

@@ -1,8 +1,11 @@
 """How a reading enters the columns: only real numbers, only newer samples; what is unknown stays unknown."""
 
 import math
+from collections.abc import Sequence
 
-from dispatcher.scheduling.fleet.columns import RowStore
+import numpy as np
+
+from dispatcher.scheduling.fleet.columns import RowList, RowStore
 
 
 def take_sample(store: RowStore, column: int, row: int, share: float, age: float, now: float) -> None:
@@ -17,3 +20,20 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
     if sampled_at >= store.used_at[column, row]:
         store.used[column, row] = min(share, 1.0)
         store.used_at[column, row] = sampled_at
+
+
+def take_samples(
+    store: RowStore,
+    rows: RowList,
+    shares: Sequence[Sequence[float | None]],
+    ages: Sequence[Sequence[float]],
+    now: float,
+) -> None:
+    """`take_sample` of the first signals in order, for different rows: [rows, signals] shares (None: unknown) and ages."""
+    share, age = np.asarray(shares, dtype=np.float64).T, np.asarray(ages, dtype=np.float64).T
+    sampled_at = now - np.maximum(age, 0.0)
+    first = slice(0, len(share))
+    before = store.used_at[first, rows]
+    news = np.isfinite(share) & (share >= 0.0) & np.isfinite(age) & (sampled_at >= before)
+    store.used[first, rows] = np.where(news, np.minimum(share, 1.0), store.used[first, rows])
+    store.used_at[first, rows] = np.where(news, sampled_at, before)

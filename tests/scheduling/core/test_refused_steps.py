@@ -18,6 +18,7 @@ from dispatcher.model.messages import (
     ConfirmNoSource,
     CreateDelegate,
     DeleteDelegate,
+    DeleteSource,
     Evict,
     FinishSource,
     MirrorStatus,
@@ -116,6 +117,28 @@ def test_a_newer_status_is_shown_at_once_where_an_older_one_was_refused() -> Non
     fleet.tell("west", delegate())
     fleet.tell("west", delegate(status=b'{"phase":"Running"}'))
     assert fleet.core.tracked["east", "uid-web"].mirrored == b'{"phase":"Running"}'
+
+
+def test_a_newer_status_is_written_at_once_and_the_same_not_again_before_the_watch_may_show_it() -> None:
+    fleet = Fleet(lambda intent: DONE)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    assert fleet.ordered[MirrorStatus] == 1
+    fleet.tell("east", source(labels={"seen": "before the write"}))  # not Running yet: a report from before it
+    fleet.tell("west", delegate(status=b'{"phase":"Running"}'))
+    assert fleet.ordered[MirrorStatus] == 2
+    fleet.tell("east", source(labels={"seen": "again"}))
+    assert fleet.ordered[MirrorStatus] == 2
+    fleet.ticks(1)
+    assert fleet.ordered[MirrorStatus] == 3  # it does not show: something has written over it
+
+
+def test_a_mirrored_status_does_not_hold_up_the_end_of_a_pod() -> None:
+    fleet = Fleet(lambda intent: DONE)
+    fleet.tell("east", source())
+    fleet.tell("west", delegate())
+    fleet.tell("west", delegate(terminating=True))
+    assert fleet.ordered[DeleteSource] == 1
 
 
 def test_a_deletion_that_is_refused_is_asked_for_by_name_once_the_delegate_shows_no_more() -> None:

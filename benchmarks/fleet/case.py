@@ -1,0 +1,166 @@
+"""A fleet of fake clusters and the dispatcher: until it decides, readings, pod changes, a burst, other clusters, stalls."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchmarks.fleet.load import Load
+from benchmarks.fleet.phases import Fleet, Taken, now, resident
+from benchmarks.report.rows import Row
+
+_ALONE = "CPU of the dispatcher's process, from outside"
+_DECODE = "decoding the same reports into dicts"
+_STEP_S = 0.05
+
+
+def fleet(share: int) -> list[Row]:
+    """100 clusters x 5,000 nodes with 1,500 pods each; `share` 10: a tenth of the clusters."""
+    return asyncio.run(measure(Load() if share == 1 else _small(Load(), share)))
+
+
+def _small(load: Load, share: int) -> Load:
+    return replace(
+        load,
+        clusters=max(2, load.clusters // share),
+        churn=load.churn / share,
+        burst=load.burst // share,
+        remote=load.remote // share,
+        last_s=load.last_s / 3,
+    )
+
+
+async def measure(load: Load, *, profile: bool = False, say: Callable[[str], None] = lambda text: None) -> list[Row]:
+    """All figures of one fleet."""
+    rows: list[Row] = []
+    one = Fleet(load)
+    plain = one.plain_decode_s
+    n, pods = load.all_nodes, load.all_pods
+
+    def add(name: str, count: int, value: float, unit: str, target: float | None, counts: str, **more: object) -> None:
+        rows.append(Row(f"fleet_{name}", n, count, value, unit, target, None, counts))
+        say(f"{name}: {value:.3f} {unit}")
+
+    async with one.dispatcher(profile=profile):
+        idle = resident(one.pid)
+        await one.ask("go")
+        first = one.submit(1)
+        started = now()
+        async with one.phase("start") as taken:
+            await one.until("bound", first)
+        rows.append(
+            Row("fleet_until_it_decides", n, pods, taken.cpu, "s", 15, plain, f"{_ALONE}, until the first pod is bound", _DECODE)
+        )
+        say(f"until_it_decides: {taken.cpu:.2f} s CPU, {now() - started:.2f} s; plain decode {plain:.2f} s")
+        await one.until_quiet()
+        grown = resident(one.pid) - idle
+        add("rss", pods, grown / 2**20, "MiB", None, "resident memory of all nodes and pods, from outside")
+        add("rss_peak", pods, resident(one.pid, "VmHWM") / 2**20, "MiB", None, "most resident memory of the process")
+        await _idle(one, add)
+        await _readings(one, add)
+        await _changes(one, add)
+        await _burst(one, add)
+        await _remote(one, add)
+        await _stalls(one, add)
+    return rows
+
+
+async def _idle(one: Fleet, add: Callable[..., None]) -> None:
+    async with one.phase("idle") as taken:
+        await asyncio.sleep(one.load.last_s)
+    text = f"{_ALONE}, of one core, while nothing happens"
+    add("idle_cpu", 0, 1000 * taken.cpu / taken.wall, "ms a s", None, text)
+
+
+async def _readings(one: Fleet, add: Callable[..., None]) -> None:
+    load = one.load
+    async with one.phase("readings") as taken:
+        told = await _sweep(one)
+    add("reading_cpu", told, 1e6 * taken.cpu / told, "us", 3.0, f"{_ALONE}, a reading")
+    text = f"{_ALONE}: readings of all nodes every {load.sweep_s:g} s"
+    add("readings_core", told, 1e3 * taken.cpu / told * load.all_nodes / load.sweep_s, "ms a s", 100.0, text)
+    async with one.phase("readings beside decisions", probes=True) as taken:
+        await _sweep(one)
+    _probes("readings", taken, add)
+
+
+async def _sweep(one: Fleet) -> int:
+    """New readings, cluster by cluster, for as long as the load says; how many."""
+    load, clusters = one.load, list(one.clusters.values())
+    began, swept = now(), 0
+    while (passed := now() - began) < load.last_s:
+        while swept <= passed / load.sweep_s * len(clusters):
+            clusters[swept % len(clusters)].sweep()
+            swept += 1
+        await asyncio.sleep(_STEP_S)
+    return swept * load.nodes
+
+
+async def _changes(one: Fleet, add: Callable[..., None]) -> None:
+    async with one.phase("changes") as taken:
+        made = await _churn(one)
+    text = f"{_ALONE}, a pod change, {one.load.churn:g} a second"
+    add("change_cpu", made, 1e6 * taken.cpu / max(made, 1), "us", 100, text)
+    async with one.phase("changes beside decisions", probes=True) as taken:
+        await _churn(one)
+    _probes("changes", taken, add)
+
+
+async def _churn(one: Fleet) -> int:
+    """Pods that change here and there, for as long as the load says; how many."""
+    load, clusters = one.load, list(one.clusters.values())
+    began, made = now(), 0
+    while (passed := now() - began) < load.last_s:
+        while made < passed * load.churn:
+            one.chance.choice(clusters).churn()
+            made += 1
+        await asyncio.sleep(_STEP_S)
+    return made
+
+
+async def _burst(one: Fleet, add: Callable[..., None]) -> None:
+    async with one.phase("burst") as taken:
+        uids = one.submit(one.load.burst, templates=one.load.burst_templates)
+        await one.until("bound", uids)
+    add("burst_bound", len(uids), taken.wall, "s", 1.5, "a burst of pods, until all are bound")
+    await one.until_quiet()
+    add("local_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.12, f"{_ALONE}, a pod of the burst")
+    add("burst_stall", len(uids), 1e3 * taken.stall_cpu, "ms", 50, "the longest time between two rounds of decisions, CPU")
+
+
+async def _remote(one: Fleet, add: Callable[..., None]) -> None:
+    count = one.load.clusters
+    if count < 2 or not one.load.remote:
+        return
+    async with one.phase("remote") as taken:
+        uids = one.submit(one.load.remote, lambda home: f"r{(home.number + 1) % count}", one.load.burst_templates)
+        await one.until("running", uids)
+    add("remote_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.4, f"{_ALONE}, a pod that runs in another cluster")
+    uids = one.submit(1, lambda home: f"r{(home.number + 1) % count}")
+    local = one.submit(1)
+    await one.until("running", uids + local)
+    more = one.latencies("running", uids)[0] - one.latencies("running", local)[0]
+    add("remote_later", 1, 1e3 * more, "ms", 300, "how much later than a local pod a remote one is shown Running")
+
+
+async def _stalls(one: Fleet, add: Callable[..., None]) -> None:
+    again, other = list(one.clusters.values())[:2]
+    for name, cluster, disk, text in (
+        ("return", again, "", "an agent that has restarted tells the same anew"),
+        ("return_changed", other, "other", "the same, and every node's labels are others"),
+    ):
+        async with one.phase(name, probes=True) as taken:
+            await asyncio.sleep(0.5)
+            cluster.disk = disk
+            cluster.restart()
+            await asyncio.sleep(min(3.0, one.load.last_s))
+        add(f"{name}_stall", one.load.nodes, 1e3 * taken.stall_cpu, "ms", 50, f"longest time between rounds of decisions, CPU: {text}")
+
+
+def _probes(name: str, taken: Taken, add: Callable[..., None]) -> None:
+    add(f"{name}_p50", len(taken.probes), 1e3 * taken.probe(0.5), "ms", None, "from submission to bound, one pod every 50 ms")
+    add(f"{name}_p99", len(taken.probes), 1e3 * taken.probe(0.99), "ms", None, "from submission to bound, one pod every 50 ms")
+    text = "the longest time between two rounds of decisions, CPU"
+    add(f"{name}_stall", len(taken.probes), 1e3 * taken.stall_cpu, "ms", 50, text)
+
+
+CASES = (fleet,)

@@ -1,0 +1,77 @@
+"""The process that is measured: a dispatcher as the command assembles it, with links to fake agents."""
+
+import asyncio
+import cProfile
+import json
+import pstats
+import sys
+from multiprocessing.connection import Connection
+from time import perf_counter, process_time
+from typing import Any
+
+import structlog
+
+from benchmarks.fleet.wire import SocketLink
+from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import TimingSection
+from dispatcher.scheduling.events import Decide, Effect, Event
+from dispatcher.scheduling.framework.kernels import compile_all
+from dispatcher.service import event_loop
+from dispatcher.service.assembly import assemble
+from dispatcher.service.warm_up import collect_less_often
+
+_TOP = 35
+
+
+class Watched:
+    """A core whose Ticks are timed: the longest CPU and wall time from the end of one to the end of the next."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._ended = process_time(), perf_counter()
+        self.stall, self.ticks = [0.0, 0.0], 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """As the core's."""
+        effects: list[Effect] = self._core.handle(event, now)
+        if isinstance(event, Decide):
+            ended, self.ticks = (process_time(), perf_counter()), self.ticks + 1
+            self.stall = [max(*pair) for pair in zip(self.stall, (b - a for a, b in zip(self._ended, ended)))]  # noqa: B905
+            self._ended = ended
+        return effects
+
+
+def run(parent: Connection, path: str, clusters: list[str], first_sync_s: float, profile: bool) -> None:
+    """Say "ready", wait for leave, run until told to stop. What comes in is a name of what ends; answers are figures."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
+    compile_all()
+    collect_less_often()
+    event_loop.run(_main(parent, path, clusters, first_sync_s, profile))
+
+
+async def _main(parent: Connection, path: str, clusters: list[str], first_sync_s: float, profile: bool) -> None:
+    config = DispatcherConfig(timing=TimingSection(first_sync_s=first_sync_s, cluster_silent_s=60.0))
+    dispatcher = assemble([SocketLink(name, path) for name in clusters], config)
+    service = dispatcher.service
+    watched = service.core = Watched(service.core)
+    parent.send({})
+    await asyncio.to_thread(parent.recv)
+    profiler = cProfile.Profile() if profile else None
+    if profiler:
+        profiler.enable()
+    running = asyncio.create_task(service.run())
+    while (ended := await asyncio.to_thread(parent.recv)) != "stop":
+        figures = {"stall_cpu": watched.stall[0], "stall_wall": watched.stall[1], "ticks": watched.ticks, "open": watched.open}
+        watched.stall, watched.ticks = [0.0, 0.0], 0
+        if profiler:
+            profiler.disable()
+            print(f"=== {ended}", json.dumps(figures), file=sys.stderr)
+            pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(_TOP)
+            profiler.clear()
+            profiler.enable()
+        parent.send(figures)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

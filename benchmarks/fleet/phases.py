@@ -1,0 +1,191 @@
+"""What is done to the dispatcher, phase by phase, and what its process took for it."""
+
+import asyncio
+import multiprocessing
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.fleet import dispatcher
+from benchmarks.fleet.cluster import FakeCluster, now
+from benchmarks.fleet.load import Load
+from benchmarks.fleet.wire import CHANGES, EXECUTE, HELLO, decode, encode, poll_asked, serve
+from dispatcher.model.messages import Changes, IntentBatch, Peers
+
+_HZ = os.sysconf("SC_CLK_TCK")
+_PROBE_S = 0.05
+_LATE_S = 3.0  # the first report of one cluster comes after all others were given up waiting for it
+_PATIENCE_S = 600.0
+_QUIET = 0.5  # seconds of CPU in two seconds, below which the process has nothing left to do
+
+
+class TooSlow(RuntimeError):  # noqa: N818 - reads as what happened
+    """Something that was waited for has not come."""
+
+
+@dataclass
+class Taken:
+    """What a phase took: seconds of CPU and of wall, the longest stalls, and latencies of pods (seconds)."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+    stall_cpu: float = 0.0
+    stall_wall: float = 0.0
+    ticks: int = 0
+    probes: list[float] = field(default_factory=list)
+
+    def probe(self, share: float) -> float:
+        """A quantile of the latencies, in seconds; NaN without any."""
+        return float(np.quantile(self.probes, share)) if self.probes else float("nan")
+
+
+class Fleet:
+    """The fake clusters, the dispatcher's process beside them, and when pods were submitted, bound and running."""
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.clusters: dict[str, FakeCluster] = {}
+        self.submitted: dict[str, float] = {}
+        self.reached: dict[tuple[str, str], float] = {}  # ("bound" or "running", uid) -> when
+        for number, name in enumerate(load.names):
+            self.clusters[name] = FakeCluster(load, number, self.clusters, self._seen)
+        self.chance = Random(load.seed)  # noqa: S311 - a load, not a secret
+        self._first = {name: encode(one.full()) for name, one in self.clusters.items()}
+        self.pid = 0
+        self._pipe: Connection | None = None
+
+    @property
+    def plain_decode_s(self) -> float:
+        """CPU seconds to decode every first report and keep it as dicts by name: what can hardly be saved."""
+        started = thread_time()
+        for told in self._first.values():
+            report = decode(Changes, told)
+            _ = {node.name: node for node in report.nodes}, {pod.uid: pod for pod in report.pods}
+        return thread_time() - started
+
+    def _seen(self, what: str, uid: str) -> None:
+        self.reached.setdefault((what, uid), now())
+
+    async def answer(self, name: str, what: int, body: bytes) -> bytes:
+        """One call."""
+        cluster = self.clusters[name]
+        if what == HELLO:
+            while cluster.away:
+                await asyncio.sleep(0.05)
+            return encode(cluster.hello())
+        if what == CHANGES:
+            asked = poll_asked(body)
+            first = self._first.pop(name, None) if not asked[0] and not cluster.away else None
+            return encode(await cluster.changes(*asked)) if first is None else first
+        if what == EXECUTE:
+            return encode(cluster.execute(decode(IntentBatch, body)))
+        return encode(cluster.set_peers(decode(Peers, body)))
+
+    @asynccontextmanager
+    async def dispatcher(self, *, profile: bool = False) -> AsyncIterator[None]:
+        """The process, ready to begin; ended afterwards."""
+        context = multiprocessing.get_context("spawn")
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "agents")
+            server = await serve(path, self.answer)
+            self._pipe, theirs = context.Pipe()
+            settings = (theirs, path, self.load.names, _LATE_S, profile)
+            process = context.Process(target=dispatcher.run, args=settings, daemon=True)
+            process.start()
+            theirs.close()
+            try:
+                await asyncio.to_thread(self._pipe.recv)
+                self.pid = process.pid or 0
+                yield
+            finally:
+                self._pipe.send("stop")
+                await asyncio.to_thread(process.join, 10)
+                process.kill()
+                server.close()
+
+    async def ask(self, ended: str) -> dict[str, Any]:
+        """The process's own figures since it was asked before; "go": it begins."""
+        pipe = self._pipe
+        if pipe is None:
+            raise TooSlow("there is no dispatcher")
+        pipe.send(ended)
+        return {} if ended == "go" else dict(await asyncio.to_thread(pipe.recv))
+
+    def submit(
+        self, count: int, regions: Callable[[FakeCluster], str] = lambda home: "", templates: int = 0
+    ) -> list[str]:
+        """Pods of ours in clusters by chance, of so many templates (0: of any); their UIDs."""
+        here = [one for one in self.clusters.values() if not one.away]
+        uids = []
+        for _ in range(count):
+            home = self.chance.choice(here)
+            uid = home.submit(regions(home), templates)
+            self.submitted[uid] = now()
+            uids.append(uid)
+        return uids
+
+    async def until(self, what: str, uids: list[str]) -> None:
+        """Wait for all of these. TooSlow."""
+        deadline = now() + _PATIENCE_S
+        while left := sum((what, uid) not in self.reached for uid in uids):
+            if now() > deadline:
+                raise TooSlow(f"{left} of {len(uids)} pods are not {what} after {_PATIENCE_S:g} s")
+            await asyncio.sleep(0.01)
+
+    async def until_quiet(self) -> None:
+        """Wait until the process has worked off what it has."""
+        deadline = now() + _PATIENCE_S
+        while now() < deadline:
+            before = cpu_s(self.pid)
+            await asyncio.sleep(2.0)
+            if cpu_s(self.pid) - before < _QUIET:
+                return
+
+    def latencies(self, what: str, uids: list[str]) -> list[float]:
+        """Seconds from submission."""
+        return [self.reached[what, uid] - self.submitted[uid] for uid in uids if (what, uid) in self.reached]
+
+    @asynccontextmanager
+    async def phase(self, name: str, *, probes: bool = False) -> AsyncIterator[Taken]:
+        """Measure what happens within; with `probes` a pod is submitted every 50 ms."""
+        taken, uids = Taken(), list[str]()
+
+        async def probing() -> None:
+            while True:
+                uids.extend(self.submit(1))
+                await asyncio.sleep(_PROBE_S)
+
+        await self.ask(f"before {name}")
+        cpu, wall = cpu_s(self.pid), now()
+        task = asyncio.create_task(probing()) if probes else None
+        try:
+            yield taken
+        finally:
+            if task is not None:
+                task.cancel()
+                await self.until("bound", uids)
+            taken.cpu, taken.wall = cpu_s(self.pid) - cpu, now() - wall
+            figures = await self.ask(name)
+            taken.stall_cpu, taken.stall_wall = figures["stall_cpu"], figures["stall_wall"]
+            taken.ticks, taken.probes = figures["ticks"], self.latencies("bound", uids)
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds that a process has had of any core, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _HZ
+
+
+def resident(pid: int, field: str = "VmRSS") -> int:
+    """Bytes of it in memory now; `VmHWM`: at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024

@@ -1,0 +1,103 @@
+"""A large report of a cluster that is not Ready is taken in part by part, and until its last part nothing has changed."""
+
+from unittest.mock import patch
+
+import pytest
+
+from dispatcher.model.messages import Bind, Changes
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.core.reports import Reports
+from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, FoldOn, OperatorWarning, SendIntents
+from dispatcher.scheduling.events import SendPeers, Tick
+from tests.laws.cores import make_core
+
+
+def report(cluster: str, nodes: int = 1, pods: int = 0, uid: str = "", **more: object) -> ClusterChanged:
+    """All of a cluster: its nodes, and pods of ours that wait."""
+    made = tuple(Node(f"n{at}", ready=True, allocatable={"cpu": 4000, "pods": 50}) for at in range(nodes))
+    ours = tuple(
+        Pod(f"{cluster}-{at}", "default", f"p{at}", requests={"cpu": 10}, scheduler_name=SCHEDULER_NAME)
+        for at in range(pods)
+    )
+    told = {"full": True, "nodes": made, "pods": ours, **more}
+    return ClusterChanged(Changes(cluster, uid or f"{cluster}-uid", "life", 0, 1, **told))  # type: ignore[arg-type]
+
+
+def begun(pods: int = 6) -> SchedulerCore:
+    """East is known and decided; of west two of its pods are taken in."""
+    core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=2, peers_s=1.0))
+    core.handle(report("east", pods=1), 1.0)
+    core.handle(report("west", nodes=8, pods=pods), 1.0)
+    return core
+
+
+def finish(core: SchedulerCore, now: float = 2.0) -> list[Effect]:
+    effects: list[Effect] = []
+    while core.folding:
+        effects += core.handle(FoldOn("west"), now)
+    return effects
+
+
+def test_until_the_last_part_it_is_as_if_it_had_not_reported() -> None:
+    core = begun()
+    parts = 0
+    while core.folding:
+        view = core.clusters["west"]
+        assert (view.ready, view.heard, core.open) == (False, False, False)
+        effects = core.handle(Tick(), 2.0 + parts)
+        assert not [one for one in effects if isinstance(one, SendIntents)]
+        told = [one for one in effects if isinstance(one, SendPeers) and one.cluster == "east"]
+        assert all(not one.peers for one in told)
+        core.handle(FoldOn("west"), 2.0 + parts)
+        parts += 1
+    assert parts > 3
+    assert core.clusters["west"].ready
+    sent = [one for one in core.handle(Tick(), 10.0) if isinstance(one, SendIntents)]
+    assert sum(isinstance(intent, Bind) for one in sent for intent in one.intents) == 7
+
+
+def test_a_small_report_is_taken_in_at_once() -> None:
+    core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=500))
+    core.handle(report("west", nodes=8, pods=6), 1.0)
+    assert not core.folding
+    assert core.clusters["west"].ready
+
+
+def test_a_ready_cluster_is_taken_in_at_once_however_large() -> None:
+    core = begun()
+    finish(core)
+    core.handle(report("west", nodes=40, pods=60), 3.0)
+    assert not core.folding
+    assert len(core.clusters["west"].pods) == 60
+
+
+def test_a_cluster_that_falls_silent_meanwhile_is_taken_in_and_then_silent() -> None:
+    core = begun()
+    core.handle(ClusterSilent("west", "no answer"), 2.0)
+    view = core.clusters["west"]
+    assert not core.folding
+    assert (view.silent, view.heard, len(view.pods), len(view.nodes)) == (True, True, 6, 8)
+    core.handle(FoldOn("west"), 3.0)  # it was on its way
+    assert view.silent
+
+
+def test_another_name_of_the_same_cluster_is_refused_meanwhile() -> None:
+    core = make_core(("east", "west"), timing=CoreTiming(fold_at_once=2))
+    core.handle(report("west", nodes=8, pods=6), 1.0)
+    effects = core.handle(report("east", uid="west-uid"), 1.0)
+    assert any(isinstance(one, OperatorWarning) and "the same cluster" in one.text for one in effects)
+    assert not core.clusters["east"].ready
+
+
+def test_a_part_that_fails_leaves_the_cluster_unheard_and_the_next_report_mends_it() -> None:
+    core = begun()
+    with patch.object(Reports, "_pod_changed", side_effect=ZeroDivisionError), pytest.raises(ZeroDivisionError):
+        finish(core)
+    view = core.clusters["west"]
+    assert (core.folding, view.uid, view.ready, view.heard) == ({}.keys(), "", False, False)
+    core.handle(report("west", nodes=8, pods=6), 3.0)
+    finish(core)
+    assert (view.ready, len(view.pods)) == (True, 6)

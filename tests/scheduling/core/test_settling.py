@@ -1,0 +1,68 @@
+"""Confirmed effects that the watch does not show yet cost nothing until they are late."""
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+
+from dispatcher.model.messages import BOUND, Bind, Changes, Outcome
+from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.node import Node
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.reconciler import Reconciler
+from dispatcher.scheduling.events import Answered, ClusterChanged, SendIntents, Tick
+from tests.laws.cores import make_core
+
+PODS = 20
+
+
+@pytest.fixture
+def looked() -> Iterator[list[str]]:
+    """UIDs of pods that were looked at."""
+    found: list[str] = []
+    look = Reconciler._look_at
+
+    def noted(self: Reconciler, tracked: object, now: float) -> None:
+        found.append(tracked.pod_id[1])  # type: ignore[attr-defined]
+        look(self, tracked, now)  # type: ignore[arg-type]
+
+    with patch.object(Reconciler, "_look_at", noted):
+        yield found
+
+
+def bound() -> SchedulerCore:
+    """All pods are bound, said the agent at 1 s; the watch shows none."""
+    core = make_core(("east",))
+    pods = tuple(
+        Pod(f"u{at}", "default", f"p{at}", requests={"cpu": 1}, scheduler_name=SCHEDULER_NAME) for at in range(PODS)
+    )
+    nodes = (Node("n", ready=True, allocatable={"cpu": 4000, "pods": 50}),)
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life", 0, 1, full=True, nodes=nodes, pods=pods)), 1.0)
+    (sent,) = [one for one in core.handle(Tick(), 1.0) if isinstance(one, SendIntents)]
+    answers = tuple(Outcome(one.id, one.pod.uid, one.epoch, BOUND) for one in sent.intents)
+    assert len(answers) == PODS
+    core.handle(Answered("east", answers), 1.0)
+    return core
+
+
+def test_pods_whose_bind_has_not_shown_are_not_looked_at_each_tick(looked: list[str]) -> None:
+    core = bound()
+    looked.clear()
+    for at in range(100):
+        core.handle(Tick(), 1.0 + at / 10)
+    assert looked == []
+
+
+def test_what_has_not_shown_for_too_long_is_decided_again_once_each(looked: list[str]) -> None:
+    core = bound()
+    late = 1.0 + core.timing.settle_s
+    looked.clear()
+    core.handle(Tick(), late)
+    assert looked == []
+    sent = [one for one in core.handle(Tick(), late + 0.1) if isinstance(one, SendIntents)]
+    assert sum(isinstance(intent, Bind) for one in sent for intent in one.intents) == PODS
+    assert sorted(set(looked)) == sorted(f"u{at}" for at in range(PODS))
+    looked.clear()
+    core.handle(Tick(), late + 0.2)
+    assert looked == []
