@@ -161,7 +161,7 @@ class Fleet:
 
         async def probing() -> None:
             while True:
-                uids.extend(self.submit(1))
+                uids.extend(self.submit(1, templates=self.load.burst_templates))
                 await asyncio.sleep(_PROBE_S)
 
         await self.ask(f"before {name}")
