@@ -1,11 +1,12 @@
-"""A fleet of fake clusters and the dispatcher: until it decides, readings, pod changes, a burst, other clusters, stalls."""
+"""A dispatcher and fake clusters: until it decides, readings, pod changes, a burst, other clusters, stalls."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from benchmarks.fleet.cluster import now
 from benchmarks.fleet.load import Load
-from benchmarks.fleet.phases import Fleet, Taken, now, resident
+from benchmarks.fleet.phases import Fleet, Taken, resident
 from benchmarks.report.rows import Row
 
 _ALONE = "CPU of the dispatcher's process, from outside"
@@ -48,7 +49,17 @@ async def measure(load: Load, *, profile: bool = False, say: Callable[[str], Non
         async with one.phase("start") as taken:
             await one.until("bound", first)
         rows.append(
-            Row("fleet_until_it_decides", n, pods, taken.cpu, "s", 15, plain, f"{_ALONE}, until the first pod is bound", _DECODE)
+            Row(
+                "fleet_until_it_decides",
+                n,
+                pods,
+                taken.cpu,
+                "s",
+                15,
+                plain,
+                f"{_ALONE}, until the first pod is bound",
+                _DECODE,
+            )
         )
         say(f"until_it_decides: {taken.cpu:.2f} s CPU, {now() - started:.2f} s; plain decode {plain:.2f} s")
         await one.until_quiet()
@@ -124,17 +135,31 @@ async def _burst(one: Fleet, add: Callable[..., None]) -> None:
     add("burst_bound", len(uids), taken.wall, "s", 1.5, "a burst of pods, until all are bound")
     await one.until_quiet()
     add("local_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.12, f"{_ALONE}, a pod of the burst")
-    add("burst_stall", len(uids), 1e3 * taken.stall_cpu, "ms", 50, "the longest time between two rounds of decisions, CPU")
+    add(
+        "burst_stall",
+        len(uids),
+        1e3 * taken.stall_cpu,
+        "ms",
+        50,
+        "the longest time between two rounds of decisions, CPU",
+    )
 
 
 async def _remote(one: Fleet, add: Callable[..., None]) -> None:
-    count = one.load.clusters
+    count = sum(cluster.listed for cluster in one.clusters.values())
     if count < 2 or not one.load.remote:
         return
     async with one.phase("remote") as taken:
         uids = one.submit(one.load.remote, lambda home: f"r{(home.number + 1) % count}", one.load.burst_templates)
         await one.until("running", uids)
-    add("remote_pod_cpu", len(uids), 1e3 * taken.cpu / len(uids), "ms", 0.4, f"{_ALONE}, a pod that runs in another cluster")
+    add(
+        "remote_pod_cpu",
+        len(uids),
+        1e3 * taken.cpu / len(uids),
+        "ms",
+        0.4,
+        f"{_ALONE}, a pod that runs in another cluster",
+    )
     uids = one.submit(1, lambda home: f"r{(home.number + 1) % count}")
     local = one.submit(1)
     await one.until("running", uids + local)
@@ -143,22 +168,38 @@ async def _remote(one: Fleet, add: Callable[..., None]) -> None:
 
 
 async def _stalls(one: Fleet, add: Callable[..., None]) -> None:
-    again, other = list(one.clusters.values())[:2]
-    for name, cluster, disk, text in (
+    again, other, *rest = one.clusters.values()
+    for name, cluster, disk, what in (
+        ("first_report", rest[-1] if rest else again, "", "a cluster is heard of for the first time"),
         ("return", again, "", "an agent that has restarted tells the same anew"),
         ("return_changed", other, "other", "the same, and every node's labels are others"),
     ):
         async with one.phase(name, probes=True) as taken:
             await asyncio.sleep(0.5)
-            cluster.disk = disk
+            cluster.disk, cluster.listed = disk, True
             cluster.restart()
             await asyncio.sleep(min(3.0, one.load.last_s))
-        add(f"{name}_stall", one.load.nodes, 1e3 * taken.stall_cpu, "ms", 50, f"longest time between rounds of decisions, CPU: {text}")
+        text = f"longest time between rounds of decisions, CPU: {what}"
+        add(f"{name}_stall", one.load.nodes, 1e3 * taken.stall_cpu, "ms", 50, text)
 
 
 def _probes(name: str, taken: Taken, add: Callable[..., None]) -> None:
-    add(f"{name}_p50", len(taken.probes), 1e3 * taken.probe(0.5), "ms", None, "from submission to bound, one pod every 50 ms")
-    add(f"{name}_p99", len(taken.probes), 1e3 * taken.probe(0.99), "ms", None, "from submission to bound, one pod every 50 ms")
+    add(
+        f"{name}_p50",
+        len(taken.probes),
+        1e3 * taken.probe(0.5),
+        "ms",
+        None,
+        "from submission to bound, one pod every 50 ms",
+    )
+    add(
+        f"{name}_p99",
+        len(taken.probes),
+        1e3 * taken.probe(0.99),
+        "ms",
+        None,
+        "from submission to bound, one pod every 50 ms",
+    )
     text = "the longest time between two rounds of decisions, CPU"
     add(f"{name}_stall", len(taken.probes), 1e3 * taken.stall_cpu, "ms", 50, text)
 

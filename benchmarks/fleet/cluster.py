@@ -1,4 +1,4 @@
-"""One fake cluster with its agent: it answers polls, carries out intents at once, and shows their effect as a watch does."""
+"""A fake cluster with its agent: it answers polls, carries out intents at once, and shows what came of them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,16 +35,16 @@ _change = msgspec.structs.replace
 
 
 class FakeCluster:
-    """A cluster of `load`'s size. `seen(what, uid, at)` is told when a pod is bound or shown to run, on perf_counter."""
+    """A cluster of `load`'s size. `seen(what, uid)` is told when a pod is bound, and when it is shown to run."""
 
     def __init__(self, load: Load, number: int, others: Mapping[str, "FakeCluster"], seen: Callable[[str, str], None]):
         self.load, self.number, self.name = load, number, load.names[number]
-        self.away = False  # it answers nothing
+        self.listed = True  # else its API server could not be listed yet
         self.disk = ""  # label of all nodes; another one makes them all different
         self.pods: dict[str, Pod] = {}
         self.bytes_sent = 0
         self._others, self._seen = others, seen
-        self._chance = Random(load.seed * 100_003 + number)  # noqa: S311 - a load, not a secret
+        self._chance = Random(load.seed * 100_003 + number)
         self._life, self._revision, self._made = 1, 1, 0
         self._fresh: dict[str, Pod] = {}
         self._gone: set[str] = set()
@@ -122,8 +122,6 @@ class FakeCluster:
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
         """A long poll. There is one follower: what it was told is forgotten here."""
-        while self.away:
-            await asyncio.sleep(0.05)
         if (incarnation, since) == (self._incarnation, self._revision):
             self._news.clear()
             try:
@@ -146,6 +144,9 @@ class FakeCluster:
 
     def full(self) -> Changes:
         """All of it."""
+        if not self.listed:
+            who = (self.name, self.uid, self._incarnation, 0, self._revision)
+            return Changes(*who, full=True, synced=False, problem="not listed yet")
         nodes = tuple(node_of(self.number, at, self.disk) for at in range(self.load.nodes))
         readings = tuple(reading_of(at, self._chance) for at in range(self.load.nodes))
         who = (self.name, self.uid, self._incarnation, 0, self._revision)
@@ -170,7 +171,9 @@ class FakeCluster:
         if isinstance(intent, Bind):
             return self._bind(intent)
         if isinstance(intent, Claim):
-            self._put(_change(self.pods[uid], claim=Claimed(intent.cluster, intent.node, intent.epoch), has_finalizer=True))
+            self._put(
+                _change(self.pods[uid], claim=Claimed(intent.cluster, intent.node, intent.epoch), has_finalizer=True)
+            )
             return Outcome(intent.id, uid, intent.epoch, CLAIMED, manifest=b"{}", record="signed")
         if isinstance(intent, CreateDelegate):
             return self._create(intent)

@@ -39,13 +39,14 @@ class Watched:
         effects: list[Effect] = self._core.handle(event, now)
         if isinstance(event, Decide):
             ended, self.ticks = (process_time(), perf_counter()), self.ticks + 1
-            self.stall = [max(*pair) for pair in zip(self.stall, (b - a for a, b in zip(self._ended, ended)))]  # noqa: B905
+            passed = ended[0] - self._ended[0], ended[1] - self._ended[1]
+            self.stall = [max(self.stall[0], passed[0]), max(self.stall[1], passed[1])]
             self._ended = ended
         return effects
 
 
 def run(parent: Connection, path: str, clusters: list[str], first_sync_s: float, profile: bool) -> None:
-    """Say "ready", wait for leave, run until told to stop. What comes in is a name of what ends; answers are figures."""
+    """Say that it can begin, wait for leave, run until told to stop. Told what has ended, it answers with figures."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     compile_all()
     collect_less_often()
@@ -64,7 +65,12 @@ async def _main(parent: Connection, path: str, clusters: list[str], first_sync_s
         profiler.enable()
     running = asyncio.create_task(service.run())
     while (ended := await asyncio.to_thread(parent.recv)) != "stop":
-        figures = {"stall_cpu": watched.stall[0], "stall_wall": watched.stall[1], "ticks": watched.ticks, "open": watched.open}
+        figures = {
+            "stall_cpu": watched.stall[0],
+            "stall_wall": watched.stall[1],
+            "ticks": watched.ticks,
+            "open": watched.open,
+        }
         watched.stall, watched.ticks = [0.0, 0.0], 0
         if profiler:
             profiler.disable()

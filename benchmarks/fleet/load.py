@@ -56,7 +56,12 @@ class Load:
 def node_of(cluster: int, number: int, disk: str = "") -> Node:
     """A node of 32 CPU and 128 GiB in one of three zones; every cluster is a region."""
     name, zone = node_name(number), "abc"[number % 3]
-    labels = {HOSTNAME: name, REGION: f"r{cluster}", ZONE: f"r{cluster}{zone}", "disk": disk or ("ssd", "hdd")[number % 2]}
+    labels = {
+        HOSTNAME: name,
+        REGION: f"r{cluster}",
+        ZONE: f"r{cluster}{zone}",
+        "disk": disk or ("ssd", "hdd")[number % 2],
+    }
     return Node(name, f"c{cluster}-{number}", labels, ready=True, allocatable=NODE, bandwidth=1_250_000_000)
 
 

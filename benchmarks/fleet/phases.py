@@ -23,7 +23,7 @@ from dispatcher.model.messages import Changes, IntentBatch, Peers
 
 _HZ = os.sysconf("SC_CLK_TCK")
 _PROBE_S = 0.05
-_LATE_S = 3.0  # the first report of one cluster comes after all others were given up waiting for it
+_LATE_S = 3.0  # so long all others wait for the cluster that cannot be listed
 _PATIENCE_S = 600.0
 _QUIET = 0.5  # seconds of CPU in two seconds, below which the process has nothing left to do
 
@@ -58,7 +58,9 @@ class Fleet:
         self.reached: dict[tuple[str, str], float] = {}  # ("bound" or "running", uid) -> when
         for number, name in enumerate(load.names):
             self.clusters[name] = FakeCluster(load, number, self.clusters, self._seen)
-        self.chance = Random(load.seed)  # noqa: S311 - a load, not a secret
+        self.chance = Random(load.seed)
+        if load.clusters > 2:  # the last one is heard of while others are decided
+            self.clusters[load.names[-1]].listed = False
         self._first = {name: encode(one.full()) for name, one in self.clusters.items()}
         self.pid = 0
         self._pipe: Connection | None = None
@@ -79,12 +81,10 @@ class Fleet:
         """One call."""
         cluster = self.clusters[name]
         if what == HELLO:
-            while cluster.away:
-                await asyncio.sleep(0.05)
             return encode(cluster.hello())
         if what == CHANGES:
             asked = poll_asked(body)
-            first = self._first.pop(name, None) if not asked[0] and not cluster.away else None
+            first = self._first.pop(name, None) if not asked[0] and cluster.listed else None
             return encode(await cluster.changes(*asked)) if first is None else first
         if what == EXECUTE:
             return encode(cluster.execute(decode(IntentBatch, body)))
@@ -124,7 +124,7 @@ class Fleet:
         self, count: int, regions: Callable[[FakeCluster], str] = lambda home: "", templates: int = 0
     ) -> list[str]:
         """Pods of ours in clusters by chance, of so many templates (0: of any); their UIDs."""
-        here = [one for one in self.clusters.values() if not one.away]
+        here = [one for one in self.clusters.values() if one.listed]
         uids = []
         for _ in range(count):
             home = self.chance.choice(here)
@@ -161,7 +161,7 @@ class Fleet:
 
         async def probing() -> None:
             while True:
-                uids.extend(self.submit(1))
+                uids.extend(self.submit(1, templates=self.load.burst_templates))
                 await asyncio.sleep(_PROBE_S)
 
         await self.ask(f"before {name}")

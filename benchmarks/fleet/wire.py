@@ -87,7 +87,8 @@ class SocketLink:
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._writer.write(_HEAD.pack(len(body), number, what) + body)
         try:
-            return await answer
+            told: bytes = await answer
+            return told
         finally:
             self._waiting.pop(number, None)
 

@@ -265,7 +265,9 @@ def _columns(fleet: FleetState) -> dict[tuple[str, str], list[object]]:
     for row in np.flatnonzero(fleet.live).tolist():
         amounts = {name: fleet.allocatable[at, row].item() for at, name in enumerate(names)}
         requested = {name: fleet.requested[at, row].item() for at, name in enumerate(names)}
-        labels = [fleet.domain_values(level)[fleet.domain(level)[row]] for level in LEVELS if fleet.domain(level)[row] >= 0]
+        labels = [
+            fleet.domain_values(level)[fleet.domain(level)[row]] for level in LEVELS if fleet.domain(level)[row] >= 0
+        ]
         taints = fleet.taint_sets[fleet.taint_set[row]]
         state = [fleet.ready[row].item(), fleet.unschedulable[row].item(), fleet.rank[row].item(), fleet.node(row)]
         found[fleet.name_of(row)] = [amounts, requested, labels, taints, *state, repr(fleet.readings_of(row))]
@@ -310,11 +312,16 @@ AGES = st.sampled_from((0.0, 1.0, 5.0, -3.0, float("nan"), float("inf")))
 @st.composite
 def readings(draw: st.DrawFn) -> Reading:
     more = {"disk": (0.5, draw(AGES))} if draw(st.integers(0, 9)) == 0 else {}
-    shares, ages = [draw(SHARES) for _ in range(3)], [draw(AGES) for _ in range(3)]
-    return Reading(f"n{draw(st.integers(0, 13))}", *shares, None, None, *ages, "kubelet", more)
+    (cpu, memory, net), ages = draw(st.tuples(SHARES, SHARES, SHARES)), draw(st.tuples(AGES, AGES, AGES))
+    return Reading(f"n{draw(st.integers(0, 13))}", cpu, memory, net, None, None, *ages, "kubelet", more)
 
 
-@given(told=st.lists(st.lists(readings(), max_size=14, unique_by=lambda one: one.node) | st.lists(readings(), max_size=14), max_size=3))
+@given(
+    told=st.lists(
+        st.lists(readings(), max_size=14, unique_by=lambda one: one.node) | st.lists(readings(), max_size=14),
+        max_size=3,
+    )
+)
 def test_readings_of_a_report_enter_together_as_they_would_one_by_one(told: list[list[Reading]]) -> None:
     fleets = FleetState(now=100.0), FleetState(now=100.0)
     for at, fleet in enumerate(fleets):

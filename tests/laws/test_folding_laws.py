@@ -1,4 +1,4 @@
-"""Reports that are taken in part by part, with anything between the parts: nothing lost, nothing twice, and the same end.
+"""Reports that are taken in part by part, with anything between the parts: nothing lost, nothing twice, the same end.
 
 The world is that of test_exactly_once: answers get lost, agents restart and fall silent, dispatchers are killed.
 """
@@ -132,6 +132,8 @@ def _state(core: SchedulerCore, *, acted: bool) -> object:
         for row in np.flatnonzero(fleet.live).tolist()
     }
     places = {one.pod_id: (one.cluster, one.node, one.placed, one.row is None) for one in fleet.occupants()}
-    tracked = {pod_id: (one.source, one.delegates, acted and one.in_flight is None) for pod_id, one in core.tracked.items()}
+    tracked = {
+        pod_id: (one.source, one.delegates, acted and one.in_flight is None) for pod_id, one in core.tracked.items()
+    }
     queued = {pod_id: core.queue.state_of(pod_id) for pod_id in core.tracked} if acted else {}
     return core.clusters, rows, places, tracked, queued, core.open, fleet.allocatable_total()

@@ -1,4 +1,4 @@
-"""What is due for a pod that stays at home is found out from little: never anything else than the whole protocol says."""
+"""What is due for a pod that stays at home is found out from little: never anything else than the protocol says."""
 
 import msgspec
 from hypothesis import given
@@ -23,7 +23,12 @@ CLUSTERS = st.frozensets(st.sampled_from(("east", "west")))
 
 @given(source=SOURCES, ready=CLUSTERS, restored=CLUSTERS, fenced=CLUSTERS, settled=st.booleans(), absent=CLUSTERS)
 def test_the_short_answer_is_the_long_one(
-    source: Pod, ready: frozenset[str], restored: frozenset[str], fenced: frozenset[str], settled: bool, absent: frozenset[str]
+    source: Pod,
+    ready: frozenset[str],
+    restored: frozenset[str],
+    fenced: frozenset[str],
+    settled: bool,
+    absent: frozenset[str],
 ) -> None:
     tracked = Tracked(("east", "u"), source)
     if tracked.abroad:

@@ -1,9 +1,9 @@
 """The door of the core: each event to its handler, and a Tick to all that time makes due.
 
 `handle(event, now)` is the only way in. Reports are folded into the fleet and into what is tracked of each of our pods;
-a Tick or a Decide decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the core starts
-empty and comes to the same state from full reports. Until every cluster was heard of once nothing is decided, since
-the room and quota in use would be unknown.
+a Tick, or a Decide, decides queued pods; outcomes move intents on. Truth is what the agents report: after a crash the
+core starts empty and comes to the same state from full reports. Until every cluster was heard of once nothing is
+decided, since the room and quota in use would be unknown.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -25,7 +25,6 @@ from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import OBJECT_EVENTS, ClusterEvent, WakeEvent
 
-
 _NODES_A_POD = 4  # so many nodes take as long as one pod
 
 
@@ -73,7 +72,10 @@ class Reports:
         if changes.full and not view.ready and size > self._state.timing.fold_at_once:
             self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
             view.hidden = not view.uid
-            view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys  # its pods are known by them
+            view.uid, view.keys = (
+                changes.cluster_uid or view.uid,
+                changes.keys or view.keys,
+            )  # its pods are known by them
             self._go_on(view.name, self._state.timing.fold_at_once, now)
             return
         self._fold_health(view, changes, now)

@@ -125,7 +125,7 @@ class FleetState(NodeTable):
         known = [(row, one) for one in readings if (row := find(one.node)) is not None]
         rows = np.asarray([row for row, _ in known], dtype=np.intp)
         found = [one for _, one in known]
-        if len(found) < _FEW or any([one.more for one in found]) or len(set(rows.tolist())) < len(rows):
+        if len(found) < _FEW or any(one.more for one in found) or len(set(rows.tolist())) < len(rows):
             for one in found:
                 self.put_reading(cluster, one)
             return

@@ -29,7 +29,7 @@ def take_samples(
     ages: Sequence[Sequence[float]],
     now: float,
 ) -> None:
-    """`take_sample` of the first signals in order, for different rows: [rows, signals] shares (None: unknown) and ages."""
+    """`take_sample` of the first signals, for different rows: [rows, signals] shares (None: unknown) and ages."""
     share, age = np.asarray(shares, dtype=np.float64).T, np.asarray(ages, dtype=np.float64).T
     sampled_at = now - np.maximum(age, 0.0)
     first = slice(0, len(share))

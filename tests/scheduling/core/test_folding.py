@@ -1,4 +1,4 @@
-"""A large report of a cluster that is not Ready is taken in part by part, and until its last part nothing has changed."""
+"""A large report of a cluster that is not Ready is taken in part by part: until its last part nothing has changed."""
 
 from unittest.mock import patch
 
@@ -10,8 +10,16 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.core.reports import Reports
-from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Effect, FoldOn, OperatorWarning, SendIntents
-from dispatcher.scheduling.events import SendPeers, Tick
+from dispatcher.scheduling.events import (
+    ClusterChanged,
+    ClusterSilent,
+    Effect,
+    FoldOn,
+    OperatorWarning,
+    SendIntents,
+    SendPeers,
+    Tick,
+)
 from tests.laws.cores import make_core
 
 
