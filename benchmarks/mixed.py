@@ -202,7 +202,7 @@ def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, recorde
 
 
 def _one(share: int) -> tuple[Mix, float]:
-    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 200))
+    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 100))
     return mix, bound_rate(mix)
 
 
@@ -245,7 +245,7 @@ def mixed_rules(share: int) -> list[Row]:
 
 def mixed_refusals(share: int) -> list[Row]:
     """30,000 pods of 200 templates, none of which fits anywhere."""
-    mix = Mix(pods=30_000 // share, nodes=max(5000 // share, 200), classes=200)
+    mix = Mix(pods=30_000 // share, nodes=max(5000 // share, 100), classes=200)
     one, one_again = refusal_rate(replace(mix, classes=1))
     first, again = refusal_rate(mix)
     return [
