@@ -127,7 +127,7 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
             while stage.core.queue.counts()["active"]:
                 stage.step()
         seconds = process_time() - start
-        bound = len(arrivals) - len(stage._pending)  # noqa: SLF001 - its own module
+        bound = len(arrivals) - len(stage._pending)
     if bound < len(arrivals):
         raise RuntimeError(f"the benchmark's fleet is too small: {bound} of {len(arrivals)} pods bound")
     return bound / seconds
@@ -159,8 +159,8 @@ def refusal_rate(mix: Mix) -> tuple[float, float]:
     stage.now += 60.0
     start = process_time()
     other = msgspec.structs.replace(stage.mix.fleet()[0], name="another", uid="another")
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, "cpu": 2**40}),))  # noqa: SLF001
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))  # noqa: SLF001
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, "cpu": 2**40}),))
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))
     while stage.core.queue.counts()["active"]:
         stage.step()
     again = process_time() - start
