@@ -127,7 +127,7 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
             while stage.core.queue.counts()["active"]:
                 stage.step()
         seconds = process_time() - start
-        bound = len(arrivals) - len(stage._pending)  # noqa: SLF001 - its own module
+        bound = len(arrivals) - len(stage._pending)
     if bound < len(arrivals):
         raise RuntimeError(f"the benchmark's fleet is too small: {bound} of {len(arrivals)} pods bound")
     return bound / seconds
@@ -159,8 +159,8 @@ def refusal_rate(mix: Mix) -> tuple[float, float]:
     stage.now += 60.0
     start = process_time()
     other = msgspec.structs.replace(stage.mix.fleet()[0], name="another", uid="another")
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, "cpu": 2**40}),))  # noqa: SLF001
-    stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))  # noqa: SLF001
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={**other.allocatable, "cpu": 2**40}),))
+    stage._report(nodes=(msgspec.structs.replace(other, allocatable={"cpu": 1, "memory": 1, "pods": 1}),))
     while stage.core.queue.counts()["active"]:
         stage.step()
     again = process_time() - start
@@ -202,7 +202,7 @@ def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, recorde
 
 
 def _one(share: int) -> tuple[Mix, float]:
-    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 200))
+    mix = Mix(pods=20_000 // share, nodes=max(5000 // share, 100))
     return mix, bound_rate(mix)
 
 
@@ -245,7 +245,7 @@ def mixed_rules(share: int) -> list[Row]:
 
 def mixed_refusals(share: int) -> list[Row]:
     """30,000 pods of 200 templates, none of which fits anywhere."""
-    mix = Mix(pods=30_000 // share, nodes=max(5000 // share, 200), classes=200)
+    mix = Mix(pods=30_000 // share, nodes=max(5000 // share, 100), classes=200)
     one, one_again = refusal_rate(replace(mix, classes=1))
     first, again = refusal_rate(mix)
     return [

@@ -45,7 +45,7 @@ class Mix:
 
     def arrivals(self) -> list[Pod]:
         """The pods in the order in which they come."""
-        dice = random.Random(self.seed)  # noqa: S311 - work to measure with, no secret
+        dice = random.Random(self.seed)
         kinds = [self._template(kind) for kind in range(self.classes)]
         order = [at % self.classes for at in range(self.pods)]
         if self.interleaved and self.classes > 1:
@@ -103,7 +103,7 @@ class Mix:
 
     def samples(self) -> Iterator[Reading]:
         """Readings that come in later, of nodes by chance; it does not end."""
-        dice = random.Random(self.seed + 1)  # noqa: S311 - work to measure with, no secret
+        dice = random.Random(self.seed + 1)
         while True:
             yield self._reading(dice.randrange(self.nodes), dice.randrange(1000))
 

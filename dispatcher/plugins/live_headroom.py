@@ -16,6 +16,7 @@ Readings are shares 0..1, ages seconds. Turn these off (weight 0) where no telem
 The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
 """
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -35,6 +36,7 @@ from dispatcher.scheduling.framework.kernels import (
     kernel,
     least,
     most,
+    of_numbers,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, read_by, shown, texts
 from dispatcher.scheduling.rules.requests import nonzero_request
@@ -105,6 +107,7 @@ def _slope(utilisation: Any, knee: Any, extra: Any) -> Any:
     return choose(utilisation >= knee, 1.0 + extra, 1.0) * (100.0 / (1.0 + extra * (1.0 - knee)))
 
 
+_measured_number, _requested_number, _weight_number, _mixed_number = of_numbers(_measured, _requested, _weight, _mixed)
 _FORMULA = (_measured, _requested, _weight, _mixed, _score, _lowest, _slope)
 
 
@@ -242,16 +245,27 @@ class _LiveHeadroom(BoundedScore[Amounts]):
         return self._told(self._signals[0], state, fleet, row)
 
     def _told(self, signal: str, amounts: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
-        columns = _columns(signal, amounts, fleet, np.asarray([row]))
-        utilisation, weight = self._utilisation(columns, fleet.now)
-        used, sampled_at = float(columns.used[0]), float(columns.sampled_at[0])
-        known = bool(np.isfinite(used) and np.isfinite(sampled_at))
+        load = _load_of(signal, amounts, fleet, row)
+        utilisation, weight = self._utilisation_of(load, fleet.now)
+        known = math.isfinite(load.used) and math.isfinite(load.sampled_at)
         return {
-            "utilisation": round(float(utilisation[0]), 4),
-            "reading": round(used, 4) if known else None,
-            "age_s": round(max(fleet.now - sampled_at, 0.0), 1) if known else None,
-            "judged": _in_words(known, float(weight[0])),
+            "utilisation": round(utilisation, 4),
+            "reading": round(load.used, 4) if known else None,
+            "age_s": round(max(fleet.now - load.sampled_at, 0.0), 1) if known else None,
+            "judged": _in_words(known, weight),
         }
+
+    def _utilisation_of(self, load: "_Load", now: float) -> tuple[float, float]:
+        """`_utilisation` of one row: the same numbers, bit for bit."""
+        used, sampled_at, recent, more, nonzero0, capacity0, more0, nonzero1, capacity1, more1 = load
+        measured = _measured_number(used, recent, more, capacity0)
+        measured = 1.0 if measured > 1.0 else measured
+        age = now - sampled_at
+        if age <= self._fresh_s and not math.isnan(measured):
+            return measured, 1.0
+        weight = _weight_number(age, self._fresh_s, self._stale_s, measured)
+        requested = _requested_number(nonzero0, more0, capacity0, nonzero1, more1, capacity1)
+        return _mixed_number(measured, min(requested, 1.0), weight), weight
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> LoadColumns:
@@ -263,6 +277,26 @@ def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Loa
         return LoadColumns(used, sampled_at, fleet.nodes.recent[0][rows], -1.0, *pairs)
     pair = _fallback(adds_to, amounts, fleet, rows)
     return LoadColumns(used, sampled_at, fleet.nodes.recent[adds_to][rows], pair[2], *pair, *pair)
+
+
+class _Load(NamedTuple):
+    """LoadColumns of one row, in Python's numbers."""
+
+    used: float
+    sampled_at: float
+    recent: int
+    more: float
+    nonzero0: int
+    capacity0: int
+    more0: float
+    nonzero1: int
+    capacity1: int
+    more1: float
+
+
+def _load_of(signal: str, amounts: Amounts, fleet: FleetView, row: int) -> _Load:
+    columns = _columns(signal, amounts, fleet, slice(row, row + 1))
+    return _Load._make(one.item() if isinstance(one, np.ndarray) else one for one in columns)
 
 
 def _fallback(at: int, amounts: Amounts, fleet: FleetView, rows: Rows) -> tuple[Ints, Ints, float]:

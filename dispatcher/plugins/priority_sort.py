@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from dispatcher.scheduling.framework import Depends, Placed, Plugin
 
-
 TURN_S = 1.0  # far below what a user can tell; long enough that a burst of several Deployments is in one turn or two
 
 

@@ -13,12 +13,10 @@ What is promised of the order of pods that are active:
        time, and all of these are of its own turn.
 """
 
-import enum
 import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dispatcher.model.backoff import Backoff
@@ -26,11 +24,11 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
+from dispatcher.scheduling.queued import Group, QueuedPod, State
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
-_NO_REASON: frozenset[Reason] = frozenset()
 
 
 class Gates(Protocol):
@@ -65,79 +63,7 @@ class NoPlugins:
         return True
 
 
-class _State(enum.Enum):
-    __hash__ = object.__hash__  # counted with every move of every pod; Enum's own hash is a call of Python
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    UNSCHEDULABLE = "unschedulable"
-    GATED = "gated"
-    WAITING = "waiting"
-    POPPED = "popped"
-
-
-_PARKED = (_State.UNSCHEDULABLE, _State.GATED)
-
-
-@dataclass(eq=False, slots=True)
-class QueuedPod:
-    """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off.
-
-    `note` says in words why it is gated or waiting.
-    """
-
-    pod_id: PodId
-    placed: Placed
-    class_key: Hashable
-    queued_at: float
-    order: tuple[Any, ...]
-    attempts: int = 0
-    ready_at: float = float("-inf")
-    since: float = float("-inf")
-    helped_by: WakeEvent = NEVER
-    reasons: frozenset[Reason] = _NO_REASON
-    note: str = ""
-    state: _State = _State.POPPED
-    ticket: int = 0
-    policies: int = 0  # under which it was sorted and classified
-    group: "_Group | None" = None  # while it is active: the pods of its turn and class
-
-
-_Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
-
-
-class _Group:
-    """The active pods of one turn and class, first in order first. `shown`: the order by which the queue knows it."""
-
-    __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
-
-    def __init__(self, key: Hashable) -> None:
-        self.key, self.pods, self.shown = key, 0, ()
-        # Entries of pods that have left since are void; they are dropped when they come up.
-        self._entries: deque[_Entry] = deque()
-        self._sorted = True
-
-    def add(self, item: QueuedPod) -> None:
-        """One more pod; most come in order."""
-        entries, entry = self._entries, (item.order, item.ticket, item)
-        self.pods += 1
-        self._sorted = self._sorted and (not entries or entries[-1][0] < item.order)
-        entries.append(entry)
-        if len(entries) > 2 * self.pods + 64:
-            self._entries = deque(one for one in entries if self._has(one))
-
-    def first(self) -> QueuedPod:
-        """The first of at least one pod."""
-        if not self._sorted:
-            self._entries, self._sorted = deque(sorted(self._entries)), True
-        entries = self._entries
-        while not self._has(entries[0]):
-            entries.popleft()
-        return entries[0][2]
-
-    def _has(self, entry: _Entry) -> bool:
-        return entry[2].group is self and entry[2].ticket == entry[1]
-
-
+_PARKED = (State.UNSCHEDULABLE, State.GATED)
 _Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
 
 
@@ -162,11 +88,11 @@ class SchedulingQueue:
         self._gates: Gates = gates or NoPlugins()
         self._pause, self._flush_s = Backoff(first_s, longest_s), flush_s
         self._pods: dict[PodId, QueuedPod] = {}
-        self._counts = dict.fromkeys(_State, 0)
+        self._counts = dict.fromkeys(State, 0)
         # Groups by their first pods: an entry is void once its group is empty, or is shown by another order. Entries of
         # pods whose ticket is not their pod's any more are void, too. Void ones are dropped when they come up.
-        self._active: list[tuple[tuple[Any, ...], int, _Group]] = []
-        self._groups: dict[Hashable, _Group] = {}
+        self._active: list[tuple[tuple[Any, ...], int, Group]] = []
+        self._groups: dict[Hashable, Group] = {}
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, dict[PodId, QueuedPod]]] = {}
@@ -181,7 +107,7 @@ class SchedulingQueue:
         A pod that has a place already goes on waiting for it, whatever changes about it.
         """
         known = self._pods.get(pod_id)
-        if known is not None and (known.placed == placed or known.state is _State.WAITING):
+        if known is not None and (known.placed == placed or known.state is State.WAITING):
             return
         queued_at = known.queued_at if known else now
         order = self._order(pod_id, placed, queued_at)
@@ -204,7 +130,7 @@ class SchedulingQueue:
         item = self._pods.pop(pod_id, None)
         if item is not None:
             self._leave(item)
-            item.state = _State.POPPED
+            item.state = State.POPPED
 
     def get(self, pod_id: PodId) -> QueuedPod | None:
         """The waiting pod, None if it does not wait here."""
@@ -212,7 +138,7 @@ class SchedulingQueue:
 
     def counts(self) -> dict[str, int]:
         """How many pods wait in each state."""
-        return {state.value: count for state, count in self._counts.items() if state is not _State.POPPED}
+        return {state.value: count for state, count in self._counts.items() if state is not State.POPPED}
 
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
@@ -261,15 +187,15 @@ class SchedulingQueue:
     def _end_backoffs(self, now: float) -> None:
         while self._backoff and self._backoff[0][0] <= now:
             _, _, ticket, item = heapq.heappop(self._backoff)
-            if item.state is _State.BACKOFF and item.ticket == ticket:
-                self._move(item, _State.ACTIVE)
+            if item.state is State.BACKOFF and item.ticket == ticket:
+                self._move(item, State.ACTIVE)
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
         self._failed(item, now)
         self._refused(item, reasons)
         item.since = now
-        self._return(item, _State.UNSCHEDULABLE)
+        self._return(item, State.UNSCHEDULABLE)
 
     def _refused(self, item: QueuedPod, reasons: frozenset[Reason]) -> None:
         item.reasons = reasons
@@ -283,7 +209,7 @@ class SchedulingQueue:
             item.placed = placed
             self._renew(item)
         self._failed(item, now)
-        self._return(item, _State.BACKOFF)
+        self._return(item, State.BACKOFF)
 
     def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
@@ -296,13 +222,13 @@ class SchedulingQueue:
     def hold(self, item: QueuedPod, note: str) -> None:
         """A popped pod has a place, but something holds it up: nothing here moves it on."""
         item.note = note
-        self._return(item, _State.WAITING)
+        self._return(item, State.WAITING)
 
     def _failed(self, item: QueuedPod, now: float) -> None:
         item.attempts += 1
         item.ready_at = now + self._pause.after(item.attempts)
 
-    def _return(self, item: QueuedPod, state: _State) -> None:
+    def _return(self, item: QueuedPod, state: State) -> None:
         self.remove(item.pod_id)
         if item.policies != self._policies:
             self._renew(item)
@@ -333,7 +259,7 @@ class SchedulingQueue:
     def activate(self, pod_id: PodId, now: float) -> None:
         """Try an unschedulable pod again, after what is left of its back-off; others are left alone."""
         item = self._pods.get(pod_id)
-        if item is not None and item.state is _State.UNSCHEDULABLE:
+        if item is not None and item.state is State.UNSCHEDULABLE:
             self._ready(item, now)
 
     def flush(self, now: float) -> None:
@@ -341,7 +267,7 @@ class SchedulingQueue:
         self._end_backoffs(now)
         while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
             _, ticket, item = self._unflushed.popleft()
-            if item.state is _State.UNSCHEDULABLE and item.ticket == ticket:
+            if item.state is State.UNSCHEDULABLE and item.ticket == ticket:
                 self._ready(item, now)
 
     def take_policies(
@@ -352,7 +278,7 @@ class SchedulingQueue:
         self._gates = gates or self._gates
         self._policies += 1
         for item in list(self._pods.values()):
-            if item.state is not _State.WAITING:
+            if item.state is not State.WAITING:
                 self.remove(item.pod_id)
                 self._renew(item)
                 self._pods[item.pod_id] = item
@@ -364,15 +290,15 @@ class SchedulingQueue:
         why = self._gates.gate(item.placed)
         if why is not None:
             self._leave(item)
-            item.state = _State.POPPED  # what wakes it is written over: it must have left its old group first
+            item.state = State.POPPED  # what wakes it is written over: it must have left its old group first
             self._refused(item, frozenset((why.reason,)))
             item.note = why.text
-            self._move(item, _State.GATED)
+            self._move(item, State.GATED)
         else:
-            self._move(item, _State.ACTIVE if item.ready_at <= now else _State.BACKOFF)
+            self._move(item, State.ACTIVE if item.ready_at <= now else State.BACKOFF)
 
     def _leave(self, item: QueuedPod) -> None:
-        if item.state is not _State.POPPED:
+        if item.state is not State.POPPED:
             self._counts[item.state] -= 1
         group = item.group
         if group is not None:
@@ -388,19 +314,19 @@ class SchedulingQueue:
             if not groups:
                 del self._parked[item.helped_by]
 
-    def _move(self, item: QueuedPod, state: _State) -> None:
+    def _move(self, item: QueuedPod, state: State) -> None:
         self._leave(item)
         item.state = state
         item.ticket = next(self._tickets)
         self._counts[state] += 1
-        if state is _State.ACTIVE:
+        if state is State.ACTIVE:
             self._activate(item)
-        elif state is _State.BACKOFF:
+        elif state is State.BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
             groups = self._parked.setdefault(item.helped_by, {})
             groups.setdefault((item.class_key, item.reasons), {})[item.pod_id] = item
-            if state is _State.UNSCHEDULABLE:
+            if state is State.UNSCHEDULABLE:
                 self._unflushed.append((item.since, item.ticket, item))
                 if len(self._unflushed) > 2 * len(self._pods) + 64:
                     self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
@@ -409,7 +335,7 @@ class SchedulingQueue:
         key = (item.order[0], item.class_key)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(key)
+            group = self._groups[key] = Group(key)
         item.group = group
         group.add(item)
         if group.pods == 1 or item.order < group.shown:

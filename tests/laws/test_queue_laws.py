@@ -1,4 +1,4 @@
-"""What the queue promises of the order of pods, for any pods, classes, priorities and times (see scheduling/queue.py)."""
+"""What the queue promises of the order of pods, for any pods, classes, priorities and times; see its module."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,15 +62,19 @@ class FactSheet:
         """A pod of the batch has come to the row."""
         self.taken[row] = self.taken.get(row, 0) + 1
 
-    def facts(self, row: int, pods: int) -> RowFacts:
-        """The facts of a row that has taken `pods` pods of the batch."""
-        at = self.at[row]
+    @cached_property
+    def _amounts(self) -> tuple[Ints, Ints]:
+        """What one pod takes: by resource, and what it is expected to use."""
         asked = np.zeros(len(self.requested), dtype=np.int64)
         for resource, amount in requested(self.pod):
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        more = np.asarray(nonzero_request(self.pod), dtype=np.int64)
+        return asked, np.asarray(nonzero_request(self.pod), dtype=np.int64)
+
+    def facts(self, row: int, pods: int) -> RowFacts:
+        """The facts of a row that has taken `pods` pods of the batch."""
+        at, (asked, more) = self.at[row], self._amounts
         return RowFacts(
             row,
             self.now,

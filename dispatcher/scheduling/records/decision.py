@@ -11,13 +11,13 @@ The record of a refusal: pod, home, time, profile, outcome "unschedulable", mess
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
@@ -78,7 +78,7 @@ class Decision(msgspec.Struct, gc=False, eq=False):
             "outcome": "scheduled",
             "decision": {"cluster": self.cluster, "node": self.node, "score": self.score},
             "runner_up": dict(zip(("cluster", "node", "score"), rival, strict=True)) if rival else None,
-            "margin": self.margin,
+            "margin": self.score - rival[2] if rival else None,
             "scores": why.scores.record(),
             "rejected": why.context.rejected_rows(),
             "feasible": why.context.feasible,
@@ -183,7 +183,7 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
 
 def _reading(seen: tuple[float, float], now: float) -> dict[str, float] | str:
     used, sampled_at = seen
-    if not (np.isfinite(used) and np.isfinite(sampled_at)):
+    if not (math.isfinite(used) and math.isfinite(sampled_at)):
         return "unknown"
     return {"used": used, "age_s": max(now - sampled_at, 0.0)}
 

@@ -1,0 +1,86 @@
+"""A pod as the scheduling queue holds it, and the pods of one turn and class that are to be decided."""
+
+import enum
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from dispatcher.model.pod import PodId
+from dispatcher.model.reasons import Reason
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
+
+_NO_REASON: frozenset[Reason] = frozenset()
+
+
+class State(enum.Enum):
+    """Where a pod waits, or that it was popped."""
+
+    __hash__ = object.__hash__  # counted with every move of every pod; Enum's own hash is a call of Python
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    WAITING = "waiting"
+    POPPED = "popped"
+
+
+@dataclass(eq=False, slots=True)
+class QueuedPod:
+    """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off.
+
+    `note` says in words why it is gated or waiting.
+    """
+
+    pod_id: PodId
+    placed: Placed
+    class_key: Hashable
+    queued_at: float
+    order: tuple[Any, ...]
+    attempts: int = 0
+    ready_at: float = float("-inf")
+    since: float = float("-inf")
+    helped_by: WakeEvent = NEVER
+    reasons: frozenset[Reason] = _NO_REASON
+    note: str = ""
+    state: State = State.POPPED
+    ticket: int = 0
+    policies: int = 0  # under which it was sorted and classified
+    group: "Group | None" = None  # while it is active: the pods of its turn and class
+
+
+_Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
+
+
+class Group:
+    """The active pods of one turn and class, first in order first. `shown`: the order by which the queue knows it."""
+
+    __slots__ = ("_entries", "_sorted", "key", "pods", "shown")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key, self.pods, self.shown = key, 0, ()
+        # Entries of pods that have left since are void; they are dropped when they come up.
+        self._entries: deque[_Entry] = deque()
+        self._sorted = True
+
+    def add(self, item: QueuedPod) -> None:
+        """One more pod; most come in order."""
+        entries, entry = self._entries, (item.order, item.ticket, item)
+        self.pods += 1
+        self._sorted = self._sorted and (not entries or entries[-1][0] < item.order)
+        entries.append(entry)
+        if len(entries) > 2 * self.pods + 64:
+            self._entries = deque(one for one in entries if self._has(one))
+
+    def first(self) -> QueuedPod:
+        """The first of at least one pod."""
+        if not self._sorted:
+            self._entries, self._sorted = deque(sorted(self._entries)), True
+        entries = self._entries
+        while not self._has(entries[0]):
+            entries.popleft()
+        return entries[0][2]
+
+    def _has(self, entry: _Entry) -> bool:
+        return entry[2].group is self and entry[2].ticket == entry[1]
