@@ -1,4 +1,4 @@
-"""Reconciles what needs no dispatcher: proxy nodes, the pods on them, shadow budgets, expired leases, leftovers, events."""
+"""Reconciles what needs no dispatcher: proxy nodes, pods on them, shadow budgets, expired leases, leftovers, events."""
 
 import asyncio
 from collections.abc import Callable

@@ -318,7 +318,7 @@ def test_a_copy_whose_source_was_deleted_is_to_be_collected_unless_a_restore_too
     scene.write("north", "user", "delete", source, going)
     scene.there[:] = [("west", copy)]
     if taken:
-        scene.fleet.clusters["north"].api.pods = lambda: []
+        scene.fleet.clusters["north"].api.pods = list
         scene.facts.went_back("north")
     scene.judge.at_end()
     assert len(scene.judge.found) == found
@@ -334,7 +334,7 @@ def test_a_source_that_goes_before_its_copy_is_found_unless_a_restore_took_the_c
     scene.write("north", "agent/north/1 dispatcher/1#1", "bind", source, on_proxy)
     scene.facts.started("west", Container("copy", "copy", "west-0", 300, 0.0, 30.0))
     if taken:
-        scene.fleet.clusters["west"] = SimpleNamespace(api=SimpleNamespace(pods=lambda: []))
+        scene.fleet.clusters["west"] = SimpleNamespace(api=SimpleNamespace(pods=list))
         scene.facts.went_back("west")
     scene.write("north", "agent/north/1 dispatcher/1#1", "gone", on_proxy, None)
     assert len(scene.judge.found) == found

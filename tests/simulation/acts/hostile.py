@@ -27,7 +27,8 @@ def _annotate(stage: Stage, cluster: Cluster, pod: Object, changes: dict[str, st
 
 def _forged(stage: Stage, victim: PodFact, target: str) -> str:
     """A claim as the victim's cluster would sign it, with a key of one's own."""
-    system = stage.fleet.clusters[victim.cluster].api.kept(f"{NAMESPACES}/kube-system")
+    home = stage.fleet.clusters.get(victim.cluster)  # it may have burnt down
+    system = home.api.kept(f"{NAMESPACES}/kube-system") if home else None
     uid = system.obj["metadata"]["uid"] if system else ""
     source = SourceRef(victim.cluster, uid, victim.namespace, victim.name, victim.uid, 1)
     node = stage.fleet.clusters[target].nodes[0]

@@ -222,7 +222,7 @@ class NothingLost(Judge):
         path = f"{NAMESPACES}/{copy.namespace}/pods/{copy.name}"
         cluster = self.fleet.clusters.get(copy.cluster)
         kept = cluster.api.kept(path) if cluster is not None and path in self.fleet.meddled else None
-        return kept is not None and not MARKS <= kept.obj["metadata"].get("annotations", {}).keys()
+        return kept is not None and not kept.obj["metadata"].get("annotations", {}).keys() >= MARKS
 
     def _need_not_be_told(self, fact: PodFact, pod: Object) -> bool:
         """It waits for its gates; or it was told, and a restore took that back (docs/protocol.md)."""
