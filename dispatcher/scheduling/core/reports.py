@@ -49,6 +49,7 @@ class Reports:
         for reading in changes.readings:
             self._state.fleet.put_reading(view.name, reading)
         if changes.readings:
+            self._state.fleet.learn_usual()
             self._state.queue.wake(WakeEvent.READINGS, now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, now)
