@@ -44,7 +44,7 @@ _KUBERNETES: _Table = (
 )
 _LIVE: _Table = (
     ("ExpectedLoad", 4),
-    ("HomeCluster", 0.03),
+    ("HomeCluster", 0.01),
 )
 _LAST: _Table = (("DefaultPreemption", 1),)
 _BY_REQUESTS = ("NodeResourcesFit", "NodeResourcesBalancedAllocation")
