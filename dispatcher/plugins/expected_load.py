@@ -14,7 +14,7 @@ requests are: it is not taken for idle, and has neither edge nor penalty beside 
 Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows what congestion costs,
 which grows faster than load: costs of routing grow so (Fortz and Thorup, INFOCOM 2000, in pieces), and power of p sums
 balance machines (Awerbuch and others, FOCS 1995: greedy for the sum of p-th powers); the straight part keeps idle nodes
-apart. h in 0..1 is a hash of node, `seed` and the requests on the node, so it is drawn anew for each pod that comes:
+apart. h in 0..1 is a hash of node, `seed`, the requests on the node and the second, so it is drawn anew all the time:
 what is old cannot tell near-ties apart, and a crowd must not follow it to one node (Mitzenmacher, TPDS 2000).
 
 The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
@@ -209,7 +209,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
             columns = _columns(name, state, fleet, rows)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
-                _costs.fast(*columns, *fade, self._chance, self._seed, weight, costs)
+                _costs.fast(*columns, *fade, self._chance, self._salt(now), weight, costs)
             else:
                 costs += weight * _cost(self._expected(columns, now)[0])
         return 100.0 - self._points * costs
@@ -219,9 +219,12 @@ class ExpectedLoad(BoundedScore[Amounts]):
         age, mean = now - columns.sampled_at, columns.mean.astype(np.float64)
         measured, requested = _both(columns)
         doubt = self._chance * least(age / self._stale_s, 1.0)
-        measured = measured + doubt * _drawn(columns.rank, columns.nonzero0, self._seed)
+        measured = measured + doubt * _drawn(columns.rank, columns.nonzero0, self._salt(now))
         weight = _weight(age, self._fresh_s, self._stale_s, mean)
         return _mixed(measured, requested, weight), weight
+
+    def _salt(self, now: float) -> int:
+        return (self._seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
 
     def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
         """By the mean where it counts in full until then, else by the lesser of mean and requests; without chance.
