@@ -1,12 +1,14 @@
 """Nodes whose load will hurt least are better: the load to be expected for the time that a pod stays, all signals at once.
 
     u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
-    measured  = mean + usual * (settling + pod) / allocatable + chance * min(age / stale_s, 1) * h
+    measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
+    held      = mean + usual * settling / allocatable
     requested = usual * (all requests on the node + pod) / allocatable
     w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
     score     = 100 * (1 - sum(weight * (u^3 + u / 5)) / sum(1.2 * weight))                   over `signals`
 
-`mean`: of the readings, the last minutes most; `settling`: requests of pods that have come, as far as that mean does
+`reading`: the last; `mean`: of all, the last minutes most, so that a node that swings is not taken at its best moment,
+while one that has become hot is believed at once; `settling`: requests of pods that have come, as far as that mean does
 not hold their load yet (`scheduling.fleet.readings`); `usual`: what nodes use of what is requested, learnt from those
 that tell and 1 until then (`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such
 requests are: it is not taken for idle, and has neither edge nor penalty beside one that tells.
@@ -55,6 +57,7 @@ _FULL = 1.0 + _LINE
 class SignalLoad(NamedTuple):
     """What the formula takes of one signal; `more`: what the pod is expected to use of `capacity`."""
 
+    used: ShareColumn
     mean: ShareColumn
     sampled_at: FloatColumn
     usual: ShareColumn
@@ -75,6 +78,11 @@ class SignalLoad(NamedTuple):
 def _share(amount0: Any, more0: Any, capacity0: Any, amount1: Any, more1: Any, capacity1: Any) -> Any:
     """The larger share of the two; far above 1 where nothing can be allocated."""
     return most((amount0 + more0) / most(capacity0, 1), (amount1 + more1) / most(capacity1, 1))
+
+
+def _measured(used: Any, mean: Any, settling: Any, coming: Any, surge: Any) -> Any:
+    """Utilisation with the pod by readings; `settling`, `coming`: the shares of what settles, without and with the pod."""
+    return mean + coming + surge * most(used - (mean + settling), 0.0)
 
 
 def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
@@ -110,19 +118,21 @@ def _slope(utilisation: Any) -> Any:
     return utilisation * utilisation * 3.0 + 0.2
 
 
-_FORMULA = (_share, _drawn, _weight, _mixed, _cost, _lowest, _slope)
+_FORMULA = (_share, _measured, _drawn, _weight, _mixed, _cost, _lowest, _slope)
 
 
-@kernel(SignalLoad, "float float float float int float out", formulas=_FORMULA)
-def _costs(columns, now, fresh, stale, chance, seed, weight, costs):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
+@kernel(SignalLoad, "float float float float float int float out", formulas=_FORMULA)
+def _costs(columns, now, fresh, stale, surge, chance, seed, weight, costs):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """Add what each row costs by one signal to `costs`."""
     for row in range(len(costs)):
         settling0, nonzero0, capacity0 = columns.settling0[row], columns.nonzero0[row], columns.capacity0[row]
         settling1, nonzero1, capacity1 = columns.settling1[row], columns.nonzero1[row], columns.capacity1[row]
         mean, usual, age = float(columns.mean[row]), float(columns.usual[row]), now - columns.sampled_at[row]
+        settling = usual * _share(settling0, 0.0, capacity0, settling1, 0.0, capacity1)
         coming = usual * _share(settling0, columns.more0, capacity0, settling1, columns.more1, capacity1)
         doubt = chance * least(age / stale, 1.0)
-        measured = mean + coming + doubt * _drawn(columns.rank[row], nonzero0, seed)
+        measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
+        measured += doubt * _drawn(columns.rank[row], nonzero0, seed)
         share = _weight(age, fresh, stale, mean)
         requested = 0.0
         if share < 1.0:
@@ -130,14 +140,16 @@ def _costs(columns, now, fresh, stale, chance, seed, weight, costs):  # type: ig
         costs[row] += weight * _cost(_mixed(measured, requested, share))
 
 
-@kernel(SignalLoad, "float float out out out", formulas=_FORMULA)
-def _bounds(columns, until, fresh, cost, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
+@kernel(SignalLoad, "float float float out out out", formulas=_FORMULA)
+def _bounds(columns, until, fresh, surge, cost, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """See `ExpectedLoad._bound`."""
     for row in range(len(cost)):
         settling0, nonzero0, capacity0 = columns.settling0[row], columns.nonzero0[row], columns.capacity0[row]
         settling1, nonzero1, capacity1 = columns.settling1[row], columns.nonzero1[row], columns.capacity1[row]
         mean, usual = float(columns.mean[row]), float(columns.usual[row])
-        measured = mean + usual * _share(settling0, columns.more0, capacity0, settling1, columns.more1, capacity1)
+        settling = usual * _share(settling0, 0.0, capacity0, settling1, 0.0, capacity1)
+        coming = usual * _share(settling0, columns.more0, capacity0, settling1, columns.more1, capacity1)
+        measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
         requested = usual * _share(nonzero0, columns.more0, capacity0, nonzero1, columns.more1, capacity1)
         low = _lowest(until - columns.sampled_at[row] <= fresh, measured, requested)
         cost[row] = _cost(low)
@@ -174,6 +186,9 @@ class ExpectedArgs(Args):
     stale_s: Annotated[
         float, Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all")
     ] = 300.0
+    surge: Annotated[
+        float, Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts")
+    ] = 1.0
     chance: Annotated[
         float, Meta(ge=0, le=1, description="utilisation (0..1) within which chance decides once readings are old")
     ] = 0.02
@@ -186,12 +201,12 @@ class ExpectedLoad(BoundedScore[Amounts]):
     name: ClassVar[str] = "ExpectedLoad"
     depends: ClassVar[Depends] = Depends.NODE
 
-    def __init__(self, signals: Weights, fresh_s: float, stale_s: float, chance: float, seed: int) -> None:
+    def __init__(self, signals: Weights, fresh_s: float, stale_s: float, surge: float, chance: float, seed: int) -> None:  # noqa: PLR0913 - arguments
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self._signals, self._points = signals, 100.0 / (_FULL * sum(weight for _, weight in signals))
         self._fresh_s, self._stale_s = fresh_s, stale_s
-        self._chance, self._seed = chance, seed
+        self._surge, self._chance, self._seed = surge, chance, seed
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
@@ -209,7 +224,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
             columns = _columns(name, state, fleet, rows)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
-                _costs.fast(*columns, *fade, self._chance, self._salt(now), weight, costs)
+                _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, costs)
             else:
                 costs += weight * _cost(self._expected(columns, now)[0])
         return 100.0 - self._points * costs
@@ -217,7 +232,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
     def _expected(self, columns: SignalLoad, now: float) -> tuple[Floats, Floats]:
         """[rows] utilisation, and the weight that the reading had in it."""
         age, mean = now - columns.sampled_at, columns.mean.astype(np.float64)
-        measured, requested = _both(columns)
+        measured, requested = self._both(columns)
         doubt = self._chance * least(age / self._stale_s, 1.0)
         measured = measured + doubt * _drawn(columns.rank, columns.nonzero0, self._salt(now))
         weight = _weight(age, self._fresh_s, self._stale_s, mean)
@@ -247,10 +262,19 @@ class ExpectedLoad(BoundedScore[Amounts]):
         """[rows] the cost without the pod, and what it rises by for a whole node more and for all that is left."""
         if _bounds.fast is not None:
             cost, slope, room = (np.empty(len(columns.mean)) for _ in range(3))
-            _bounds.fast(*columns, until, self._fresh_s, cost, slope, room)
+            _bounds.fast(*columns, until, self._fresh_s, self._surge, cost, slope, room)
             return cost, slope, room
-        low = _lowest(until - columns.sampled_at <= self._fresh_s, *_both(columns))
+        low = _lowest(until - columns.sampled_at <= self._fresh_s, *self._both(columns))
         return _cost(low), _slope(low), _slope(low) * (1.0 - low)
+
+    def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
+        """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
+        one, other, more0, more1 = columns.capacity0, columns.capacity1, columns.more0, columns.more1
+        mean, usual = columns.mean.astype(np.float64), columns.usual.astype(np.float64)
+        settling = usual * _share(columns.settling0, 0.0, one, columns.settling1, 0.0, other)
+        coming = usual * _share(columns.settling0, more0, one, columns.settling1, more1, other)
+        requested = usual * _share(columns.nonzero0, more0, one, columns.nonzero1, more1, other)
+        return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
 
     def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, and in words."""
@@ -274,22 +298,14 @@ class ExpectedLoad(BoundedScore[Amounts]):
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> SignalLoad:
     """What the formula takes of a signal, for a pod that is expected to use `amounts`."""
     signals, nodes = fleet.signals, fleet.nodes
-    told = signals.mean(signal)[rows], signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
+    mean = signals.mean(signal)[rows]
+    told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
     shares = []
     for row in _OF.get(signal, _EITHER):
         column, nonzero = fleet.axis.column(_RESOURCES[row]), nodes.nonzero[row][rows]
         room = nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
         shares += [nodes.settling[row][rows], nonzero, room, float(amounts[row])]
     return SignalLoad(*told, nodes.rank[rows], *shares)
-
-
-def _both(columns: SignalLoad) -> tuple[Floats, Floats]:
-    """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
-    one, other = columns.capacity0, columns.capacity1
-    mean, usual = columns.mean.astype(np.float64), columns.usual.astype(np.float64)
-    coming = _share(columns.settling0, columns.more0, one, columns.settling1, columns.more1, other)
-    requested = _share(columns.nonzero0, columns.more0, one, columns.nonzero1, columns.more1, other)
-    return mean + usual * coming, usual * requested
 
 
 def _in_words(known: bool, weight: float) -> str:
