@@ -1,4 +1,4 @@
-"""Nodes whose load will hurt least are better: the load to be expected for the time that a pod stays, all signals at once.
+"""Nodes whose load will hurt least are better: what is to be expected while a pod stays, all signals at once.
 
     u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
     measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
@@ -81,7 +81,7 @@ def _share(amount0: Any, more0: Any, capacity0: Any, amount1: Any, more1: Any, c
 
 
 def _measured(used: Any, mean: Any, settling: Any, coming: Any, surge: Any) -> Any:
-    """Utilisation with the pod by readings; `settling`, `coming`: the shares of what settles, without and with the pod."""
+    """Utilisation with the pod by readings; `settling`, `coming`: what settles, without and with the pod."""
     return mean + coming + surge * most(used - (mean + settling), 0.0)
 
 
@@ -201,7 +201,9 @@ class ExpectedLoad(BoundedScore[Amounts]):
     name: ClassVar[str] = "ExpectedLoad"
     depends: ClassVar[Depends] = Depends.NODE
 
-    def __init__(self, signals: Weights, fresh_s: float, stale_s: float, surge: float, chance: float, seed: int) -> None:  # noqa: PLR0913 - arguments
+    def __init__(
+        self, signals: Weights, fresh_s: float, stale_s: float, surge: float, chance: float, seed: int
+    ) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self._signals, self._points = signals, 100.0 / (_FULL * sum(weight for _, weight in signals))

@@ -131,12 +131,10 @@ def test_the_unknown_is_never_taken_for_idle(used: float, age: float, requested:
     use=st.floats(LOWEST, 2.0),
     asked=st.integers(1, 5),
 )
-def test_a_cluster_without_telemetry_has_neither_edge_nor_penalty(
-    requests: list[int], use: float, asked: int
-) -> None:
+def test_a_cluster_without_telemetry_has_neither_edge_nor_penalty(requests: list[int], use: float, asked: int) -> None:
     """Where nodes use what nodes with such requests usually do, being read or not makes no difference."""
     names = [f"n{at}" for at in range(len(requests))]
-    state = fleet(**{name: [node(one).cpu(20).memory("20Gi") for one in names] for name in ("told", "silent")})
+    state = fleet(**{name: [node(one).cpu(20).memory("20Gi") for one in names] for name in ("told", "silent")})  # type: ignore[arg-type]
     for cluster in ("told", "silent"):
         for name, amount in zip(names, requests, strict=True):
             put(state, pod(f"{cluster}-{name}").cpu(amount).memory(f"{amount}Gi").on(name), cluster, name)
@@ -161,7 +159,7 @@ def place(state: FleetState, scheduler: Scheduler, one: Any) -> Decision:
 def test_a_cluster_without_telemetry_gets_its_share_of_pods(use: float) -> None:
     """Two clusters alike, each pod uses `use` of what it requests, one cluster tells of it every 30 s."""
     clusters = ("told", "silent")
-    state = fleet(**{name: [node(f"{name}{at}").cpu(50).memory("50Gi") for at in range(5)] for name in clusters})
+    state = fleet(**{name: [node(f"{name}{at}").cpu(50).memory("50Gi") for at in range(5)] for name in clusters})  # type: ignore[arg-type]
     scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
     load: Counter[str] = Counter()
     taken: Counter[str] = Counter()
@@ -183,7 +181,7 @@ def crowd(seed: int, age: float, chance: float) -> Counter[str]:
     for at in range(10):
         state.put_reading("told", reading(f"n{at}", cpu=0.5 + at / 500, memory=0.5, net=0.5, age=age))
     uses = [use for use in DEFAULT_PROFILE.plugins if use.name != NAME]
-    mine = [use for use in DEFAULT_PROFILE.plugins if use.name == NAME][0]
+    mine = next(use for use in DEFAULT_PROFILE.plugins if use.name == NAME)
     args = {"chance": chance, "seed": seed}
     profile = Profile("global-dispatcher", (*uses, type(mine)(NAME, mine.weight, args)))
     scheduler = Scheduler(profile, build(profile, PluginContext()), state)

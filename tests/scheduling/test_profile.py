@@ -10,7 +10,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFIL
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
-# GPUs shared by thousandths; the headroom of one signal, for profiles that ask for it beside or in place of ExpectedLoad.
+# GPUs shared by thousandths; the headroom of single signals, for profiles that want it beside ExpectedLoad.
 SPECIAL = ("GPUFragmentation", "LiveCPU", "LiveHeadroom", "LiveMemory", "LiveNetwork")
 
 

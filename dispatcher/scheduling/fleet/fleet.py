@@ -98,7 +98,8 @@ class FleetState(NodeTable):
     def put_reading(self, cluster: str, reading: Reading) -> None:
         """Take over what a reading knows, newest sample first come; unknown nodes are ignored.
 
-        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it; `settling` counts what the mean does not hold yet.
+        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it;
+        `settling` counts what the mean does not hold yet.
         """
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:

@@ -52,7 +52,7 @@ def _requested(fleet: NodeTable, row: int, resource: str) -> Floats:
     return found
 
 
-def _quotient(mean: np.ndarray, requested: Floats, told: Bools, before: float) -> float:  # type: ignore[type-arg]
+def _quotient(mean: np.ndarray, requested: Floats, told: Bools, before: float) -> float:
     asked = float(requested[told].sum())
     if asked < _LEAST * np.count_nonzero(told):
         return before

@@ -146,7 +146,9 @@ def test_what_is_used_of_requests_is_learnt_once_a_minute_and_told_to_new_nodes(
     state.now += 30
     state.learn_usual()
     assert state.signals.usual("cpu")[0] > 0.5
-    assert state.loads.since(position).tolist() == [0, 1], "all rows are judged anew"
+    touched = state.loads.since(position)
+    assert touched is not None
+    assert touched.tolist() == [0, 1], "all rows are judged anew"
 
 
 def test_nothing_is_learnt_of_pods_that_have_just_come() -> None:
