@@ -18,7 +18,7 @@ from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What moves with pods and readings, copied: amounts by resource, pairs (share, sampled at), (mean, usual) by signal."""
+    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual), by signal."""
 
     row: int
     now: float
