@@ -75,9 +75,14 @@ class SignalLoad(NamedTuple):
 # --- the formula -----------------------------------------------------------------------------------------------------
 
 
-def _share(amount0: Any, more0: Any, capacity0: Any, amount1: Any, more1: Any, capacity1: Any) -> Any:
+def _part(capacity: Any) -> Any:
+    """What one unit is of a node; all of it where nothing can be allocated."""
+    return 1.0 / most(capacity, 1)
+
+
+def _share(amount0: Any, part0: Any, amount1: Any, part1: Any) -> Any:
     """The larger share of the two; far above 1 where nothing can be allocated."""
-    return most((amount0 + more0) / most(capacity0, 1), (amount1 + more1) / most(capacity1, 1))
+    return most(amount0 * part0, amount1 * part1)
 
 
 def _measured(used: Any, mean: Any, settling: Any, coming: Any, surge: Any) -> Any:
@@ -92,14 +97,19 @@ def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
     return ((mixed >> 32) & 0xFFFFF) / 1048576.0
 
 
+def _doubt(age: Any, stale: Any, chance: Any) -> Any:
+    """The utilisation within which chance decides."""
+    return chance * least(age / stale, 1.0)
+
+
 def _weight(age: Any, fresh: Any, stale: Any, mean: Any) -> Any:
     """What the reading counts beside the requests, 0..1."""
     return choose(np.isnan(mean), 0.0, least(most((stale - age) / (stale - fresh), 0.0), 1.0))
 
 
 def _mixed(measured: Any, requested: Any, weight: Any) -> Any:
-    """The utilisation expected, at most 1."""
-    return least(choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, 1.0)
+    """The utilisation expected; by the reading alone, bit for bit, where it counts in full."""
+    return choose(weight < 1.0, choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, measured)
 
 
 def _cost(utilisation: Any) -> Any:
@@ -118,39 +128,46 @@ def _slope(utilisation: Any) -> Any:
     return utilisation * utilisation * 3.0 + 0.2
 
 
-_FORMULA = (_share, _measured, _drawn, _weight, _mixed, _cost, _lowest, _slope)
+_FORMULA = (_part, _share, _measured, _drawn, _doubt, _weight, _mixed, _cost, _lowest, _slope)
 
 
-@kernel(SignalLoad, "float float float float float int float out", formulas=_FORMULA)
-def _costs(columns, now, fresh, stale, surge, chance, seed, weight, costs):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
+@kernel(SignalLoad, "float float float float float int float out out", formulas=_FORMULA)
+def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """Add what each row costs by one signal to `costs`."""
-    for row in range(len(costs)):
-        settling0, nonzero0, capacity0 = columns.settling0[row], columns.nonzero0[row], columns.capacity0[row]
-        settling1, nonzero1, capacity1 = columns.settling1[row], columns.nonzero1[row], columns.capacity1[row]
+    faded = 0
+    for row in range(len(costs)):  # all as if fresh, without a branch: the usual case
         mean, usual, age = float(columns.mean[row]), float(columns.usual[row]), now - columns.sampled_at[row]
-        settling = usual * _share(settling0, 0.0, capacity0, settling1, 0.0, capacity1)
-        coming = usual * _share(settling0, columns.more0, capacity0, settling1, columns.more1, capacity1)
-        doubt = chance * least(age / stale, 1.0)
+        part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
+        settling0, settling1 = columns.settling0[row], columns.settling1[row]
+        settling = usual * _share(settling0, part0, settling1, part1)
+        coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
         measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
-        measured += doubt * _drawn(columns.rank[row], nonzero0, seed)
-        share = _weight(age, fresh, stale, mean)
-        requested = 0.0
-        if share < 1.0:
-            requested = usual * _share(nonzero0, columns.more0, capacity0, nonzero1, columns.more1, capacity1)
-        costs[row] += weight * _cost(_mixed(measured, requested, share))
+        measured += _doubt(age, stale, chance) * _drawn(columns.rank[row], columns.nonzero0[row], salt)
+        faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
+        told[row] = measured
+    for row in range(len(costs) if faded else 0):
+        weight = _weight(now - columns.sampled_at[row], fresh, stale, float(columns.mean[row]))
+        if weight < 1.0:
+            part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
+            amount0, amount1 = columns.nonzero0[row] + columns.more0, columns.nonzero1[row] + columns.more1
+            requested = float(columns.usual[row]) * _share(amount0, part0, amount1, part1)
+            told[row] = _mixed(told[row], requested, weight)
+    for row in range(len(costs)):
+        costs[row] += factor * _cost(least(told[row], 1.0))
 
 
 @kernel(SignalLoad, "float float float out out out", formulas=_FORMULA)
 def _bounds(columns, until, fresh, surge, cost, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
     """See `ExpectedLoad._bound`."""
     for row in range(len(cost)):
-        settling0, nonzero0, capacity0 = columns.settling0[row], columns.nonzero0[row], columns.capacity0[row]
-        settling1, nonzero1, capacity1 = columns.settling1[row], columns.nonzero1[row], columns.capacity1[row]
         mean, usual = float(columns.mean[row]), float(columns.usual[row])
-        settling = usual * _share(settling0, 0.0, capacity0, settling1, 0.0, capacity1)
-        coming = usual * _share(settling0, columns.more0, capacity0, settling1, columns.more1, capacity1)
+        part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
+        settling0, settling1 = columns.settling0[row], columns.settling1[row]
+        settling = usual * _share(settling0, part0, settling1, part1)
+        coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
         measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
-        requested = usual * _share(nonzero0, columns.more0, capacity0, nonzero1, columns.more1, capacity1)
+        amount0, amount1 = columns.nonzero0[row] + columns.more0, columns.nonzero1[row] + columns.more1
+        requested = usual * _share(amount0, part0, amount1, part1)
         low = _lowest(until - columns.sampled_at[row] <= fresh, measured, requested)
         cost[row] = _cost(low)
         slope[row] = _slope(low)
@@ -221,12 +238,13 @@ class ExpectedLoad(BoundedScore[Amounts]):
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
         costs: Floats = np.zeros(len(fleet.nodes.rank[rows]))
+        told = np.empty(len(costs))
         now = fleet.now
         for name, weight in self._signals:
             columns = _columns(name, state, fleet, rows)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
-                _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, costs)
+                _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, told, costs)
             else:
                 costs += weight * _cost(self._expected(columns, now)[0])
         return 100.0 - self._points * costs
@@ -235,10 +253,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
         """[rows] utilisation, and the weight that the reading had in it."""
         age, mean = now - columns.sampled_at, columns.mean.astype(np.float64)
         measured, requested = self._both(columns)
-        doubt = self._chance * least(age / self._stale_s, 1.0)
-        measured = measured + doubt * _drawn(columns.rank, columns.nonzero0, self._salt(now))
+        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(
+            columns.rank, columns.nonzero0, self._salt(now)
+        )
         weight = _weight(age, self._fresh_s, self._stale_s, mean)
-        return _mixed(measured, requested, weight), weight
+        return least(_mixed(measured, requested, weight), 1.0), weight
 
     def _salt(self, now: float) -> int:
         return (self._seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
@@ -271,11 +290,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
         """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
-        one, other, more0, more1 = columns.capacity0, columns.capacity1, columns.more0, columns.more1
+        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
         mean, usual = columns.mean.astype(np.float64), columns.usual.astype(np.float64)
-        settling = usual * _share(columns.settling0, 0.0, one, columns.settling1, 0.0, other)
-        coming = usual * _share(columns.settling0, more0, one, columns.settling1, more1, other)
-        requested = usual * _share(columns.nonzero0, more0, one, columns.nonzero1, more1, other)
+        settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
+        coming = usual * _share(columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1)
+        requested = usual * _share(columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1)
         return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
 
     def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
