@@ -12,6 +12,7 @@ from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.cluster_refused import ClusterRefused
 from dispatcher.plugins.default_preemption import DefaultPreemption, PreemptionArgs
 from dispatcher.plugins.dynamic_resources import DynamicResources
+from dispatcher.plugins.expected_load import ExpectedArgs, ExpectedLoad
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread, SpreadArgs
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation, MixArgs
 from dispatcher.plugins.home_cluster import HomeCluster
@@ -121,6 +122,7 @@ _SPECS = (
     PluginSpec(DynamicResources),
     PluginSpec(NodeResourcesBalancedAllocation, BalanceArgs),
     PluginSpec(ImageLocality),
+    PluginSpec(ExpectedLoad, ExpectedArgs),
     PluginSpec(LiveCPU, LiveArgs),
     PluginSpec(LiveMemory, LiveArgs),
     PluginSpec(LiveNetwork, LiveArgs),

@@ -1,7 +1,8 @@
 """The profiles that are built in: tables of plugins and weights, in the order in which filters run.
 
 The default holds when none is configured. Its order and weights are kube-scheduler's where that has the plugin, ours
-beside it; live readings weigh as much as requests do in all. Profile files extend them (`BUILT_IN`).
+beside it; but requests do not score there beside expected load, which goes by them where nothing is read: as guesses
+they pull against readings (docs/closed-loop.md). Profile files extend them (`BUILT_IN`).
 """
 
 from collections.abc import Iterable
@@ -42,12 +43,11 @@ _KUBERNETES: _Table = (
     ("ImageLocality", 1),
 )
 _LIVE: _Table = (
-    ("LiveCPU", 2),
-    ("LiveMemory", 1),
-    ("LiveNetwork", 1),
-    ("HomeCluster", 0.1),
+    ("ExpectedLoad", 4),
+    ("HomeCluster", 0.01),
 )
 _LAST: _Table = (("DefaultPreemption", 1),)
+_BY_REQUESTS = ("NodeResourcesFit", "NodeResourcesBalancedAllocation")
 _KUBERNETES_ARGS = {"FaultDomainSpread": {"defaulting": SYSTEM}}
 
 
@@ -55,7 +55,13 @@ def _uses(*tables: _Table) -> Iterable[PluginUse]:
     return (PluginUse(name, weight) for table in tables for name, weight in table)
 
 
-DEFAULT_PROFILE = Profile(SCHEDULER_NAME, tuple(_uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE, _LAST)))
+DEFAULT_PROFILE = Profile(
+    SCHEDULER_NAME,
+    tuple(
+        PluginUse(use.name, 0.0 if use.name in _BY_REQUESTS else use.weight)
+        for use in _uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE, _LAST)
+    ),
+)
 
 # What kube-scheduler does without any configuration, and nothing else.
 KUBE_SCHEDULER_PROFILE = Profile(

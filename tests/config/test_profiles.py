@@ -28,14 +28,14 @@ scheduler_name: global-dispatcher-x
 disabled: [NodeResourcesBalancedAllocation]
 plugins:
   - {name: GPUFragmentation, weight: 4}
-  - {name: LiveCPU, weight: 5}
+  - {name: ExpectedLoad, weight: 5}
   - {name: PodTopologySpread, args: {defaulting: System}}
 """
 
 
 def test_a_profile_is_the_one_that_it_extends_but_for_what_it_says(tmp_path: Path) -> None:
     changed = {
-        "LiveCPU": PluginUse("LiveCPU", 5.0, {}),
+        "ExpectedLoad": PluginUse("ExpectedLoad", 5.0, {}),
         "FaultDomainSpread": PluginUse("FaultDomainSpread", 2, {"defaulting": "System"}),
     }
     kept = [use for use in DEFAULT_PROFILE.plugins if use.name != "NodeResourcesBalancedAllocation"]
@@ -65,8 +65,8 @@ def test_kube_schedulers_profile_has_its_plugins_and_weights() -> None:
         ),
         ("extends: kube-scheduler\ndisabled: [LiveCPU]", "2: disabled[0]: 'LiveCPU' is not in the profile"),
         (
-            "extends: default\ndisabled: [LiveCPU]\nplugins: [{name: LiveCPU}]",
-            "2: disabled[0]: LiveCPU is listed in plugins, too",
+            "extends: default\ndisabled: [ExpectedLoad]\nplugins: [{name: ExpectedLoad}]",
+            "2: disabled[0]: ExpectedLoad is listed in plugins, too",
         ),
         ("extends: default\ndisabled: [PrioritySort]", "plugins: needs exactly one QueueSort plugin"),
         ("extends: default\nplugins: [{name: LiveCPU, weight: -1}]", "2: plugins[0].weight: must be from 0 to 1000"),

@@ -46,7 +46,7 @@ class World:
 
     clusters: dict[str, bool] = field(default_factory=dict)
     nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
-    readings: dict[tuple[str, str], tuple[float, Reading, int]] = field(default_factory=dict)
+    readings: dict[tuple[str, str], list[tuple[float, Reading, int]]] = field(default_factory=dict)  # oldest first
     seats: dict[tuple[str, str], Seat] = field(default_factory=dict)
     namespaces: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)  # (cluster, name) -> labels
     now: float = 1000.0
@@ -68,8 +68,8 @@ class World:
         for pod_id, seat in self.seats.items():
             place = partial(fleet.place, pod_id, seat.placed, seat.cluster, seat.node, assumed=True)
             turns.append((seat.turn, seat.at, place))
-        for (cluster, _), (at, reading, turn) in self.readings.items():
-            turns.append((turn, at, partial(fleet.put_reading, cluster, reading)))
+        for (cluster, _), told in self.readings.items():
+            turns += [(turn, at, partial(fleet.put_reading, cluster, reading)) for at, reading, turn in told]
         for _, at, happen in sorted(turns, key=lambda one: one[0]):
             fleet.now = at
             happen()

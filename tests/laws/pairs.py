@@ -57,12 +57,12 @@ class Pair:
         self.fleet.kept.put(cluster, Namespace(name, labels))
 
     def reading(self, cluster: str, name: str, cpu: float, age: float) -> None:
-        world, known = self.world, self.world.readings.get((cluster, name))
-        older = known is not None and world.now - age < known[0] - known[1].cpu_age_s
+        world, known = self.world, self.world.readings.get((cluster, name), [])
+        older = bool(known) and world.now - age < known[-1][0] - known[-1][1].cpu_age_s
         if (cluster, name) not in world.nodes or older:
             return
         taken = reading(name, cpu=cpu, memory=cpu / 2, net=cpu / 3, age=age)
-        world.readings[cluster, name] = (world.now, taken, world.turn())
+        world.readings.setdefault((cluster, name), []).append((world.now, taken, world.turn()))
         self.fleet.put_reading(cluster, taken)
 
     def later(self, seconds: float) -> None:

@@ -65,7 +65,7 @@ def test_quota_and_spread_are_explained() -> None:
     assert extras["TenantQuota"] == {"tenant": "red", "cpu": {"used_before": "1", "used_after": "2", "limit": "48"}}
     zone = extras["FaultDomainSpread"]["zone"]
     assert (sum(zone["counts"].values()), zone["min"], zone["max_skew"], zone["domain"]) == (1, 0, 1, result.cluster)
-    assert extras["LiveCPU"]["judged"] == "unknown, by requests"
+    assert extras["ExpectedLoad"]["cpu"]["judged"] == "unknown, by requests"
 
 
 def test_hard_zone_skew_holds_through_scale_ups_and_a_lost_zone() -> None:
@@ -125,4 +125,4 @@ def test_stale_heat_is_not_believed_and_said_so(age: float, words: str) -> None:
         assert taken["b"] == pytest.approx(20, abs=3)
     result = decide(scheduler, pod().cpu("100m"))
     assert isinstance(result, Decision)
-    assert result.record()["extras"]["LiveCPU"]["judged"] == words
+    assert result.record()["extras"]["ExpectedLoad"]["cpu"]["judged"] == words

@@ -10,7 +10,8 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFIL
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
-SPECIAL = ("GPUFragmentation", "LiveHeadroom")  # GPUs shared by thousandths; signals that agents are told to measure
+# GPUs shared by thousandths; the headroom of single signals, for profiles that want it beside ExpectedLoad.
+SPECIAL = ("GPUFragmentation", "LiveCPU", "LiveHeadroom", "LiveMemory", "LiveNetwork")
 
 
 def test_the_default_profile_uses_every_plugin_once() -> None:

@@ -143,7 +143,7 @@ def test_explain_says_why_there_in_numbers(system: System) -> None:
     assert decision["evaluated"] == 18
     assert decision["runner_up"] is not None
     assert decision["margin"] >= 0
-    assert decision["scores"]["LiveCPU"]["weight"] > 0
+    assert decision["scores"]["ExpectedLoad"]["weight"] > 0
     assert decision["readings"]["cpu"]["age_s"] < 60
     total = sum(row["weighted"] for row in decision["scores"].values())
     assert total == pytest.approx(decision["decision"]["score"], abs=0.5)

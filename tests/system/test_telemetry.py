@@ -12,7 +12,7 @@ from tests.system.harness import System, specs
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
-LIVE = ("LiveCPU", "LiveMemory", "LiveNetwork")
+LIVE = ("ExpectedLoad",)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,6 @@ def test_stale_readings_count_for_nothing_and_explain_says_so(system: System) ->
     where = Counter(clusters[0] for clusters in places.values())
     assert abs(where["north"] - where["west"]) <= 2, where  # by requests the hot cluster is like the other
     record = system.explain(system.home.pods()[0]["metadata"]["name"])["decision"]
-    assert "by requests" in record["extras"]["LiveCPU"]["judged"]
+    assert "by requests" in record["extras"]["ExpectedLoad"]["cpu"]["judged"]
     system.home.delete(f"{DEPLOYMENTS}/blind", propagationPolicy="Background")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60)

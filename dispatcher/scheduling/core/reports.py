@@ -114,6 +114,7 @@ class Reports:
             yield
         state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
+            state.fleet.learn_usual()
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)

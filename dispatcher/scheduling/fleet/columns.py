@@ -26,9 +26,12 @@ class NodeColumns:
     requested: Ints
     nonzero: Ints
     recent: Ints
+    settling: Ints
     taint_set: SmallInts
     used: Readings  # [signals, n]
     used_at: Floats  # [signals, n]
+    used_mean: Readings  # [signals, n] see `readings.take_sample`
+    usual: Readings  # [signals, n] see `usual.py`
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
 
@@ -43,9 +46,12 @@ _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "requested": (np.int64, 0, RESOURCES),
     "nonzero": (np.int64, 0, 2),
     "recent": (np.int64, 0, 2),
+    "settling": (np.int64, 0, 2),
     "taint_set": (np.int32, 0, 0),
     "used": (np.float32, np.nan, SIGNALS),
     "used_at": (np.float64, -np.inf, SIGNALS),
+    "used_mean": (np.float32, np.nan, SIGNALS),
+    "usual": (np.float32, 1.0, SIGNALS),
     "rank": (np.int64, 0, 0),
 }
 

@@ -27,17 +27,18 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
-from dispatcher.scheduling.fleet.readings import take_sample, take_samples
+from dispatcher.scheduling.fleet.readings import left_to_settle, take_sample, take_samples
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
+from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
-from dispatcher.scheduling.framework import Ints, Placed, Rows
+from dispatcher.scheduling.framework import Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _FEW = 8  # readings, of which one by one is as fast
-_CPU, _MEMORY = 0, 1  # rows of `nonzero` and `recent`, and of the signals of these names
+_CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
 
 class FleetState(NodeTable):
@@ -58,6 +59,8 @@ class FleetState(NodeTable):
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._unseen: dict[int, list[Occupant]] = {}
+        self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
+        self._learnt_at = -np.inf
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
 
@@ -72,6 +75,7 @@ class FleetState(NodeTable):
             row = self._new_row(home, node.name)
         else:
             self._count(there, row, -1)
+        self._store.usual[: len(self._usual), row] = self._usual
         self._write_node(row, node)
         for occupant in there:
             if occupant.row is None:
@@ -100,14 +104,16 @@ class FleetState(NodeTable):
             return
         for occupant in self._at.get((cluster, name), {}).values():
             self._detach(occupant)
-            occupant.unseen_cpu = occupant.unseen_memory = True  # what comes back has no reading that shows it
+            # What comes back has no reading that shows it.
+            occupant.unseen_cpu = occupant.unseen_memory = occupant.settles = True
         self._unseen.pop(row, None)
         self._drop_row(home, name)
 
     def put_reading(self, cluster: str, reading: Reading) -> None:
         """Take over what a reading knows, newest sample first come; unknown nodes are ignored.
 
-        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it.
+        A reading sampled at or after the time a pod was placed includes that pod, so `recent` stops counting it;
+        `settling` counts what the mean does not hold yet.
         """
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
@@ -143,8 +149,32 @@ class FleetState(NodeTable):
         cpu_at, memory_at = self._store.used_at[_CPU, row], self._store.used_at[_MEMORY, row]
         for occupant in unseen:
             self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
-        left = [one for one in unseen if one.unseen_cpu or one.unseen_memory]
-        self._unseen[row] = left
+            self._settle(occupant, row)
+        self._unseen[row] = [one for one in unseen if one.is_awaited]
+
+    def learn_usual(self) -> None:
+        """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows are told."""
+        if self.now - self._learnt_at < EVERY_S:
+            return
+        self._learnt_at = self.now
+        found = learnt(self, self.now)
+        if found is not None:
+            self._usual = found.astype(np.float32)
+            self._store.usual[: len(found), : self.n] = self._usual[:, None]
+            self.loads.extend(np.flatnonzero(self.live).tolist())
+
+    def _settle(self, occupant: Occupant, row: int) -> None:
+        """Count of a pod what the means of its row do not hold."""
+        store, before, left = self._store, occupant.settling, (0.0, 0.0)
+        if occupant.settles:
+            since, times = occupant.placed_at, store.used_at
+            left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
+        cpu, memory = nonzero_request(occupant.placed.pod)
+        now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))
+        occupant.settling, occupant.settles = now, any(left)
+        for column in (_CPU, _MEMORY):
+            if now[column] != before[column]:
+                store.add("settling", store.settling, column, row, now[column] - before[column])
 
     def _mark_seen(self, occupant: Occupant, *, cpu: bool, memory: bool) -> None:
         row = occupant.row
@@ -173,10 +203,11 @@ class FleetState(NodeTable):
             old.placed, old.assumed = placed, assumed
             return
         new = Occupant(pod_id, placed, cluster, node, assumed, self.now)
-        new.unseen_cpu = new.unseen_memory = assumed or is_unseen(placed)
+        new.unseen_cpu = new.unseen_memory = new.settles = assumed or is_unseen(placed)
         if old is not None:
             if stays:
-                new.placed_at, new.unseen_cpu, new.unseen_memory = old.placed_at, old.unseen_cpu, old.unseen_memory
+                new.placed_at, new.settles = old.placed_at, old.settles
+                new.unseen_cpu, new.unseen_memory = old.unseen_cpu, old.unseen_memory
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._at.setdefault((cluster, node), {})[pod_id] = new
@@ -210,10 +241,11 @@ class FleetState(NodeTable):
         All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._unseen, self.now
+        settling = nonzero_request(newcomers[0][1].pod)
         tied = any(one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers)
         for (pod_id, placed), row in zip(newcomers, rows, strict=True):
             where = self._places[row]
-            occupant = Occupant(pod_id, placed, *where, True, now, row, True, True)
+            occupant = Occupant(pod_id, placed, *where, True, now, row, True, True, True, settling)
             occupants[pod_id] = occupant
             on_node, unseen = by_node.get(where), by_row.get(row)
             if on_node is None or unseen is None:
@@ -229,10 +261,18 @@ class FleetState(NodeTable):
         self.suppose(where_all, newcomers[0][1].pod, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
         self.loads.extend(rows)
 
+    def _unsettle(self, occupant: Occupant, row: int) -> None:
+        """Take out what `_settle` counted."""
+        cpu, memory = occupant.settling
+        occupant.settling = (0, 0)
+        self._store.add("settling", self._store.settling, _CPU, row, -cpu)
+        self._store.add("settling", self._store.settling, _MEMORY, row, -memory)
+
     def _attach(self, occupant: Occupant, row: int) -> None:
         occupant.row = row
         self._weigh(occupant, row, 1)
-        if occupant.unseen_cpu or occupant.unseen_memory:
+        self._settle(occupant, row)
+        if occupant.is_awaited:
             self._unseen.setdefault(row, []).append(occupant)
         self._ports.take(row, occupant.placed.pod)
         if occupant.placed.pod.volumes:
@@ -246,7 +286,8 @@ class FleetState(NodeTable):
         if row is None:
             return
         self._weigh(occupant, row, -1)
-        if occupant.unseen_cpu or occupant.unseen_memory:
+        self._unsettle(occupant, row)
+        if occupant.is_awaited:
             self._unseen[row].remove(occupant)
         self._ports.release(row, occupant.placed.pod)
         if occupant.placed.pod.volumes:
@@ -277,7 +318,7 @@ class FleetState(NodeTable):
         store, (cpu, memory) = self._store, nonzero_request(pod)
         for resource, amount in requested(pod):
             store.requested[self._column(resource), rows] += times * amount
-        for column in (store.nonzero, store.recent):
+        for column in (store.nonzero, store.recent, store.settling):
             column[_CPU, rows] += times * cpu
             column[_MEMORY, rows] += times * memory
 
@@ -348,3 +389,8 @@ class FleetState(NodeTable):
         for occupant in self._occupants.values():
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
                 yield occupant.placed, self._domain_of(level, occupant.row)
+
+
+def _part(amount: int, left: float) -> int:
+    """That share of an amount; all of it exactly, however large."""
+    return amount if left >= 1.0 else int(amount * left)

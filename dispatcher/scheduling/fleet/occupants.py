@@ -14,7 +14,9 @@ from dispatcher.scheduling.framework import Placed
 class Occupant(msgspec.Struct, eq=False, gc=False):
     """A pod on a node. `row` is None while that node is unknown; `assumed` until the cluster shows the pod there.
 
-    `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it.
+    `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it;
+    `settles` whether the means may not hold all of its load yet, and `settling` what of its (CPU, memory) `settling` of
+    the columns counts for it.
     """
 
     pod_id: PodId
@@ -26,6 +28,13 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
     row: int | None = None
     unseen_cpu: bool = False
     unseen_memory: bool = False
+    settles: bool = False
+    settling: tuple[int, int] = (0, 0)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether readings to come will change what is counted for it."""
+        return self.settles or self.unseen_cpu or self.unseen_memory
 
 
 def weighs_the_same(one: Pod, other: Pod) -> bool:

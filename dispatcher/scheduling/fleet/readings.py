@@ -1,11 +1,23 @@
-"""How a reading enters the columns: only real numbers, only newer samples; what is unknown stays unknown."""
+"""How a reading enters the columns: only real numbers, only newer samples; what is unknown stays unknown.
+
+Beside the newest share of a signal a row keeps one number more, the mean of all shares, weighted by time so that a
+sample counts e times less every MEAN_S seconds: one look at a node that swings by the minute says little of the hours
+for which a pod will stay. What a pod adds that was placed `a` seconds before the newest sample, and needed START_S to
+start, is in that mean by 1 - exp(-(a - START_S) / MEAN_S); the rest, `left_to_settle`, is counted by its request.
+"""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.scheduling.fleet.columns import RowList, RowStore
+
+MEAN_S = 300.0
+START_S = 60.0
+Array = NDArray[np.float64]
+_SETTLED = 1 / 32  # what is less than this share of a request is not worth remembering its pod
 
 
 def take_sample(store: RowStore, column: int, row: int, share: float, age: float, now: float) -> None:
@@ -16,10 +28,28 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
     """
     if not math.isfinite(share) or share < 0.0 or not math.isfinite(age):
         return
-    sampled_at = now - max(age, 0.0)
-    if sampled_at >= store.used_at[column, row]:
-        store.used[column, row] = min(share, 1.0)
+    sampled_at, before = now - max(age, 0.0), store.used_at.item(column, row)
+    if sampled_at >= before:
+        share = min(share, 1.0)
+        mean = store.used_mean.item(column, row) if before > -math.inf else share
+        store.used[column, row] = share
         store.used_at[column, row] = sampled_at
+        store.used_mean[column, row] = share + (mean - share) * float(np.exp((before - sampled_at) / MEAN_S))
+
+
+def _left_of(before: Array, sampled_at: Array) -> Array:
+    with np.errstate(invalid="ignore", over="ignore"):  # of what is no news, and was never read
+        return np.exp((before - sampled_at) / MEAN_S)
+
+
+def left_to_settle(placed_at: float, sampled_at: float) -> float:
+    """The share 0..1 of a pod's load that the mean does not hold, which was last told by a sample of that time.
+
+    1 where nothing was ever read (-inf); 0 once it is hardly anything.
+    """
+    since = sampled_at - placed_at - START_S
+    left = math.exp(-since / MEAN_S) if since > 0.0 else 1.0
+    return left if left > _SETTLED else 0.0
 
 
 def take_samples(
@@ -35,5 +65,9 @@ def take_samples(
     first = slice(0, len(share))
     before = store.used_at[first, rows]
     news = np.isfinite(share) & (share >= 0.0) & np.isfinite(age) & (sampled_at >= before)
-    store.used[first, rows] = np.where(news, np.minimum(share, 1.0), store.used[first, rows])
+    share = np.where(news, np.minimum(share, 1.0), store.used[first, rows])
+    store.used[first, rows] = share
     store.used_at[first, rows] = np.where(news, sampled_at, before)
+    mean = store.used_mean[first, rows]
+    moved = share + (np.where(np.isfinite(before), mean, share) - share) * _left_of(before, sampled_at)
+    store.used_mean[first, rows] = np.where(news, moved, mean)

@@ -11,7 +11,7 @@ from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.resources import Resources
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.signals import SignalView
+from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Floats, Ints, SmallInts
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
@@ -19,7 +19,7 @@ from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What moves with every pod and reading, copied: amounts per resource, and (share, sampled at) per signal."""
+    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual), by signal."""
 
     row: int
     now: float
@@ -27,7 +27,9 @@ class RowFacts:
     requested: Ints
     nonzero: Ints
     recent: Ints
+    settling: Ints
     readings: tuple[tuple[float, float], ...]
+    means: tuple[tuple[float, float], ...]
 
     @classmethod
     def of(cls, fleet: FleetState, row: int) -> "RowFacts":
@@ -39,7 +41,9 @@ class RowFacts:
             fleet.requested[:, row].copy(),
             fleet.nonzero[:, row].copy(),
             fleet.recent[:, row].copy(),
+            fleet.settling[:, row].copy(),
             fleet.readings_of(row),
+            tuple(zip(fleet.used_mean[:, row].tolist(), fleet.usual[:, row].tolist(), strict=True)),
         )
 
 
@@ -51,7 +55,9 @@ class FactSheet:
         self.at = {row: at for at, row in enumerate(rows.tolist())}
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
+        self.settling = fleet.settling[:, rows]
         self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
+        self.used_mean, self.usual = fleet.used_mean[:, rows], fleet.usual[:, rows]
         self.taken: dict[int, int] = {}
 
     def pods(self, row: int) -> int:
@@ -82,7 +88,9 @@ class FactSheet:
             self.requested[:, at] + pods * asked,
             self.nonzero[:, at] + pods * more,
             self.recent[:, at] + pods * more,
+            self.settling[:, at] + pods * more,
             tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
+            tuple(zip(self.used_mean[:, at].tolist(), self.usual[:, at].tolist(), strict=True)),
         )
 
 
@@ -98,8 +106,10 @@ class OneRow:
         self.nodes = _NodesOfRow(fleet, facts)
         self.topology, self.affinity = _TopologyOfRow(whole, at), whole.affinity
         self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
-        used = np.asarray([[share] for share, _ in facts.readings], dtype=np.float32)
-        self.signals = SignalView(fleet.signal_axis, used, np.asarray([[at] for _, at in facts.readings]))
+        used, times = (np.asarray([[pair[at]] for pair in facts.readings]) for at in (0, 1))
+        mean, usual = (np.asarray([[pair[at]] for pair in facts.means], dtype=np.float32) for at in (0, 1))
+        columns = SignalColumns(used.astype(np.float32), times, mean, usual)
+        self.signals = SignalView(fleet.signal_axis, columns)
 
 
 class _NodesOfRow:
@@ -111,6 +121,7 @@ class _NodesOfRow:
         self.taint_set = fleet.taint_set[self._at]
         self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
         self.nonzero, self.recent = facts.nonzero[:, None], facts.recent[:, None]
+        self.settling, self.rank = facts.settling[:, None], fleet.rank[self._at]
 
     def name_of(self, row: int) -> tuple[str, str]:
         return self._fleet.name_of(self._at.start + row)

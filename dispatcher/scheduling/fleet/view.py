@@ -130,6 +130,8 @@ class ObservedNodes(_Facet):
     requested: Ints = _column("requested")
     nonzero: Ints = _column("nonzero")
     recent: Ints = _column("recent")
+    settling: Ints = _column("settling")
+    rank: Ints = _column("rank")
     taint_set: SmallInts = _column("taint_set")
     taint_sets: Sequence[tuple[Taint, ...]] = _column("taint_sets")
 

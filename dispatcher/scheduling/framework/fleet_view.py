@@ -64,7 +64,11 @@ class Nodes(Protocol):
     requested: Ints  # [resources, n] of all pods on the node and those assumed; row of "pods" counts pods
     nonzero: Ints  # [2, n] cpu and memory requested with kube-scheduler's defaults (100m, 200MB) for pods without
     recent: Ints  # [2, n] cpu and memory requests placed since the node's last reading: load that no reading shows yet
+    settling: (
+        Ints  # [2, n] the part of cpu and memory requests that `Signals.mean` does not hold yet (`fleet.readings`)
+    )
     taint_set: SmallInts  # [n] index into taint_sets
+    rank: Ints  # [n] a stable hash of (cluster, node): lowest first among equals, and a source of seeded chance
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
@@ -212,6 +216,14 @@ class Signals(Protocol):
 
     def sampled_at(self, name: str) -> Floats:
         """[n] when that share was measured, on the clock of `FleetView.now`; -inf never."""
+        ...
+
+    def mean(self, name: str) -> Readings:
+        """[n] the mean of the shares read, weighted by time, the last minutes most; NaN unknown. As old as the last."""
+        ...
+
+    def usual(self, name: str) -> Readings:
+        """[n] what nodes use for each unit that pods request: 1 until it is known. The same on all rows."""
         ...
 
 

@@ -23,8 +23,11 @@ _HEIGHT = {
     "requested": "resources",
     "nonzero": 2,
     "recent": 2,
+    "settling": 2,
     "used": "signals",
     "used_at": "signals",
+    "used_mean": "signals",
+    "usual": "signals",
 }
 
 

@@ -1,0 +1,337 @@
+"""Nodes whose load will hurt least are better: what is to be expected while a pod stays, all signals at once.
+
+    u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
+    measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
+    held      = mean + usual * settling / allocatable
+    requested = usual * (all requests on the node + pod) / allocatable
+    w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
+    score     = 100 * (1 - sum(weight * (u^3 + u / 5)) / sum(1.2 * weight))                   over `signals`
+
+`reading`: the last; `mean`: of all, the last minutes most, so that a node that swings is not taken at its best moment,
+while one that has become hot is believed at once; `settling`: requests of pods that have come, as far as that mean does
+not hold their load yet (`scheduling.fleet.readings`); `usual`: what nodes use of what is requested, learnt from those
+that tell and 1 until then (`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such
+requests are: it is not taken for idle, and has neither edge nor penalty beside one that tells.
+
+Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows what congestion costs,
+which grows faster than load: costs of routing grow so (Fortz and Thorup, INFOCOM 2000, in pieces), and power of p sums
+balance machines (Awerbuch and others, FOCS 1995: greedy for the sum of p-th powers); the straight part keeps idle nodes
+apart. h in 0..1 is a hash of node, `seed`, the requests on the node and the second, so it is drawn anew all the time:
+what is old cannot tell near-ties apart, and a crowd must not follow it to one node (Mitzenmacher, TPDS 2000).
+
+The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from msgspec import Meta
+
+from dispatcher.model.resources import CPU, MEMORY
+from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
+from dispatcher.scheduling.framework.kernels import (
+    FloatColumn,
+    IntColumn,
+    Number,
+    ShareColumn,
+    choose,
+    kernel,
+    least,
+    most,
+)
+from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
+from dispatcher.scheduling.rules.requests import nonzero_request
+
+_RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
+_OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
+_EITHER = (0, 1)
+Amounts = tuple[int, int]
+_NOTHING: Amounts = (0, 0)
+_LINE = 0.2  # what the straight part of the curve counts
+_FULL = 1.0 + _LINE
+
+
+class SignalLoad(NamedTuple):
+    """What the formula takes of one signal; `more`: what the pod is expected to use of `capacity`."""
+
+    used: ShareColumn
+    mean: ShareColumn
+    sampled_at: FloatColumn
+    usual: ShareColumn
+    rank: IntColumn
+    settling0: IntColumn
+    nonzero0: IntColumn
+    capacity0: IntColumn
+    more0: Number
+    settling1: IntColumn
+    nonzero1: IntColumn
+    capacity1: IntColumn
+    more1: Number
+
+
+# --- the formula -----------------------------------------------------------------------------------------------------
+
+
+def _part(capacity: Any) -> Any:
+    """What one unit is of a node; all of it where nothing can be allocated."""
+    return 1.0 / most(capacity, 1)
+
+
+def _share(amount0: Any, part0: Any, amount1: Any, part1: Any) -> Any:
+    """The larger share of the two; far above 1 where nothing can be allocated."""
+    return most(amount0 * part0, amount1 * part1)
+
+
+def _measured(used: Any, mean: Any, settling: Any, coming: Any, surge: Any) -> Any:
+    """Utilisation with the pod by readings; `settling`, `coming`: what settles, without and with the pod."""
+    return mean + coming + surge * most(used - (mean + settling), 0.0)
+
+
+def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
+    """A number in 0..1 that hangs on all three (a multiplicative hash; products wrap)."""
+    mixed = (rank ^ (nonzero * 0x5851F42D4C957F2D)) + seed
+    mixed = (mixed ^ (mixed >> 29)) * 0x1E3779B97F4A7C15
+    return ((mixed >> 32) & 0xFFFFF) / 1048576.0
+
+
+def _doubt(age: Any, stale: Any, chance: Any) -> Any:
+    """The utilisation within which chance decides."""
+    return chance * least(age / stale, 1.0)
+
+
+def _weight(age: Any, fresh: Any, stale: Any, mean: Any) -> Any:
+    """What the reading counts beside the requests, 0..1."""
+    return choose(np.isnan(mean), 0.0, least(most((stale - age) / (stale - fresh), 0.0), 1.0))
+
+
+def _mixed(measured: Any, requested: Any, weight: Any) -> Any:
+    """The utilisation expected; by the reading alone, bit for bit, where it counts in full."""
+    return choose(weight < 1.0, choose(weight > 0.0, weight * measured, 0.0) + (1.0 - weight) * requested, measured)
+
+
+def _cost(utilisation: Any) -> Any:
+    """What that utilisation costs, 0.._FULL; convex."""
+    return utilisation * utilisation * utilisation + utilisation * 0.2
+
+
+def _lowest(fresh: Any, measured: Any, requested: Any) -> Any:
+    """The least utilisation that a mix of both can be, at most 1: the reading alone as long as it is fresh."""
+    lesser = choose(measured < requested, measured, requested)  # also where nothing was measured
+    return least(choose(fresh & (measured == measured), measured, lesser), 1.0)  # noqa: PLR0124 - no number
+
+
+def _slope(utilisation: Any) -> Any:
+    """What a whole node more costs, at the least."""
+    return utilisation * utilisation * 3.0 + 0.2
+
+
+_FORMULA = (_part, _share, _measured, _drawn, _doubt, _weight, _mixed, _cost, _lowest, _slope)
+
+
+@kernel(SignalLoad, "float float float float float int float out out", formulas=_FORMULA)
+def _costs(columns, now, fresh, stale, surge, chance, salt, factor, told, costs):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
+    """Add what each row costs by one signal to `costs`."""
+    faded = 0
+    for row in range(len(costs)):  # all as if fresh, without a branch: the usual case
+        mean, usual, age = float(columns.mean[row]), float(columns.usual[row]), now - columns.sampled_at[row]
+        part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
+        settling0, settling1 = columns.settling0[row], columns.settling1[row]
+        settling = usual * _share(settling0, part0, settling1, part1)
+        coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
+        measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
+        measured += _doubt(age, stale, chance) * _drawn(columns.rank[row], columns.nonzero0[row], salt)
+        faded += not (age <= fresh) or mean != mean  # noqa: PLR0124 - no number
+        told[row] = measured
+    for row in range(len(costs) if faded else 0):
+        weight = _weight(now - columns.sampled_at[row], fresh, stale, float(columns.mean[row]))
+        if weight < 1.0:
+            part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
+            amount0, amount1 = columns.nonzero0[row] + columns.more0, columns.nonzero1[row] + columns.more1
+            requested = float(columns.usual[row]) * _share(amount0, part0, amount1, part1)
+            told[row] = _mixed(told[row], requested, weight)
+    for row in range(len(costs)):
+        costs[row] += factor * _cost(least(told[row], 1.0))
+
+
+@kernel(SignalLoad, "float float float out out out", formulas=_FORMULA)
+def _bounds(columns, until, fresh, surge, cost, slope, room):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - a kernel
+    """See `ExpectedLoad._bound`."""
+    for row in range(len(cost)):
+        mean, usual = float(columns.mean[row]), float(columns.usual[row])
+        part0, part1 = _part(columns.capacity0[row]), _part(columns.capacity1[row])
+        settling0, settling1 = columns.settling0[row], columns.settling1[row]
+        settling = usual * _share(settling0, part0, settling1, part1)
+        coming = usual * _share(settling0 + columns.more0, part0, settling1 + columns.more1, part1)
+        measured = _measured(float(columns.used[row]), mean, settling, coming, surge)
+        amount0, amount1 = columns.nonzero0[row] + columns.more0, columns.nonzero1[row] + columns.more1
+        requested = usual * _share(amount0, part0, amount1, part1)
+        low = _lowest(until - columns.sampled_at[row] <= fresh, measured, requested)
+        cost[row] = _cost(low)
+        slope[row] = _slope(low)
+        room[row] = slope[row] * (1.0 - low)
+
+
+# --- the plugin ------------------------------------------------------------------------------------------------------
+
+
+Weights = tuple[tuple[str, float], ...]
+_WEIGHTS: Weights = ((CPU_SIGNAL, 2.0), (MEMORY_SIGNAL, 1.0), (NETWORK_SIGNAL, 1.0))
+WrittenWeights = Annotated[dict[str, Annotated[float, Meta(ge=0.01, le=1000)]], Meta(min_length=1)]
+
+
+def _signal_weights(raw: object) -> Weights:
+    """{signal: weight}, one at least."""
+    if not isinstance(raw, Mapping) or not raw:
+        raise ValueError(f"must map signals to weights, for example {{cpu: 2, memory: 1}}, not {shown(raw)}")
+    wrong = [name for name in raw if not isinstance(name, str) or not is_signal_name(name)]
+    if wrong:
+        raise ValueError(f"{shown(wrong[0])} is no signal: lower case letters, digits and underscores, 40 at most")
+    weight = number(0.01, 1000)
+    return tuple((name, weight(value)) for name, value in raw.items())
+
+
+class ExpectedArgs(Args):
+    """What counts, the fade of readings, and chance among near-ties."""
+
+    signals: Annotated[
+        Weights, Meta(description="weight of each signal", extra=read_by(_signal_weights, WrittenWeights))
+    ] = _WEIGHTS
+    fresh_s: Annotated[float, Meta(ge=0, le=86_400, description="seconds up to which a reading counts in full")] = 120.0
+    stale_s: Annotated[
+        float, Meta(ge=0, le=86_400, description="seconds from which a reading does not count at all")
+    ] = 300.0
+    surge: Annotated[
+        float, Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts")
+    ] = 1.0
+    chance: Annotated[
+        float, Meta(ge=0, le=1, description="utilisation (0..1) within which chance decides once readings are old")
+    ] = 0.02
+    seed: Annotated[int, Meta(ge=0, le=1_000_000, description="another number, other chances")] = 0
+
+
+class ExpectedLoad(BoundedScore[Amounts]):
+    """Prefers nodes whose expected load, of all signals together, costs least with this pod."""
+
+    name: ClassVar[str] = "ExpectedLoad"
+    depends: ClassVar[Depends] = Depends.NODE
+
+    def __init__(
+        self, signals: Weights, fresh_s: float, stale_s: float, surge: float, chance: float, seed: int
+    ) -> None:
+        if stale_s <= fresh_s:
+            raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
+        self._signals, self._points = signals, 100.0 / (_FULL * sum(weight for _, weight in signals))
+        self._fresh_s, self._stale_s = fresh_s, stale_s
+        self._surge, self._chance, self._seed = surge, chance, seed
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """What the pod is expected to use of CPU and memory."""
+        return nonzero_request(placed.pod)
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
+        """(milli-CPU, bytes) that the pod requests."""
+        return nonzero_request(placed.pod)
+
+    def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
+        """100 less what the utilisation expected with this pod costs."""
+        costs: Floats = np.zeros(len(fleet.nodes.rank[rows]))
+        told = np.empty(len(costs))
+        now = fleet.now
+        for name, weight in self._signals:
+            columns = _columns(name, state, fleet, rows)
+            if _costs.fast is not None:
+                fade = now, self._fresh_s, self._stale_s
+                _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, told, costs)
+            else:
+                costs += weight * _cost(self._expected(columns, now)[0])
+        return 100.0 - self._points * costs
+
+    def _expected(self, columns: SignalLoad, now: float) -> tuple[Floats, Floats]:
+        """[rows] utilisation, and the weight that the reading had in it."""
+        age, mean = now - columns.sampled_at, columns.mean.astype(np.float64)
+        measured, requested = self._both(columns)
+        measured = measured + _doubt(age, self._stale_s, self._chance) * _drawn(
+            columns.rank, columns.nonzero0, self._salt(now)
+        )
+        weight = _weight(age, self._fresh_s, self._stale_s, mean)
+        return least(_mixed(measured, requested, weight), 1.0), weight
+
+    def _salt(self, now: float) -> int:
+        return (self._seed * 0x2545F4914F6CDD1D + int(now) * 0x9E3779B9) & 0x3FFFFFFFFFFFFFFF
+
+    def upper_bound(self, fleet: FleetView, rows: Rows, until: float) -> UpperBound | None:
+        """By the mean where it counts in full until then, else by the lesser of mean and requests; without chance.
+
+        The curve is convex, so its slope without the pod bounds it up to full utilisation.
+        """
+        count = len(fleet.nodes.rank[rows])
+        costs, falls, rooms = np.zeros(count), np.zeros((2, count)), np.zeros((2, count))
+        for name, weight in self._signals:
+            columns = _columns(name, _NOTHING, fleet, rows)
+            cost, slope, room = self._bound(columns, until)
+            costs += weight * cost
+            if name in _OF:
+                row = _OF[name][0]
+                falls[row] = weight * self._points * slope * columns.usual / most(columns.capacity0, 1)
+                rooms[row] = weight * self._points * room
+        return UpperBound(100.0 - self._points * costs, falls[0], rooms[0], falls[1], rooms[1])
+
+    def _bound(self, columns: SignalLoad, until: float) -> tuple[Floats, Floats, Floats]:
+        """[rows] the cost without the pod, and what it rises by for a whole node more and for all that is left."""
+        if _bounds.fast is not None:
+            cost, slope, room = (np.empty(len(columns.mean)) for _ in range(3))
+            _bounds.fast(*columns, until, self._fresh_s, self._surge, cost, slope, room)
+            return cost, slope, room
+        low = _lowest(until - columns.sampled_at <= self._fresh_s, *self._both(columns))
+        return _cost(low), _slope(low), _slope(low) * (1.0 - low)
+
+    def _both(self, columns: SignalLoad) -> tuple[Floats, Floats]:
+        """[rows] utilisation with the pod by readings (without chance; not a number where unknown), and by requests."""
+        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+        mean, usual = columns.mean.astype(np.float64), columns.usual.astype(np.float64)
+        settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
+        coming = usual * _share(columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1)
+        requested = usual * _share(columns.nonzero0 + columns.more0, part0, columns.nonzero1 + columns.more1, part1)
+        return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
+
+    def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, and in words."""
+        return {name: self._told(name, state, fleet, row) for name, _ in self._signals}
+
+    def _told(self, name: str, amounts: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
+        columns = _columns(name, amounts, fleet, np.asarray([row]))
+        expected, weight = self._expected(columns, fleet.now)
+        mean, sampled_at = float(columns.mean[0]), float(columns.sampled_at[0])
+        known = bool(np.isfinite(mean) and np.isfinite(sampled_at))
+        return {
+            "utilisation": round(float(expected[0]), 4),
+            "mean": round(mean, 4) if known else None,
+            "reading": round(float(fleet.signals.used(name)[row]), 4) if known else None,
+            "age_s": round(max(fleet.now - sampled_at, 0.0), 1) if known else None,
+            "used_of_requested": round(float(columns.usual[0]), 3),
+            "judged": _in_words(known, float(weight[0])),
+        }
+
+
+def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> SignalLoad:
+    """What the formula takes of a signal, for a pod that is expected to use `amounts`."""
+    signals, nodes = fleet.signals, fleet.nodes
+    mean = signals.mean(signal)[rows]
+    told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
+    shares = []
+    for row in _OF.get(signal, _EITHER):
+        column, nonzero = fleet.axis.column(_RESOURCES[row]), nodes.nonzero[row][rows]
+        room = nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
+        shares += [nodes.settling[row][rows], nonzero, room, float(amounts[row])]
+    return SignalLoad(*told, nodes.rank[rows], *shares)
+
+
+def _in_words(known: bool, weight: float) -> str:
+    if not known:
+        return "unknown, by requests"
+    if weight <= 0.0:
+        return "stale, by requests"
+    return "fresh" if weight >= 1.0 else f"fading, {weight:.0%} by readings, rest by requests"
