@@ -195,7 +195,7 @@ class NodeLoad:
     def reading(self, now: float) -> Reading:
         """The reading as of `now`."""
         told: dict[str, tuple[float | None, float]] = {}
-        sources: dict[str, None] = {}  # an ordered set
+        sources: dict[str, str] = {}
         network: SourceLoad | None = None
         for signal in self._signals:
             chosen = self._chosen(signal, now)
@@ -204,13 +204,13 @@ class NodeLoad:
                 continue
             load, value, age = chosen
             told[signal.name] = (_share(value, self._capacity(signal, now)), age)
-            sources[load.source] = None
+            sources[signal.name] = load.source
             network = load if signal.name == NETWORK_SIGNAL else network
         rates = self._rates(network)
         return Reading.of(
             self._target.name,
             told,
-            "+".join(sources or dict.fromkeys(load.source for load in self._by_source.values())),
+            sources,
             receive_bytes_s=rates.get(RECEIVE),
             transmit_bytes_s=rates.get(TRANSMIT),
         )

@@ -1,6 +1,6 @@
 """The answer to `explain`: where a pod went and why there, or why nowhere. Words and columns only, no colour needed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli.output import Column, harmless, print_trimmed, table_of
@@ -102,6 +102,8 @@ def _scores(decision: Record) -> "RenderableType":
         "weighted": decision["decision"]["score"],
         "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
     }
+    readings = decision.get("readings") or {}
+    load = Column("LIVE LOAD", lambda row: _live_load(row.get("signals") or (), readings), lambda row: "dim")
     columns = (
         Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
         Column("RAW", lambda row: _number(row.get("raw")), right=True),
@@ -110,9 +112,21 @@ def _scores(decision: Record) -> "RenderableType":
         Column("WEIGHTED", lambda row: _number(row["weighted"]), lambda row: "bold", right=True),
         Column("RUNNER-UP", lambda row: _number(row.get("runner_up_weighted")), lambda row: "dim", right=True),
         Column("LEAD", _lead, _lead_style, right=True),
+        *((load,) if any(row.get("signals") for row in rows) else ()),
         Column("", lambda row: _bar(row, widest), _lead_style),
     )
     return table_of(columns, [*rows, total])
+
+
+def _live_load(signals: Iterable[str], readings: Record) -> str:
+    """Reading, source and age of what a plugin judged by: 'cpu 34%, kubelet, 3s'."""
+    told = []
+    for name in signals:
+        seen = readings.get(name)
+        known = isinstance(seen, Mapping)
+        words = [share(seen["used"]), seen.get("source"), age(seen["age_s"])] if known else ["unknown, by requests"]
+        told.append(f"{name} {', '.join(filter(None, words))}")
+    return "; ".join(told)
 
 
 def _number(value: float | None) -> str:
@@ -189,6 +203,7 @@ def _readings(readings: Record) -> "RenderableType":
         Column("SIGNAL", lambda row: row["signal"]),
         Column("USED", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", _reading_style, right=True),
         Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
+        Column("SOURCE", lambda row: (row["seen"] or {}).get("source") or "-"),
         Column("NOTE", lambda row: "" if row["seen"] else "unknown: judged by requests", lambda row: "yellow"),
     )
     return table_of(columns, rows)

@@ -29,6 +29,7 @@ class NodeColumns:
     taint_set: SmallInts
     used: Readings  # [signals, n]
     used_at: Floats  # [signals, n]
+    source_set: SmallInts  # [n] who told each signal: code of a set of sources (`readings.SourceSets`)
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
 
@@ -46,6 +47,7 @@ _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "taint_set": (np.int32, 0, 0),
     "used": (np.float32, np.nan, SIGNALS),
     "used_at": (np.float64, -np.inf, SIGNALS),
+    "source_set": (np.int32, 0, 0),
     "rank": (np.int64, 0, 0),
 }
 

@@ -27,7 +27,7 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
-from dispatcher.scheduling.fleet.readings import take_sample
+from dispatcher.scheduling.fleet.readings import SourceSets, take_sample
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
@@ -56,6 +56,7 @@ class FleetState(NodeTable):
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._unseen: dict[int, list[Occupant]] = {}
+        self._sources = SourceSets()
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
 
@@ -98,10 +99,13 @@ class FleetState(NodeTable):
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
             return
+        told: dict[str, str] = {}
         for name, share, age in reading.signals():
             column = self._signal(name)
             if column is not None:
                 take_sample(self._store, column, row, share, age, self.now)
+                told[name] = reading.source_of(name)
+        self._store.source_set[row] = self._sources.code(self._store.source_set.item(row), told)
         self._forget_seen(row)
         self.loads.append(row)
 
@@ -278,6 +282,15 @@ class FleetState(NodeTable):
     def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
         """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf: never."""
         return tuple(zip(self.used[:, row].tolist(), self.used_at[:, row].tolist(), strict=True))
+
+    @property
+    def source_sets(self) -> Sequence[Mapping[str, str]]:
+        """By code of the column `source_set`: signal -> who told it last. Sets never change, they only come."""
+        return self._sources.sets
+
+    def sources_of(self, row: int) -> Mapping[str, str]:
+        """Who told each signal of a row last."""
+        return self._sources.sets[self.source_set.item(row)]
 
     # --- what views show --------------------------------------------------------------------------------------------
 

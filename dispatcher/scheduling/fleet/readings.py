@@ -1,6 +1,8 @@
 """How a reading enters the columns: only real numbers, only newer samples; what is unknown stays unknown."""
 
 import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dispatcher.scheduling.fleet.columns import RowStore
 
@@ -17,3 +19,30 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
     if sampled_at >= store.used_at[column, row]:
         store.used[column, row] = min(share, 1.0)
         store.used_at[column, row] = sampled_at
+
+
+class SourceSets:
+    """Who told the signals of a row, as a code: most nodes of a cluster are told by the same sources.
+
+    Code 0 is nobody. Agents are not trusted: names are cut, and of more sets than MAX_SETS the sources are not known.
+    """
+
+    MAX_SETS, MAX_NAME = 4096, 80
+
+    def __init__(self) -> None:
+        self._sets: list[Mapping[str, str]] = [MappingProxyType({})]
+        self._codes: dict[tuple[tuple[str, str], ...], int] = {(): 0}
+        self.sets: Sequence[Mapping[str, str]] = self._sets  # by code: signal -> source
+
+    def code(self, before: int, told: Mapping[str, str]) -> int:
+        """The code of a row that had `before`, and is now `told` these signals by these sources."""
+        known = self._sets[before]
+        if all(known.get(signal) == source for signal, source in told.items()):
+            return before
+        now = dict(known) | {signal: source[: self.MAX_NAME] for signal, source in told.items()}
+        key = tuple(sorted(now.items()))
+        found = self._codes.get(key)
+        if found is None and len(self._sets) < self.MAX_SETS:
+            found = self._codes[key] = len(self._sets)
+            self._sets.append(MappingProxyType(now))
+        return found or 0

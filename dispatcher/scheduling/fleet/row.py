@@ -8,17 +8,21 @@ import numpy as np
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.resources import Resources
+from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, Readings, SmallInts
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What moves with every pod and reading, copied: amounts per resource, and (share, sampled at) per signal."""
+    """What moves with every pod and reading, copied: amounts per resource, and (share, sampled at) per signal.
+
+    `sources`: who told each signal.
+    """
 
     row: int
     now: float
@@ -27,6 +31,7 @@ class RowFacts:
     nonzero: Ints
     recent: Ints
     readings: tuple[tuple[float, float], ...]
+    sources: Mapping[str, str]
 
     @classmethod
     def of(cls, fleet: FleetState, row: int) -> "RowFacts":
@@ -39,6 +44,7 @@ class RowFacts:
             fleet.nonzero[:, row].copy(),
             fleet.recent[:, row].copy(),
             fleet.readings_of(row),
+            fleet.sources_of(row),
         )
 
 
@@ -51,6 +57,7 @@ class FactSheet:
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
         self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
+        self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
         self.taken: dict[int, int] = {}
 
     def pods(self, row: int) -> int:
@@ -78,6 +85,7 @@ class FactSheet:
             self.nonzero[:, at] + pods * more,
             self.recent[:, at] + pods * more,
             tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
+            self.source_sets[self.source_set.item(at)],
         )
 
 
@@ -94,7 +102,22 @@ class OneRow:
         self.topology, self.affinity = _TopologyOfRow(whole, at), whole.affinity
         self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
         used = np.asarray([[share] for share, _ in facts.readings], dtype=np.float32)
-        self.signals = SignalView(fleet.signal_axis, used, np.asarray([[at] for _, at in facts.readings]))
+        self.signals = NotedSignals(fleet.signal_axis, used, np.asarray([[at] for _, at in facts.readings]))
+
+
+class NotedSignals(SignalView):
+    """The same, and `asked` has the signals whose readings were asked for, in that order."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, axis: SignalAxis, used: Readings, used_at: Floats) -> None:
+        super().__init__(axis, used, used_at)
+        self.asked: dict[str, None] = {}
+
+    def used(self, name: str) -> Readings:
+        """[n] share 0..1 of the capacity, NaN unknown."""
+        self.asked[name] = None
+        return super().used(name)
 
 
 class _NodesOfRow:

@@ -25,6 +25,7 @@ def a_load(preference: Preference = ORDER) -> NodeLoad:
 def test_each_signal_is_read_from_the_first_source_of_its_order() -> None:
     reading = a_load().reading(1.0)
     assert (reading.cpu, reading.memory, reading.source) == (0.1, 0.2, "prometheus+kubelet")
+    assert [reading.source_of(name) for name in ("cpu", "memory")] == ["prometheus", "kubelet"]
 
 
 def test_a_source_that_fell_silent_is_passed_over_for_one_that_did_not_until_it_is_back() -> None:
