@@ -260,13 +260,11 @@ class Loads:
         load = self._loads.get(name)
         return load.age(self._signals[0], now) if load is not None else None
 
-    def ages(self, now: float) -> dict[tuple[str, str], list[float]]:
-        """By (configured source, signal) the ages of all nodes' values, in seconds."""
-        found: dict[tuple[str, str], list[float]] = {}
-        for load in self._loads.values():
+    def values(self, now: float) -> Iterable[tuple[str, str, str, float]]:
+        """(node, configured source, signal, age in seconds) of all that is known, preferred or not."""
+        for name, load in self._loads.items():
             for via, signal, age in load.ages(now):
-                found.setdefault((via, signal), []).append(age)
-        return found
+                yield name, via, signal, age
 
     def reading(self, name: str, now: float) -> Reading | None:
         """The node's reading as of `now`."""

@@ -122,9 +122,9 @@ def _live_load(signals: Iterable[str], readings: Record) -> str:
     """Reading, source and age of what a plugin judged by: 'cpu 34%, kubelet, 3s'."""
     told = []
     for name in signals:
-        seen = readings.get(name)
-        known = isinstance(seen, Mapping)
-        words = [share(seen["used"]), seen.get("source"), age(seen["age_s"])] if known else ["unknown, by requests"]
+        words, seen = ["unknown, by requests"], readings.get(name)
+        if isinstance(seen, Mapping):
+            words = [share(seen["used"]), seen.get("source") or "", age(seen["age_s"])]
         told.append(f"{name} {', '.join(filter(None, words))}")
     return "; ".join(told)
 

@@ -24,7 +24,11 @@ DECISION = {
     ],
     "feasible": 2,
     "evaluated": 6,
-    "readings": {"cpu": {"used": 0.34, "age_s": 3.2, "source": "kubelet"}, "memory": {"used": 0.9, "age_s": 3.2}, "network": "unknown"},
+    "readings": {
+        "cpu": {"used": 0.34, "age_s": 3.2, "source": "kubelet"},
+        "memory": {"used": 0.9, "age_s": 3.2},
+        "network": "unknown",
+    },
     "extras": {"TenantQuota": {"tenant": "team-a", "cpu": {"used": "12", "limit": "40"}}},
 }
 POD = {"namespace": "default", "name": "web-1", "source": "east", "phase": "Running"}

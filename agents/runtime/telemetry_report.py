@@ -1,0 +1,73 @@
+"""How the sources of readings do, put together for whoever asks: what each tells, of whom, how old, and what it lacks."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from statistics import median
+
+from agents.observer.loads import Loads, Preference
+from agents.telemetry.source import MAX_NAMED, Status
+from dispatcher.model.messages.telemetry import SourceReport, Telemetry, UnreadSignal
+
+
+class Values:
+    """The ages of all values that are known, in one pass over the loads of all nodes."""
+
+    def __init__(self, loads: Loads, now: float, preference: Preference) -> None:
+        self.now, self.stale_s = now, preference.stale_s
+        self._ages: dict[str, dict[str, list[float]]] = {}  # source -> signal -> ages
+        self._fresh: dict[str, set[str]] = {}  # source -> nodes
+        self._read: dict[str, set[str]] = {}  # signal -> nodes
+        for node, source, signal, age in loads.values(now):
+            self._ages.setdefault(source, {}).setdefault(signal, []).append(age)
+            if age <= self.stale_s:
+                self._fresh.setdefault(source, set()).add(node)
+            if age <= self.stale_s and source in preference.of(signal):
+                self._read.setdefault(signal, set()).add(node)
+
+    def fresh(self, source: str) -> set[str]:
+        """Nodes of which a source tells something that is not stale."""
+        return self._fresh.get(source, set())
+
+    def ages(self, source: str) -> dict[str, tuple[int, float, float]]:
+        """By signal (nodes, median age, greatest age)."""
+        found = self._ages.get(source, {})
+        return {signal: (len(ages), round(median(ages), 1), round(max(ages), 1)) for signal, ages in found.items()}
+
+    def unread(self, signals: Iterable[str], nodes: Collection[str]) -> Iterator[UnreadSignal]:
+        """Signals of which no source that is believed tells some nodes, or not any more."""
+        for signal in signals:
+            missing = sorted(set(nodes) - self._read.get(signal, set()))
+            if missing:
+                yield UnreadSignal(signal, len(missing), tuple(missing[:MAX_NAMED]))
+
+
+def report(
+    cluster: str, statuses: Mapping[str, Status], values: Values, signals: Iterable[str], nodes: Collection[str]
+) -> Telemetry:
+    """All sources of a cluster of these nodes. `signals`: what is told of every node."""
+    sources = tuple(_source(status, values, nodes) for status in statuses.values())
+    return Telemetry(cluster, len(nodes), values.stale_s, sources, tuple(values.unread(signals, nodes)))
+
+
+def _source(status: Status, values: Values, nodes: Collection[str]) -> SourceReport:
+    fresh = values.fresh(status.name).intersection(nodes)
+    silent = sorted(set(nodes) - fresh)
+    matching, answered_at = status.matching, status.answered_at
+    return SourceReport(
+        status.name,
+        asked=status.asked,
+        errors=status.errors,
+        problem=status.problem,
+        answered_s=None if answered_at is None else round(max(0.0, values.now - answered_at), 1),
+        lag_s=round(status.lag_s, 3),
+        nodes=len(fresh),
+        silent=len(silent),
+        silent_names=tuple(silent[:MAX_NAMED]),
+        failing=len(status.failing),
+        failing_names=dict(sorted(status.failing.items())[:MAX_NAMED]),
+        unmatched=matching.unmatched,
+        unmatched_names=tuple(matching.unmatched_names),
+        ambiguous=matching.ambiguous,
+        ambiguous_names=tuple(matching.ambiguous_names),
+        rejected=dict(status.rejected),
+        ages=values.ages(status.name),
+    )

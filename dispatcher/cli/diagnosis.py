@@ -1,0 +1,178 @@
+"""What is wrong with clusters and their sources of live load, and what to do about it: rows of the API in, findings out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agents.observer.loads import DEFAULT_SOURCE
+from agents.telemetry.remedies import remedy
+
+Row = Mapping[str, Any]
+PROBLEM, NOTE = "problem", "note"
+_NAMED = 3  # nodes or series named in one line
+_SLOW_S = 3.0  # an answer that takes longer is worth a word: the default timeout is 5 s
+_DIRECT = frozenset((DEFAULT_SOURCE, "node_exporter"))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing. `about`: the source, or empty for the cluster itself. `level`: PROBLEM or NOTE (nothing is lost)."""
+
+    cluster: str
+    about: str
+    level: str
+    text: str
+    fix: str
+
+    def row(self) -> dict[str, str]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row]) -> list[Finding]:
+    """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them."""
+    found: dict[str, list[Finding]] = {}
+    for row in clusters:
+        found.setdefault(row["name"], []).extend(_of_cluster(row))
+    for row in telemetry:
+        found.setdefault(row["cluster"], []).extend(_of_telemetry(row))
+    return [one for name in sorted(found) for one in sorted(found[name], key=lambda one: one.level != PROBLEM)]
+
+
+def _of_cluster(row: Row) -> Iterator[Finding]:
+    if not row["ready"]:
+        text = f"no new pods go there: {row['problem'] or 'it is not ready'}"
+        fix = "see the agent's log, and whether its API server answers (docs/troubleshooting.md)"
+        yield Finding(row["name"], "", PROBLEM, text, fix)
+    elif row["problem"]:
+        yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")
+
+
+def _of_telemetry(row: Row) -> Iterator[Finding]:
+    cluster = row["cluster"]
+    if row["problem"]:
+        fix = "see whether the agent runs, and its log; the findings above may say why"
+        yield Finding(cluster, "", PROBLEM, f"its sources are not known: {row['problem']}", fix)
+        return
+    for source in row["sources"]:
+        for level, text, fix in _of_source(source, row):
+            yield Finding(cluster, source["name"], level, text, fix)
+    for missing in row["unread"]:
+        text = (
+            f"{missing['signal']} of {_counted(missing['nodes'], row['nodes'], 'nodes', missing['names'])} is told by no "
+            "source: there placement goes by requests"
+        )
+        yield Finding(cluster, "", *_unread_level(row), text, _UNREAD.get(missing["signal"], _UNREAD_ELSE))
+
+
+_UNREAD = {
+    "network": "needs two samples of a counter: new within half a minute of a start? else a source that tells the network",
+}
+_UNREAD_ELSE = "mend the sources below, or name another in telemetry.order (global-dispatcher signals check tries them)"
+
+
+def _unread_level(row: Row) -> tuple[str]:
+    """Where all sources do well, a signal that none of them has is how it was configured."""
+    well = row["sources"] and all(not one["problem"] and not one["failing"] for one in row["sources"])
+    return (NOTE,) if well and all(one["asked"] < 3 for one in row["sources"]) else (PROBLEM,)
+
+
+def _of_source(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
+    """(level, what, what to do)."""
+    key = f"telemetry.{source['name']}" if source["name"] not in _DIRECT else source["name"]
+    if not source["asked"]:
+        yield NOTE, "was not asked yet", "wait; it is asked once the nodes are listed"
+        return
+    yield from _failing(source, row, key)
+    yield from _stale(source, row)
+    yield from _matching(source, key)
+    if source["rejected"]:
+        told = ", ".join(f"{count} {reason}" for reason, count in sorted(source["rejected"].items()))
+        yield NOTE, f"numbers that were not believed so far: {told}", _rejected_fix(source["rejected"])
+    if source["lag_s"] > _SLOW_S:
+        yield NOTE, f"took {source['lag_s']:.1f} s for its latest answer", "ask it for less, or give it more CPU"
+
+
+def _failing(source: Row, row: Row, key: str) -> Iterator[tuple[str, str, str]]:
+    if source["failing"]:
+        (first, why), *_ = source["failing_names"].items()
+        told = _counted(source["failing"], row["nodes"], "nodes", source["failing_names"])
+        yield (
+            PROBLEM,
+            f"{told} {'does' if source['failing'] == 1 else 'do'} not answer; {first}: {why}",
+            remedy(why, key),
+        )
+    elif source["problem"]:
+        since = (
+            f", last answered {source['answered_s']:.0f} s ago"
+            if source["answered_s"] is not None
+            else ", never answered"
+        )
+        since = "" if source["answered_s"] is not None and source["answered_s"] < 1.0 else since
+        part = "is missing a part" if source["nodes"] and not since else "fails"
+        yield PROBLEM, f"{part}{since}: {source['problem']}", remedy(source["problem"], key)
+
+
+def _stale(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
+    if source["problem"] or source["failing"]:
+        return
+    ages = [median for _, median, _ in source["ages"].values()]
+    if ages and min(ages) > row["stale_s"]:
+        text = f"answers, but its samples are stale: {min(ages):.0f} s old, and {row['stale_s']:g} s is the limit"
+        yield (
+            PROBLEM,
+            text,
+            "see whether what it measures with still runs (targets of Prometheus, who writes the file), or raise telemetry.stale_s",
+        )
+    elif source["silent"] and source["nodes"]:
+        told = _counted(source["silent"], row["nodes"], "nodes", source["silent_names"])
+        yield (
+            PROBLEM,
+            f"tells nothing fresh of {told}",
+            "see whether its exporter runs on them, and by which labels it names them (node_labels)",
+        )
+    elif source["silent"] and source["asked"] > 1:
+        text = f"answers, but tells nothing of any of the {row['nodes']} nodes"
+        yield (
+            PROBLEM,
+            text,
+            "see that its sets of queries are what is scraped there, and node_labels, cluster_label (signals check shows more)",
+        )
+
+
+def _matching(source: Row, key: str) -> Iterator[tuple[str, str, str]]:
+    if source["unmatched"]:
+        yield (
+            PROBLEM if not source["nodes"] else NOTE,
+            f"{_series(source['unmatched'], source['unmatched_names'])} of no known node",
+            f"if they are of this cluster's nodes, name the label that says which in node_labels of {key}; if they are of "
+            "another cluster, set cluster_label",
+        )
+    if source["ambiguous"]:
+        yield (
+            PROBLEM,
+            f"{_series(source['ambiguous'], source['ambiguous_names'])} may be about several nodes, or are one too many",
+            f"set cluster_label where one server has several clusters, or node_labels of {key}, so that a node has one series",
+        )
+
+
+def _rejected_fix(reasons: Iterable[str]) -> str:
+    if "from the future" in reasons or "without a time" in reasons:
+        return "set the clocks of the nodes (NTP); samples without a time are those of exporters that are gone"
+    return "see what the source measures: such a number is no load of a node"
+
+
+def _counted(count: int, of: int, what: str, names: Iterable[str]) -> str:
+    """'2 of 10 nodes (a, b)', or 'all 10 nodes'."""
+    if count >= of > 1:
+        return f"all {of} {what}"
+    return f"{count} of {of} {what} ({_some(list(names), count)})"
+
+
+def _series(count: int, names: Sequence[str]) -> str:
+    return f"{count} series ({_some(names, count)})"
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    more = count - min(len(names), _NAMED)
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
