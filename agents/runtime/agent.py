@@ -31,7 +31,7 @@ from agents.runtime.keyfile import load_keys
 from agents.runtime.metrics import MetricsServer, Told
 from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings, ApiSettings
-from agents.runtime.telemetry_report import Values, report
+from agents.runtime.telemetry_report import report
 from agents.runtime.watch_handler import WatchHandler
 from agents.runtime.watch_verifier import WatchVerifier
 from agents.telemetry.source import Status
@@ -183,10 +183,7 @@ class Agent:
         return self._telemetry()
 
     def _telemetry(self) -> Telemetry:
-        settings, now = self.settings, time.monotonic()
-        values = Values(self._loads, now, settings.telemetry.preference())
-        signals = (signal.name for signal in settings.all_signals())
-        return report(settings.cluster, self.sources, values, signals, self.cache.targets.keys())
+        return report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
 
     def _told(self) -> Told:
         """For metrics."""

@@ -114,7 +114,7 @@ def _watches(told: Told) -> Iterator[Metric]:
 _OF_SOURCE: tuple[tuple[str, str, Callable[[SourceReport], float | None]], ...] = (
     (
         "global_dispatcher_agent_source_up",
-        "1: the source's latest question was answered in full; of kubelets and node_exporters: none fails.",
+        "1: its latest question was answered in full; of kubelets and node_exporters: no node fails.",
         lambda one: float(one.asked > 0 and not (one.failing or one.problem)),
     ),
     ("global_dispatcher_agent_source_age_seconds", "Since the source last answered.", lambda one: one.answered_s),
@@ -125,7 +125,7 @@ _OF_SOURCE: tuple[tuple[str, str, Callable[[SourceReport], float | None]], ...] 
     ),
     (
         "global_dispatcher_agent_source_nodes",
-        "Nodes of which it tells something fresh (telemetry.stale_s).",
+        "Nodes of which it tells something fresh.",
         lambda one: float(one.nodes),
     ),
     (

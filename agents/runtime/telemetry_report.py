@@ -1,9 +1,10 @@
-"""How the sources of readings do, put together for whoever asks: what each tells, of whom, how old, and what it lacks."""
+"""How the sources of readings do, put together for whoever asks: what each tells, of whom, how old, what is missing."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import median
 
 from agents.observer.loads import Loads, Preference
+from agents.runtime.settings import AgentSettings
 from agents.telemetry.source import MAX_NAMED, Status
 from dispatcher.model.messages.telemetry import SourceReport, Telemetry, UnreadSignal
 
@@ -41,19 +42,22 @@ class Values:
 
 
 def report(
-    cluster: str, statuses: Mapping[str, Status], values: Values, signals: Iterable[str], nodes: Collection[str]
+    settings: AgentSettings, statuses: Mapping[str, Status], loads: Loads, nodes: Collection[str], now: float
 ) -> Telemetry:
-    """All sources of a cluster of these nodes. `signals`: what is told of every node."""
-    sources = tuple(_source(status, values, nodes) for status in statuses.values())
-    return Telemetry(cluster, len(nodes), values.stale_s, sources, tuple(values.unread(signals, nodes)))
+    """All sources of a cluster of these nodes, as of `now` on the agent's monotonic clock."""
+    values, keys = Values(loads, now, settings.telemetry.preference()), settings.telemetry.keys()
+    sources = tuple(_source(status, keys.get(status.name, ""), values, nodes) for status in statuses.values())
+    unread = tuple(values.unread((signal.name for signal in settings.all_signals()), nodes))
+    return Telemetry(settings.cluster, len(nodes), values.stale_s, sources, unread)
 
 
-def _source(status: Status, values: Values, nodes: Collection[str]) -> SourceReport:
+def _source(status: Status, key: str, values: Values, nodes: Collection[str]) -> SourceReport:
     fresh = values.fresh(status.name).intersection(nodes)
     silent = sorted(set(nodes) - fresh)
     matching, answered_at = status.matching, status.answered_at
     return SourceReport(
         status.name,
+        key,
         asked=status.asked,
         errors=status.errors,
         problem=status.problem,

@@ -7,8 +7,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("no way to ask kubelets", "see that the agent's credentials and kubelet.ca_file can be read"),
     (
         r"kubelet of .* answers 40[13]",
-        "let the agent's account get nodes/stats (the chart's observer role has it); where kubelets take no tokens, start "
-        "them with webhook authentication and authorization",
+        "let the agent's account get nodes/stats (the chart's observer role has it); where kubelets take no tokens, "
+        "start them with webhook authentication and authorization",
     ),
     (r"kubelet of .*(certificate|ssl)", "name the authority of the kubelets' certificates as kubelet.ca_file"),
     (r"kubelet of .*no answer within", "see whether the node is up; kubelet.timeout_s may be raised"),
@@ -33,7 +33,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("answers 30|redirects are not followed", "write the address that it redirects to as KEY.url"),
     (
         "answers 40[13]",
-        "give credentials of somebody who may read: KEY.token_file, KEY.user with KEY.password_file, or KEY.header_files",
+        "give credentials of somebody who may read: KEY.token_file, KEY.user with KEY.password_file, KEY.header_files",
     ),
     (
         "answers 404",
@@ -50,7 +50,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         "connect|refused|unreachable|no route|disconnected|protocol",
-        "see that it runs, that KEY.url (of node_exporter: KEY.port) is right, and that network policies let the agent in",
+        "see that it runs, that KEY.url (of node_exporter: KEY.port) is right, and that network policies let the agent "
+        "in",
     ),
 )
 _ELSE = "see the agent's log, and the settings under KEY"

@@ -68,7 +68,7 @@ class Status:
     """How a source does; kept by who asks it, shown by whoever wants to. Times are the agent's monotonic clock.
 
     `lag_s`: how long the latest answer took. `matching` is of the latest answer, `rejected` of all. `failing`: of a
-    source that is asked node by node, the nodes that do not answer, and why; there `problem` is that of the latest node.
+    source that is asked node by node, the nodes that do not answer, and why; `problem` is that of the latest node.
     """
 
     name: str

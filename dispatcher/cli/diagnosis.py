@@ -1,17 +1,17 @@
-"""What is wrong with clusters and their sources of live load, and what to do about it: rows of the API in, findings out."""
+"""What is wrong with clusters and their sources of live load, and what to do: rows of the API in, findings out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agents.observer.loads import DEFAULT_SOURCE
 from agents.telemetry.remedies import remedy
+from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
 PROBLEM, NOTE = "problem", "note"
 _NAMED = 3  # nodes or series named in one line
+_NEEDED = frozenset((CPU_SIGNAL, MEMORY_SIGNAL))  # which every source that does well tells
 _SLOW_S = 3.0  # an answer that takes longer is worth a word: the default timeout is 5 s
-_DIRECT = frozenset((DEFAULT_SOURCE, "node_exporter"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +57,24 @@ def _of_telemetry(row: Row) -> Iterator[Finding]:
     for source in row["sources"]:
         for level, text, fix in _of_source(source, row):
             yield Finding(cluster, source["name"], level, text, fix)
+    yield from _unread(row)
+
+
+def _unread(row: Row) -> Iterator[Finding]:
+    """Signals of which no source tells the same nodes, in one finding."""
+    alike: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for missing in row["unread"]:
-        text = (
-            f"{missing['signal']} of {_counted(missing['nodes'], row['nodes'], 'nodes', missing['names'])} is told by no "
-            "source: there placement goes by requests"
-        )
-        yield Finding(cluster, "", *_unread_level(row), text, _UNREAD.get(missing["signal"], _UNREAD_ELSE))
-
-
-_UNREAD = {
-    "network": "needs two samples of a counter: new within half a minute of a start? else a source that tells the network",
-}
-_UNREAD_ELSE = "mend the sources below, or name another in telemetry.order (global-dispatcher signals check tries them)"
-
-
-def _unread_level(row: Row) -> tuple[str]:
-    """Where all sources do well, a signal that none of them has is how it was configured."""
-    well = row["sources"] and all(not one["problem"] and not one["failing"] for one in row["sources"])
-    return (NOTE,) if well and all(one["asked"] < 3 for one in row["sources"]) else (PROBLEM,)
+        alike.setdefault((missing["nodes"], tuple(missing["names"])), []).append(missing["signal"])
+    for (nodes, names), signals in alike.items():
+        told = _counted(nodes, row["nodes"], "nodes", names)
+        text = f"no source tells {', '.join(signals)} of {told}, or not any more: there placement goes by requests"
+        fix = "mend the sources; `global-dispatcher signals check` shows what each of them would tell of a node"
+        yield Finding(row["cluster"], "", PROBLEM if _NEEDED.intersection(signals) else NOTE, text, fix)
 
 
 def _of_source(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
     """(level, what, what to do)."""
-    key = f"telemetry.{source['name']}" if source["name"] not in _DIRECT else source["name"]
+    key = source["key"]
     if not source["asked"]:
         yield NOTE, "was not asked yet", "wait; it is asked once the nodes are listed"
         return
@@ -97,20 +92,19 @@ def _failing(source: Row, row: Row, key: str) -> Iterator[tuple[str, str, str]]:
     if source["failing"]:
         (first, why), *_ = source["failing_names"].items()
         told = _counted(source["failing"], row["nodes"], "nodes", source["failing_names"])
-        yield (
-            PROBLEM,
-            f"{told} {'does' if source['failing'] == 1 else 'do'} not answer; {first}: {why}",
-            remedy(why, key),
-        )
+        does = "does" if source["failing"] == 1 else "do"
+        yield PROBLEM, f"{told} {does} not answer; {first}: {why}", remedy(why, key)
     elif source["problem"]:
-        since = (
-            f", last answered {source['answered_s']:.0f} s ago"
-            if source["answered_s"] is not None
-            else ", never answered"
-        )
-        since = "" if source["answered_s"] is not None and source["answered_s"] < 1.0 else since
-        part = "is missing a part" if source["nodes"] and not since else "fails"
-        yield PROBLEM, f"{part}{since}: {source['problem']}", remedy(source["problem"], key)
+        yield PROBLEM, f"{_how(source)}: {source['problem']}", remedy(source["problem"], key)
+
+
+def _how(source: Row) -> str:
+    """How a source fails: as a whole, or in part."""
+    if source["answered_s"] is None:
+        return "fails, and has never answered"
+    if source["ages"] and source["errors"] == 0:
+        return "does not tell all that it is asked"
+    return f"fails, and has last answered {source['answered_s']:.0f} s ago"
 
 
 def _stale(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
@@ -119,25 +113,23 @@ def _stale(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
     ages = [median for _, median, _ in source["ages"].values()]
     if ages and min(ages) > row["stale_s"]:
         text = f"answers, but its samples are stale: {min(ages):.0f} s old, and {row['stale_s']:g} s is the limit"
-        yield (
-            PROBLEM,
-            text,
-            "see whether what it measures with still runs (targets of Prometheus, who writes the file), or raise telemetry.stale_s",
-        )
+        yield PROBLEM, text, _STALE_FIX
     elif source["silent"] and source["nodes"]:
         told = _counted(source["silent"], row["nodes"], "nodes", source["silent_names"])
-        yield (
-            PROBLEM,
-            f"tells nothing fresh of {told}",
-            "see whether its exporter runs on them, and by which labels it names them (node_labels)",
-        )
+        yield PROBLEM, f"tells nothing fresh of {told}", _SILENT_FIX
     elif source["silent"] and source["asked"] > 1:
-        text = f"answers, but tells nothing of any of the {row['nodes']} nodes"
-        yield (
-            PROBLEM,
-            text,
-            "see that its sets of queries are what is scraped there, and node_labels, cluster_label (signals check shows more)",
-        )
+        yield PROBLEM, f"answers, but tells nothing of any of the {row['nodes']} nodes", _NOTHING_FIX
+
+
+_STALE_FIX = (
+    "see whether what it measures with still runs (targets of Prometheus, who writes the file), or raise "
+    "telemetry.stale_s"
+)
+_SILENT_FIX = "see whether its exporter runs on them, and by which labels it names them (node_labels)"
+_NOTHING_FIX = (
+    "see that the sets of queries are for what is scraped there, and node_labels and cluster_label "
+    "(`global-dispatcher signals check` shows each query)"
+)
 
 
 def _matching(source: Row, key: str) -> Iterator[tuple[str, str, str]]:
@@ -145,14 +137,15 @@ def _matching(source: Row, key: str) -> Iterator[tuple[str, str, str]]:
         yield (
             PROBLEM if not source["nodes"] else NOTE,
             f"{_series(source['unmatched'], source['unmatched_names'])} of no known node",
-            f"if they are of this cluster's nodes, name the label that says which in node_labels of {key}; if they are of "
-            "another cluster, set cluster_label",
+            f"if they are of this cluster's nodes, name the label that says which as {key}.node_labels; if they are of "
+            f"another cluster, set {key}.cluster_label",
         )
     if source["ambiguous"]:
         yield (
             PROBLEM,
-            f"{_series(source['ambiguous'], source['ambiguous_names'])} may be about several nodes, or are one too many",
-            f"set cluster_label where one server has several clusters, or node_labels of {key}, so that a node has one series",
+            f"{_series(source['ambiguous'], source['ambiguous_names'])} of several nodes, or several of one node",
+            f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels, so that a node has "
+            "one series",
         )
 
 

@@ -12,6 +12,7 @@ from dispatcher.cli.cluster import cluster_app
 from dispatcher.cli.command_group import Commands
 from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
+from dispatcher.cli.signals import signals_app
 from dispatcher.cli.top import top_app
 from dispatcher.service.errors import CommandError, ExitCode
 
@@ -49,6 +50,7 @@ plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_
 app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
+app.add_typer(signals_app, name="signals")
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
 

@@ -31,10 +31,12 @@ def _field(key: str) -> Column:
 
 
 def ready(row: Row) -> str:
+    """Of a cluster or a node."""
     return "Ready" if row["ready"] else "NotReady"
 
 
 def ready_style(row: Row) -> str:
+    """The style of that word."""
     return "green" if row["ready"] else "bold red"
 
 
@@ -43,6 +45,7 @@ def _cluster_status(row: Row) -> str:
 
 
 def node_status(row: Row) -> str:
+    """As kubectl shows it."""
     return ready(row) + (",SchedulingDisabled" if row["unschedulable"] else "")
 
 

@@ -1,4 +1,4 @@
-"""`global-dispatcher top nodes | clusters`: what is requested and what is used, the hottest first, with age and source."""
+"""`global-dispatcher top nodes | clusters`: requested and used, the hottest first, with age and source."""
 
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any

@@ -7,15 +7,16 @@ from dispatcher.model.pod import Record
 class SourceReport(Record, frozen=True):
     """One configured source. Times are seconds, names are samples of what is counted beside them.
 
-    `asked`, `errors`: questions so far, and those without an answer. `problem`: of the latest question, '' if it was
-    answered in full. `answered_s`: since the latest answer, None: there was none yet. `lag_s`: how long it took.
-    `nodes`: of which it tells something fresh; `silent`: of which it tells nothing, or nothing fresh.
-    `failing`: nodes that do not answer, where each is asked by itself. `unmatched`: series of no known node;
-    `ambiguous`: series that may be about several nodes. `rejected`: numbers that were not believed, by reason.
-    `ages`: by signal (nodes, median age, greatest age).
+    `key`: where it stands in the agent's configuration. `asked`, `errors`: questions so far, and those without an
+    answer. `problem`: of the latest question, '' if it was answered in full. `answered_s`: since the latest answer,
+    None: there was none yet. `lag_s`: how long it took. `nodes`: of which it tells something fresh; `silent`: of which
+    it tells nothing, or nothing fresh. `failing`: nodes that do not answer, where each is asked by itself.
+    `unmatched`: series of no known node; `ambiguous`: series that may be about several nodes. `rejected`: numbers that
+    were not believed, by reason. `ages`: by signal (nodes, median age, greatest age).
     """
 
     name: str
+    key: str = ""
     asked: int = 0
     errors: int = 0
     problem: str = ""

@@ -1,0 +1,275 @@
+"""`global-dispatcher signals check`: the sources of each cluster are tried from here, and what they tell is shown."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents.observer.signals import CPU, LINK_SPEED, MEMORY, RECEIVE, TRANSMIT
+from agents.runtime.join.settings import WrongConfiguration, read_settings
+from agents.runtime.settings import AgentSettings
+from agents.runtime.source_trial import Choice, Trial, TrialError, Tried, raw_measures, try_sources
+from agents.telemetry.remedies import remedy
+from dispatcher.cli.output import Column, Output, harmless, make_console, print_table, print_value
+from dispatcher.cli.tables import age, heat, share
+from dispatcher.config import ConfigError, load_config, plugin_registry
+from dispatcher.config.agents import agent_settings
+from dispatcher.service.errors import CommandError, ExitCode
+
+Row = Mapping[str, Any]
+_MOST_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+    count: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One cluster: its settings, where they stand in the file, and what came of it."""
+
+    settings: AgentSettings
+    place: str
+    trial: Trial | None
+    problem: str = ""
+
+
+def check_signals(config: Path, wanted: Wanted, output: Output) -> int:
+    """Try, print, and say by the exit code whether all is well."""
+    found = _chosen(_clusters(config), wanted.cluster)
+    checked = asyncio.run(_try_all(found, wanted))
+    told = [_row(one) for one in checked]
+    if output is not Output.TABLE:
+        print_value({"ok": not any(row["problems"] for row in told), "clusters": told}, output)
+    else:
+        for number, row in enumerate(told):
+            if number:
+                sys.stdout.write("\n")
+            _print(row)
+    return int(ExitCode.FAILED if any(row["problems"] for row in told) else ExitCode.OK)
+
+
+def _clusters(file: Path) -> list[tuple[str, AgentSettings]]:
+    """(where it stands, settings of an agent) of each cluster of the file; CommandError says what is wrong with it."""
+    try:
+        document = yaml.safe_load(file.read_bytes())
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be read: {error.strerror or error}") from None
+    except yaml.YAMLError as error:
+        raise CommandError(f"{file}: is no YAML: {' '.join(str(error).split())}") from None
+    if isinstance(document, dict) and "cluster" in document:
+        try:
+            return [("", read_settings(file).agent)]
+        except WrongConfiguration as error:
+            raise CommandError(str(error)) from None
+    try:
+        clusters = load_config(file, registry=plugin_registry()).clusters
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    if not clusters:
+        raise CommandError(f"{file}: clusters: none is listed, so there is nobody to ask")
+    return [(f"clusters[{at}].agent.", agent_settings(one)) for at, one in enumerate(clusters)]
+
+
+def _chosen(found: list[tuple[str, AgentSettings]], cluster: str) -> list[tuple[str, AgentSettings]]:
+    chosen = [one for one in found if cluster in ("", one[1].cluster)]
+    if not chosen:
+        known = ", ".join(settings.cluster for _, settings in found)
+        raise CommandError(f"no cluster {cluster}; known: {known}", ExitCode.NOT_FOUND)
+    return chosen
+
+
+async def _try_all(found: list[tuple[str, AgentSettings]], wanted: Wanted) -> list[Checked]:
+    choice = Choice(wanted.nodes, wanted.count, wanted.wait_s)
+
+    async def one(place: str, settings: AgentSettings) -> Checked:
+        try:
+            return Checked(settings, place, await try_sources(settings, choice))
+        except TrialError as error:
+            return Checked(settings, place, None, str(error))
+
+    return await asyncio.gather(*(one(*each) for each in found))
+
+
+# --- as rows --------------------------------------------------------------------------------------------------------
+
+
+def _row(checked: Checked) -> dict[str, Any]:
+    """JSON-ready: nodes, sources, readings, and problems as {key, problem, fix}."""
+    trial, cluster = checked.trial, checked.settings.cluster
+    if trial is None:
+        key = checked.place.removesuffix("agent.")
+        fix = f"correct {key}kubeconfig and {key}context; the account needs the right to list nodes"
+        wrong = {"key": key.rstrip(".") or "kubeconfig", "problem": checked.problem, "fix": fix}
+        return {"cluster": cluster, "nodes": 0, "shown": [], "sources": [], "readings": [], "problems": [wrong]}
+    problems = [one for tried in trial.sources for one in _problems(tried, checked.place)]
+    return {
+        "cluster": cluster,
+        "nodes": trial.nodes,
+        "shown": list(trial.shown),
+        "sources": [_source_row(tried, checked.place, trial.shown) for tried in trial.sources],
+        "readings": list(_reading_rows(trial, [one.name for one in checked.settings.all_signals()])),
+        "problems": problems,
+    }
+
+
+def _source_row(tried: Tried, place: str, shown: tuple[str, ...]) -> dict[str, Any]:
+    matching = tried.answer.matching
+    return {
+        "name": tried.name,
+        "key": place + tried.key,
+        "ok": not (tried.problem or tried.failing),
+        "took_s": round(tried.took_s, 3),
+        "nodes": tried.told,
+        "of": tried.of,
+        "unmatched": matching.unmatched,
+        "ambiguous": matching.ambiguous,
+        "rejected": dict(tried.answer.rejected),
+        "measures": [
+            {
+                "measure": name,
+                "nodes": tried.measures[name],
+                "values": {node: by_node[node].value if node in by_node else None for node in shown},
+            }
+            for name, by_node in raw_measures(tried).items()
+        ],
+    }
+
+
+def _reading_rows(trial: Trial, signals: list[str]) -> Iterator[dict[str, Any]]:
+    for node in trial.shown:
+        reading = trial.readings.get(node)
+        told = {name: (used, old) for name, used, old in reading.signals()} if reading else {}
+        for signal in signals:
+            used, old = told.get(signal, (None, None))
+            yield {
+                "node": node,
+                "signal": signal,
+                "used": used,
+                "age_s": None if old is None else round(old, 1),
+                "source": reading.source_of(signal) if reading and used is not None else "",
+                "by": {one.name: found for one in trial.sources if (found := _told_by(one, node, signal)) is not None},
+            }
+
+
+def _told_by(tried: Tried, node: str, signal: str) -> float | None:
+    reading = tried.readings.get(node)
+    return next((used for name, used, _ in reading.signals() if name == signal), None) if reading else None
+
+
+def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
+    key = place + tried.key
+
+    def wrong(problem: str, fix: str) -> dict[str, str]:
+        return {"key": key, "problem": problem, "fix": fix}
+
+    for node, why in sorted(tried.failing.items()):
+        yield wrong(why if node in why else f"{node}: {why}", remedy(why, key))
+    if tried.problem:
+        yield wrong(tried.problem, remedy(tried.problem, key))
+        return
+    matching = tried.answer.matching
+    if not tried.told and not tried.failing:
+        yield wrong(f"answers, but tells nothing of any of the {tried.of} nodes", _nothing_fix(tried, key))
+    elif empty := [name for name, nodes in tried.measures.items() if not nodes and name != LINK_SPEED]:
+        fix = (
+            f"name sets that fit what is scraped there in {key}.sets, or leave it to the next source of telemetry.order"
+        )
+        yield wrong(f"no node's {', '.join(empty)} is told: the queries find nothing", fix)
+    if matching.ambiguous:
+        some = ", ".join(matching.ambiguous_names[:_MOST_NAMES])
+        fix = f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels"
+        yield wrong(f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do not count", fix)
+
+
+def _nothing_fix(tried: Tried, key: str) -> str:
+    matching = tried.answer.matching
+    if matching.unmatched:
+        some = ", ".join(matching.unmatched_names[:_MOST_NAMES])
+        return f"its series are of no known node ({some}): name the label that says which node in {key}.node_labels"
+    if reasons := ", ".join(tried.answer.rejected):
+        return f"its numbers are not believed ({reasons}): see docs/telemetry.md"
+    return f"see that {key}.sets are for what is scraped there, and {key}.cluster_label"
+
+
+# --- as tables ------------------------------------------------------------------------------------------------------
+
+
+def _print(row: Row) -> None:
+    console = make_console()
+    sys.stdout.write(f"{row['cluster']}: {row['nodes']} nodes\n\n")
+    if row["sources"]:
+        print_table(_SOURCES, row["sources"])
+    for source in row["sources"]:
+        if source["measures"] and source["nodes"]:
+            sys.stdout.write(f"\nWhat the queries of {source['name']} say\n")
+            print_table(_measure_columns(row["shown"]), source["measures"])
+    if row["readings"]:
+        sys.stdout.write("\nWhat would be read\n")
+        print_table(_reading_columns([one["name"] for one in row["sources"]]), row["readings"])
+    if row["problems"]:
+        sys.stdout.write("\n")
+    for one in row["problems"]:
+        from rich.text import Text
+
+        console.print(Text.assemble((harmless(one["key"]), "bold red"), ": ", harmless(one["problem"])), soft_wrap=True)
+        console.print(Text.assemble(("  do", "dim"), ": ", harmless(one["fix"])), soft_wrap=True)
+
+
+_SOURCES = (
+    Column("SOURCE", lambda row: row["name"]),
+    Column("STATE", lambda row: "ok" if row["ok"] else "fails", lambda row: "green" if row["ok"] else "bold red"),
+    Column("NODES", lambda row: f"{row['nodes']}/{row['of']}", right=True),
+    Column("TOOK", lambda row: f"{row['took_s'] * 1000:.0f}ms", right=True),
+    Column("UNMATCHED", lambda row: str(row["unmatched"]), right=True),
+    Column("AMBIGUOUS", lambda row: str(row["ambiguous"]), right=True),
+    Column("NOT BELIEVED", lambda row: ", ".join(f"{n} {why}" for why, n in row["rejected"].items()) or "-"),
+)
+
+
+def _measure_columns(shown: list[str]) -> tuple[Column, ...]:
+    def value(node: str) -> Column:
+        return Column(node, lambda row: _plain(row["measure"], row["values"][node]), right=True)
+
+    return (
+        Column("MEASURE", lambda row: row["measure"]),
+        Column("NODES", lambda row: str(row["nodes"]), lambda row: "" if row["nodes"] else "yellow", right=True),
+        *map(value, shown),
+    )
+
+
+def _reading_columns(sources: list[str]) -> tuple[Column, ...]:
+    def by(source: str) -> Column:
+        return Column(f"BY {source.upper()}", lambda row: share(row["by"].get(source)), right=True)
+
+    return (
+        Column("NODE", lambda row: row["node"]),
+        Column("SIGNAL", lambda row: row["signal"]),
+        Column("USED", lambda row: share(row["used"]), lambda row: heat(row["used"]), right=True),
+        Column("AGE", lambda row: age(row["age_s"]), right=True),
+        *(map(by, sources) if len(sources) > 1 else ()),
+        Column("SOURCE", lambda row: row["source"] or "unknown: by requests"),
+    )
+
+
+def _plain(measure: str, value: float | None) -> str:
+    """A measure in the unit that people read."""
+    if value is None:
+        return "-"
+    if measure == CPU:
+        return f"{value:.2f} cores"
+    if measure == MEMORY:
+        return f"{value / 2**30:.1f}Gi"
+    if measure in (RECEIVE, TRANSMIT, LINK_SPEED):
+        return f"{value / 1e6:.2f}MB/s"
+    return share(value)
