@@ -100,9 +100,10 @@ def _watches(told: Told) -> Iterator[Metric]:
         labels=["kind"],
     )
     broken = GaugeMetricFamily(
-        "global_dispatcher_agent_watch_interrupted_seconds", "For how long nothing has come of a kind; 0: its watch is alive.",
+        "global_dispatcher_agent_watch_interrupted_seconds",
+        "For how long nothing has come of a kind; 0: its watch is alive.",
         labels=["kind"],
-    )  # fmt: skip
+    )
     for watch in told.watches:
         restarts.add_metric([watch.kind], watch.interruptions)
         since = watch.broken_since

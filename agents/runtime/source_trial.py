@@ -29,7 +29,11 @@ AGAIN_S = 2.0
 
 
 class TrialError(RuntimeError):
-    """The cluster's nodes cannot be listed, or not be chosen; the text says why."""
+    """The cluster's nodes cannot be listed, or not be chosen; the text says why. `fix`: what to do."""
+
+    def __init__(self, text: str, fix: str) -> None:
+        super().__init__(text)
+        self.fix = fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class Choice:
 @dataclass(slots=True)
 class Tried:
     """One source. `problem`: why there is no answer, or what is missing of it. `failing`: by node, where each is asked
-    by itself. `told`: of how many nodes it tells anything. `measures`: what it was asked for, each with the number of
-    nodes that it is told of; empty where a source is asked for nothing in particular.
+    by itself. `told`: of how many nodes it tells anything; `silent`: the others. `measures`: what it was asked for,
+    each with the number of nodes that it is told of; empty where a source is asked for nothing in particular.
     """
 
     name: str
@@ -54,6 +58,7 @@ class Tried:
     took_s: float = 0.0
     told: int = 0
     of: int = 0
+    silent: tuple[str, ...] = ()
     failing: dict[str, str] = field(default_factory=dict)
     answer: Answer = field(default_factory=Answer)
     measures: dict[str, int] = field(default_factory=dict)
@@ -108,11 +113,12 @@ async def _targets(client: KubeClient, settings: AgentSettings) -> dict[str, Nod
         answer = await client.send(Request("GET", NODES_PATH, params=params), timeout_s=settings.api.request_s)
         if not answer.ok:
             words = wire.read_status(answer.body).message or f"status {answer.status}"
-            raise TrialError(f"the nodes cannot be listed with {client.access.describe()}: {words}"[:500])
+            fix = f"see whether its API server answers, and who {client.access.describe()} is: it has to list nodes"
+            raise TrialError(f"the nodes cannot be listed: {words}"[:500], fix)
         try:
             page = wire.read_list(answer.body)
         except wire.BROKEN as error:
-            raise TrialError(f"the list of nodes cannot be read: {error}"[:500]) from None
+            raise TrialError(f"the list of nodes cannot be read: {error}"[:500], "see what answers there") from None
         for item in page.items or ():
             seen = node_seen(item)
             if seen is not None and seen.target is not None:
@@ -124,10 +130,10 @@ async def _targets(client: KubeClient, settings: AgentSettings) -> dict[str, Nod
 
 def _chosen(targets: Mapping[str, NodeTarget], choice: Choice) -> tuple[str, ...]:
     if not targets:
-        raise TrialError("the cluster has no nodes")
+        raise TrialError("the cluster has no nodes", "try again when there is one")
     if missing := [name for name in choice.nodes if name not in targets]:
-        some = ", ".join(sorted(targets)[:10])
-        raise TrialError(f"there is no node {missing[0]}: there are {some}{' ...' if len(targets) > 10 else ''}")
+        some = ", ".join(sorted(targets)[:10]) + (" ..." if len(targets) > 10 else "")
+        raise TrialError(f"there is no node {missing[0]}", f"name one of {some}")
     return choice.nodes or tuple(sorted(targets)[: choice.count])
 
 
@@ -206,6 +212,7 @@ class _Asking:
             tried.problem = str(error)
             return
         tried.answer, tried.problem, tried.told = answer, answer.problem, len(answer.samples)
+        tried.silent = tuple(sorted(self._targets.keys() - answer.samples.keys()))
         counted = Counter(name for sample in answer.samples.values() for name in sample.measures)
         tried.measures |= {name: counted[name] for name in tried.measures}
         for name in self._shown:

@@ -2,7 +2,8 @@
 
 import re
 
-# (what the problem says, what to do; KEY stands for the source's place in the configuration), the first that fits.
+# (what the problem says, what to do), the first that fits. KEY stands for the source's place in the configuration,
+# ADDRESS for the key that says where it is, FILE for those that name files.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     ("no way to ask kubelets", "see that the agent's credentials and kubelet.ca_file can be read"),
     (
@@ -23,14 +24,14 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "let the agent's account list nodes of metrics.k8s.io (the observer role has it)",
     ),
     (r"metrics\.k8s\.io", "see how metrics-server does: kubectl get apiservice v1beta1.metrics.k8s.io"),
-    ("allow_addresses", "if the address is meant, list its network in KEY.allow_addresses; else correct KEY.url"),
-    ("cannot be resolved|has no address", "correct the host in KEY.url, or the DNS where the agent runs"),
+    ("allow_addresses", "if the address is meant, list its network in KEY.allow_addresses; else correct ADDRESS"),
+    ("cannot be resolved|has no address", "correct the host in ADDRESS, or the DNS where the agent runs"),
     ("certificate|ssl|no tls with", "name the authority of the server's certificate as KEY.ca_file, or correct it"),
     (
         "cannot be read: .*(no such file|permission)|holds no secret",
-        "put the file there, readable by the agent: see the keys that end in _file, and `path`, of KEY",
+        "put the file there, readable by the agent, or correct FILE",
     ),
-    ("answers 30|redirects are not followed", "write the address that it redirects to as KEY.url"),
+    ("answers 30|redirects are not followed", "write the address that it redirects to as ADDRESS"),
     (
         "answers 40[13]",
         "give credentials of somebody who may read: KEY.token_file, KEY.user with KEY.password_file, KEY.header_files",
@@ -46,12 +47,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ("is no yaml|needs a map|and not json|sampled_at is", "correct the file named by KEY.path (docs/telemetry.md)"),
     (
         "cannot be read|no metrics of node_exporter|nothing that can be believed|the answer is",
-        "something else answers at that address: correct KEY.url (of node_exporter: KEY.port and KEY.scheme)",
+        "something else answers at that address: correct ADDRESS",
     ),
     (
         "connect|refused|unreachable|no route|disconnected|protocol",
-        "see that it runs, that KEY.url (of node_exporter: KEY.port) is right, and that network policies let the agent "
-        "in",
+        "see that it runs, that ADDRESS is right, and that network policies let the agent in",
     ),
 )
 _ELSE = "see the agent's log, and the settings under KEY"
@@ -60,4 +60,8 @@ _ELSE = "see the agent's log, and the settings under KEY"
 def remedy(problem: str, key: str) -> str:
     """What to do about what a source said, in one line. `key`: where it stands in the configuration."""
     words = problem.lower()
-    return next((text for pattern, text in _REMEDIES if re.search(pattern, words)), _ELSE).replace("KEY", key)
+    text = next((text for pattern, text in _REMEDIES if re.search(pattern, words)), _ELSE)
+    by_path, by_port = ".file[" in f".{key}", "node_exporter" in key
+    files = f"{key}.path" if by_path else f"the keys of {key} that end in _file"
+    address = f"{key}.path" if by_path else f"{key}.port and {key}.scheme" if by_port else f"{key}.url"
+    return text.replace("KEY", key).replace("ADDRESS", address).replace("FILE", files)

@@ -168,4 +168,4 @@ def _series(count: int, names: Sequence[str]) -> str:
 
 def _some(names: Sequence[str], count: int) -> str:
     more = count - min(len(names), _NAMED)
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import PROBLEM, Finding, diagnose
-from dispatcher.cli.output import Column, Output, harmless, make_console, print_table, print_value
+from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
 from dispatcher.cli.tables import age
 from dispatcher.service.errors import CommandError, ExitCode
 
@@ -42,18 +42,9 @@ def _print(telemetry: list[dict[str, Any]], findings: list[Finding]) -> None:
     if not findings:
         sys.stdout.write("nothing is wrong\n")
         return
-    console = make_console()
     for one in findings:
-        name = ": ".join(filter(None, (one.cluster, one.about)))
-        style = "bold red" if one.level == PROBLEM else "yellow"
-        _line(console, (one.level.upper() if one.level == PROBLEM else one.level, style), f"{name}: {one.text}")
-        _line(console, ("  do", "dim"), one.fix)
-
-
-def _line(console: Any, head: tuple[str, str], text: str) -> None:
-    from rich.text import Text
-
-    console.print(Text.assemble(head, ": ", harmless(text)), soft_wrap=True)
+        name = ": ".join(filter(None, (one.level, one.cluster, one.about)))
+        print_advice((name, "bold red" if one.level == PROBLEM else "yellow"), one.text, one.fix)
 
 
 def _state(row: Row) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from agents.runtime.join.settings import WrongConfiguration, read_settings
 from agents.runtime.settings import AgentSettings
 from agents.runtime.source_trial import Choice, Trial, TrialError, Tried, raw_measures, try_sources
 from agents.telemetry.remedies import remedy
-from dispatcher.cli.output import Column, Output, harmless, make_console, print_table, print_value
+from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
 from dispatcher.cli.tables import age, heat, share
 from dispatcher.config import ConfigError, load_config, plugin_registry
 from dispatcher.config.agents import agent_settings
@@ -40,8 +40,7 @@ class Checked:
 
     settings: AgentSettings
     place: str
-    trial: Trial | None
-    problem: str = ""
+    trial: Trial | TrialError
 
 
 def check_signals(config: Path, wanted: Wanted, output: Output) -> int:
@@ -96,7 +95,7 @@ async def _try_all(found: list[tuple[str, AgentSettings]], wanted: Wanted) -> li
         try:
             return Checked(settings, place, await try_sources(settings, choice))
         except TrialError as error:
-            return Checked(settings, place, None, str(error))
+            return Checked(settings, place, error)
 
     return await asyncio.gather(*(one(*each) for each in found))
 
@@ -105,21 +104,21 @@ async def _try_all(found: list[tuple[str, AgentSettings]], wanted: Wanted) -> li
 
 
 def _row(checked: Checked) -> dict[str, Any]:
-    """JSON-ready: nodes, sources, readings, and problems as {key, problem, fix}."""
+    """JSON-ready: nodes, sources, readings, and problems and notes as {key, problem, fix}."""
     trial, cluster = checked.trial, checked.settings.cluster
-    if trial is None:
-        key = checked.place.removesuffix("agent.")
-        fix = f"correct {key}kubeconfig and {key}context; the account needs the right to list nodes"
-        wrong = {"key": key.rstrip(".") or "kubeconfig", "problem": checked.problem, "fix": fix}
-        return {"cluster": cluster, "nodes": 0, "shown": [], "sources": [], "readings": [], "problems": [wrong]}
+    nothing: dict[str, Any] = {"cluster": cluster, "nodes": 0, "shown": [], "sources": [], "readings": [], "notes": []}
+    if isinstance(trial, TrialError):
+        key = checked.place.removesuffix(".agent.") or "kubeconfig"
+        return {**nothing, "problems": [{"key": key, "problem": str(trial), "fix": trial.fix}]}
     problems = [one for tried in trial.sources for one in _problems(tried, checked.place)]
     return {
-        "cluster": cluster,
+        **nothing,
         "nodes": trial.nodes,
         "shown": list(trial.shown),
         "sources": [_source_row(tried, checked.place, trial.shown) for tried in trial.sources],
         "readings": list(_reading_rows(trial, [one.name for one in checked.settings.all_signals()])),
         "problems": problems,
+        "notes": [one for tried in trial.sources for one in _notes(tried, checked.place)],
     }
 
 
@@ -179,6 +178,10 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
         yield wrong(tried.problem, remedy(tried.problem, key))
         return
     matching = tried.answer.matching
+    if tried.told and tried.silent:
+        some = _some(tried.silent, len(tried.silent))
+        fix = f"see whether its exporter runs there, and by which labels it names nodes ({key}.node_labels)"
+        yield wrong(f"tells nothing of {len(tried.silent)} of {tried.of} nodes ({some})", fix)
     if not tried.told and not tried.failing:
         yield wrong(f"answers, but tells nothing of any of the {tried.of} nodes", _nothing_fix(tried, key))
     elif empty := [name for name, nodes in tried.measures.items() if not nodes and name != LINK_SPEED]:
@@ -187,15 +190,29 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
         )
         yield wrong(f"no node's {', '.join(empty)} is told: the queries find nothing", fix)
     if matching.ambiguous:
-        some = ", ".join(matching.ambiguous_names[:_MOST_NAMES])
+        some = _some(matching.ambiguous_names, matching.ambiguous)
         fix = f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels"
         yield wrong(f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do not count", fix)
+
+
+def _notes(tried: Tried, place: str) -> Iterator[dict[str, str]]:
+    """What need not be wrong: one server may know more than this cluster."""
+    matching, key = tried.answer.matching, place + tried.key
+    if tried.told and matching.unmatched:
+        text = f"{matching.unmatched} series of no known node ({_some(matching.unmatched_names, matching.unmatched)})"
+        fix = f"if they are of this cluster's nodes, name the label that says which in {key}.node_labels; if they are "
+        yield {"key": key, "problem": text, "fix": f"{fix}of another cluster, set {key}.cluster_label"}
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    more = count - min(len(names), _MOST_NAMES)
+    return "; ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _nothing_fix(tried: Tried, key: str) -> str:
     matching = tried.answer.matching
     if matching.unmatched:
-        some = ", ".join(matching.unmatched_names[:_MOST_NAMES])
+        some = _some(matching.unmatched_names, matching.unmatched)
         return f"its series are of no known node ({some}): name the label that says which node in {key}.node_labels"
     if reasons := ", ".join(tried.answer.rejected):
         return f"its numbers are not believed ({reasons}): see docs/telemetry.md"
@@ -206,8 +223,8 @@ def _nothing_fix(tried: Tried, key: str) -> str:
 
 
 def _print(row: Row) -> None:
-    console = make_console()
-    sys.stdout.write(f"{row['cluster']}: {row['nodes']} nodes\n\n")
+
+    sys.stdout.write(f"{row['cluster']}: {row['nodes']} nodes\n\n" if row["shown"] else "")
     if row["sources"]:
         print_table(_SOURCES, row["sources"])
     for source in row["sources"]:
@@ -216,14 +233,12 @@ def _print(row: Row) -> None:
             print_table(_measure_columns(row["shown"]), source["measures"])
     if row["readings"]:
         sys.stdout.write("\nWhat would be read\n")
-        print_table(_reading_columns([one["name"] for one in row["sources"]]), row["readings"])
-    if row["problems"]:
+        print_table(_reading_columns(row), row["readings"])
+    if row["problems"] or row["notes"]:
         sys.stdout.write("\n")
-    for one in row["problems"]:
-        from rich.text import Text
-
-        console.print(Text.assemble((harmless(one["key"]), "bold red"), ": ", harmless(one["problem"])), soft_wrap=True)
-        console.print(Text.assemble(("  do", "dim"), ": ", harmless(one["fix"])), soft_wrap=True)
+    for level, style in (("problems", "bold red"), ("notes", "yellow")):
+        for one in row[level]:
+            print_advice((f"{level[:-1]}: {one['key']}", style), one["problem"], one["fix"])
 
 
 _SOURCES = (
@@ -248,9 +263,12 @@ def _measure_columns(shown: list[str]) -> tuple[Column, ...]:
     )
 
 
-def _reading_columns(sources: list[str]) -> tuple[Column, ...]:
+def _reading_columns(row: Row) -> tuple[Column, ...]:
+    """With a column for each source that tells anything, where there are several."""
+    sources = [one["name"] for one in row["sources"] if any(one["name"] in each["by"] for each in row["readings"])]
+
     def by(source: str) -> Column:
-        return Column(f"BY {source.upper()}", lambda row: share(row["by"].get(source)), right=True)
+        return Column(f"BY {source.upper()}", lambda each: share(each["by"].get(source)), right=True)
 
     return (
         Column("NODE", lambda row: row["node"]),
