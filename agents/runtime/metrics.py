@@ -27,6 +27,8 @@ class Watched(Protocol):
     """What is told of a watch."""
 
     kind: str
+    optional: bool
+    unserved: bool
     interruptions: int
     broken_since: float | None
 
@@ -107,7 +109,8 @@ def _watches(told: Told) -> Iterator[Metric]:
     for watch in told.watches:
         restarts.add_metric([watch.kind], watch.interruptions)
         since = watch.broken_since
-        broken.add_metric([watch.kind], max(0.0, told.now - since) if since is not None else 0.0)
+        if not (watch.optional and watch.unserved):  # what the server does not have is not missed
+            broken.add_metric([watch.kind], max(0.0, told.now - since) if since is not None else 0.0)
     yield from (restarts, broken)
 
 
@@ -193,8 +196,11 @@ def _signals(told: Telemetry) -> Iterator[Metric]:
         "Nodes of which no source tells a signal that is fresh: there placement goes by requests.",
         labels=["signal"],
     )
-    for missing in told.unread:
-        unread.add_metric([missing.signal], missing.nodes)
+    missing = {signal: 0 for one in told.sources for signal in one.ages} | {
+        one.signal: one.nodes for one in told.unread
+    }
+    for signal, nodes in sorted(missing.items()):
+        unread.add_metric([signal], nodes)
     yield from (ages, unread)
 
 

@@ -52,7 +52,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Row = dict[str, Any]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/usage", "/v1/telemetry", "/v1/pods", "/v1/tenants"))
+_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants"))
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 

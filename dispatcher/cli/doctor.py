@@ -15,14 +15,15 @@ Row = Mapping[str, Any]
 
 def examine(client: ApiClient, cluster: str, output: Output) -> int:
     """Ask, judge and print; the exit code says whether anything is wrong."""
-    clusters, telemetry = client.rows("clusters"), client.rows("telemetry")
+    clusters, fleet = _clusters(client)
+    telemetry = client.rows("telemetry")
     if cluster:
-        known = [row["name"] for row in clusters]
+        known = [row["cluster"] for row in telemetry]
         if cluster not in known:
             raise CommandError(f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND)
         clusters = [row for row in clusters if row["name"] == cluster]
         telemetry = [row for row in telemetry if row["cluster"] == cluster]
-    findings = diagnose(clusters, telemetry)
+    findings = [*fleet, *diagnose(clusters, telemetry)]
     wrong = [one for one in findings if one.level == PROBLEM]
     if output is not Output.TABLE:
         rows = [one.row() for one in findings]
@@ -30,6 +31,17 @@ def examine(client: ApiClient, cluster: str, output: Output) -> int:
     else:
         _print(telemetry, findings)
     return int(ExitCode.FAILED if wrong else ExitCode.OK)
+
+
+def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """The rows of all clusters; of a dispatcher that does not lead there are none, which is a finding."""
+    try:
+        return client.rows("clusters"), []
+    except CommandError as error:
+        if error.code is not ExitCode.FAILED:
+            raise
+        fix = "ask the dispatcher that leads; if none does, see whether the API server that holds the lease answers"
+        return [], [Finding("", "dispatcher", PROBLEM, str(error), fix)]
 
 
 def _print(telemetry: list[dict[str, Any]], findings: list[Finding]) -> None:
