@@ -31,8 +31,8 @@ async def prometheus(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def an_agent(api: FakeApi, folder: Path, **more: object) -> AsyncIterator[Agent]:
-    told = {"cluster": "east", "kubeconfig": api.kubeconfig(folder), "kubelet": {"interval_s": 0.1}}
+async def an_agent(server: FakeApi, folder: Path, **more: object) -> AsyncIterator[Agent]:
+    told = {"cluster": "east", "kubeconfig": server.kubeconfig(folder), "kubelet": {"interval_s": 0.1}}
     agent = Agent(AgentSettings.model_validate({**told, **more}))
     await agent.start()
     try:
