@@ -40,10 +40,13 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "answers 404",
         "KEY.url is what comes before /api/v1/query: a path prefix of the server (--web.route-prefix) belongs to it",
     ),
-    ("answers 429|answers 5|answers 42", "see the server's own log; a longer KEY.interval_s asks it less often"),
+    ("answers 429|answers 5", "see the server's own log; a longer KEY.interval_s asks it less often"),
     ("no complete answer within", "raise KEY.timeout_s, or ask for less (KEY.sets, KEY.cluster_label)"),
     ("larger than", "raise KEY.max_mib, or ask for less (KEY.sets, KEY.cluster_label)"),
-    ("the query failed|not a vector", "correct the query in KEY.queries; each has to be one instant vector"),
+    (
+        "the query failed|not a vector|answers 400|answers 422",
+        "correct the query in KEY.queries; each has to be one instant vector",
+    ),
     ("is no yaml|needs a map|and not json|sampled_at is", "correct the file named by KEY.path (docs/telemetry.md)"),
     (
         "cannot be read|no metrics of node_exporter|nothing that can be believed|the answer is",

@@ -163,7 +163,7 @@ def _counted(count: int, of: int, what: str, names: Iterable[str]) -> str:
 
 
 def _series(count: int, names: Sequence[str]) -> str:
-    return f"{count} series ({_some(names, count)})"
+    return f"{count} series ({_some(names, len(names))})"  # one name may be that of many
 
 
 def _some(names: Sequence[str], count: int) -> str:

@@ -179,7 +179,7 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
         return
     matching = tried.answer.matching
     if tried.told and tried.silent:
-        some = _some(tried.silent, len(tried.silent))
+        some = _some(tried.silent)
         fix = f"see whether its exporter runs there, and by which labels it names nodes ({key}.node_labels)"
         yield wrong(f"tells nothing of {len(tried.silent)} of {tried.of} nodes ({some})", fix)
     if not tried.told and not tried.failing:
@@ -190,7 +190,7 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
         )
         yield wrong(f"no node's {', '.join(empty)} is told: the queries find nothing", fix)
     if matching.ambiguous:
-        some = _some(matching.ambiguous_names, matching.ambiguous)
+        some = _some(matching.ambiguous_names)
         fix = f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels"
         yield wrong(f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do not count", fix)
 
@@ -199,20 +199,21 @@ def _notes(tried: Tried, place: str) -> Iterator[dict[str, str]]:
     """What need not be wrong: one server may know more than this cluster."""
     matching, key = tried.answer.matching, place + tried.key
     if tried.told and matching.unmatched:
-        text = f"{matching.unmatched} series of no known node ({_some(matching.unmatched_names, matching.unmatched)})"
+        text = f"{matching.unmatched} series of no known node ({_some(matching.unmatched_names)})"
         fix = f"if they are of this cluster's nodes, name the label that says which in {key}.node_labels; if they are "
         yield {"key": key, "problem": text, "fix": f"{fix}of another cluster, set {key}.cluster_label"}
 
 
-def _some(names: Sequence[str], count: int) -> str:
-    more = count - min(len(names), _MOST_NAMES)
+def _some(names: Sequence[str]) -> str:
+    """Some names; a name may be that of many series."""
+    more = len(names) - min(len(names), _MOST_NAMES)
     return "; ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _nothing_fix(tried: Tried, key: str) -> str:
     matching = tried.answer.matching
     if matching.unmatched:
-        some = _some(matching.unmatched_names, matching.unmatched)
+        some = _some(matching.unmatched_names)
         return f"its series are of no known node ({some}): name the label that says which node in {key}.node_labels"
     if reasons := ", ".join(tried.answer.rejected):
         return f"its numbers are not believed ({reasons}): see docs/telemetry.md"

@@ -75,7 +75,7 @@ CASES = {
     "unmatched series": (
         but(unmatched=25, unmatched_names=("node=a", "node=b", "node=c", "node=d")),
         NOTE,
-        "25 series (node=a; node=b; node=c and 22 more) of no known node",
+        "25 series (node=a; node=b; node=c and 1 more) of no known node",
         "telemetry.prometheus[0].node_labels",
     ),
     "ambiguous series": (
