@@ -99,13 +99,13 @@ class FleetState(NodeTable):
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
             return
-        told: dict[str, str] = {}
+        told: list[str] = []
         for name, share, age in reading.signals():
             column = self._signal(name)
             if column is not None:
                 take_sample(self._store, column, row, share, age, self.now)
-                told[name] = reading.source_of(name)
-        self._store.source_set[row] = self._sources.code(self._store.source_set.item(row), told)
+                told.append(name)
+        self._sources.note(self._store, row, reading, told)
         self._forget_seen(row)
         self.loads.append(row)
 

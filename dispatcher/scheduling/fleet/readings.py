@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from dispatcher.model.node import Reading
 from dispatcher.scheduling.fleet.columns import RowStore
 
 
@@ -16,7 +17,7 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
     if not math.isfinite(share) or share < 0.0 or not math.isfinite(age):
         return
     sampled_at = now - max(age, 0.0)
-    if sampled_at >= store.used_at[column, row]:
+    if sampled_at >= store.used_at.item(column, row):  # a Python number compares faster than one of NumPy
         store.used[column, row] = min(share, 1.0)
         store.used_at[column, row] = sampled_at
 
@@ -33,6 +34,18 @@ class SourceSets:
         self._sets: list[Mapping[str, str]] = [MappingProxyType({})]
         self._codes: dict[tuple[tuple[str, str], ...], int] = {(): 0}
         self.sets: Sequence[Mapping[str, str]] = self._sets  # by code: signal -> source
+        # By code a (source, sources, signals) of a reading that is known to change nothing: nearly every one is such.
+        self._settled: dict[int, tuple[str, Mapping[str, str], Sequence[str]]] = {}
+
+    def note(self, store: RowStore, row: int, reading: Reading, told: Sequence[str]) -> None:
+        """Write who told the signals `told` of a row."""
+        before, now = store.source_set.item(row), (reading.source, reading.sources, told)
+        if self._settled.get(before) == now:
+            return
+        code = self.code(before, {signal: reading.source_of(signal) for signal in told})
+        store.source_set[row] = code
+        if code:
+            self._settled[code] = now
 
     def code(self, before: int, told: Mapping[str, str]) -> int:
         """The code of a row that had `before`, and is now `told` these signals by these sources."""

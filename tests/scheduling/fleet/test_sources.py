@@ -21,12 +21,13 @@ BOTH = {"cpu": "prometheus", "memory": "kubelet"}
 
 @given(st.lists(st.tuples(st.integers(0, 2), TOLD)))
 def test_each_row_has_for_each_signal_who_told_it_last(told: list[tuple[int, dict[str, str]]]) -> None:
-    sets, codes, want = SourceSets(), [0, 0, 0], [dict[str, str]() for _ in range(3)]
+    state, want = fleet(a=["n0", "n1", "n2"]), [dict[str, str]() for _ in range(3)]
     for row, sources in told:
-        codes[row] = sets.code(codes[row], sources)
+        state.put_reading("a", Reading.of(f"n{row}", dict.fromkeys(sources, (0.5, 0.0)), sources))
         want[row] |= sources
-    assert [dict(sets.sets[code]) for code in codes] == want
-    assert len({frozenset(one.items()) for one in sets.sets}) == len(sets.sets)
+    rows = [state.row_of("a", f"n{row}") for row in range(3)]
+    assert [dict(state.sources_of(row)) for row in rows if row is not None] == want
+    assert len({frozenset(one.items()) for one in state.source_sets}) == len(state.source_sets)
 
 
 def test_sources_without_end_cost_no_memory_without_end() -> None:
