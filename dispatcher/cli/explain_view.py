@@ -1,6 +1,6 @@
 """The answer to `explain`: where a pod went and why there, or why nowhere. Words and columns only, no colour needed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dispatcher.cli.output import Column, harmless, print_trimmed, table_of
@@ -102,8 +102,7 @@ def _scores(decision: Record) -> "RenderableType":
         "weighted": decision["decision"]["score"],
         "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
     }
-    readings = decision.get("readings") or {}
-    load = Column("LIVE LOAD", lambda row: _live_load(row.get("signals") or (), readings), lambda row: "dim")
+    load = Column("LIVE LOAD", lambda row: _live_load(row, decision), lambda row: "dim")
     columns = (
         Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
         Column("RAW", lambda row: _number(row.get("raw")), right=True),
@@ -118,15 +117,23 @@ def _scores(decision: Record) -> "RenderableType":
     return table_of(columns, [*rows, total])
 
 
-def _live_load(signals: Iterable[str], readings: Record) -> str:
-    """Reading, source and age of what a plugin judged by: 'cpu 34%, kubelet, 3s'."""
+def _live_load(row: Record, decision: Record) -> str:
+    """Reading, source and age of what a plugin judged by: 'cpu 34%, kubelet, 3s', and where age made it count less."""
+    readings, said = decision.get("readings") or {}, (decision.get("extras") or {}).get(row["plugin"]) or {}
     told = []
-    for name in signals:
+    for name in row.get("signals") or ():
         words, seen = ["unknown, by requests"], readings.get(name)
         if isinstance(seen, Mapping):
-            words = [share(seen["used"]), seen.get("source") or "", age(seen["age_s"])]
+            words = [share(seen["used"]), seen.get("source") or "", age(seen["age_s"]), _judged(said, name)]
         told.append(f"{name} {', '.join(filter(None, words))}")
     return "; ".join(told)
+
+
+def _judged(said: Record, signal: str) -> str:
+    """What a plugin says of a reading that did not count in full."""
+    of_signal = said.get(signal) if isinstance(said.get(signal), Mapping) else said
+    judged = str((of_signal or {}).get("judged", ""))
+    return "" if judged == "fresh" else judged
 
 
 def _number(value: float | None) -> str:

@@ -75,6 +75,20 @@ def test_reading_source_and_age_stand_beside_each_term_that_read_live_load() -> 
     assert rows["HomeCluster"] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
 
 
+def test_a_reading_that_did_not_count_in_full_says_so_beside_the_term() -> None:
+    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("LiveCPU", "LiveHeadroom", "LiveNetwork")}
+    extras = {
+        "LiveCPU": {"reading": 0.34, "judged": "stale, by requests"},
+        "LiveHeadroom": {"cpu": {"judged": "fading, 40% by reading, rest by requests"}},
+        "LiveNetwork": {"judged": "fresh"},
+    }
+    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores, "extras": extras})
+    rows = {line.split()[0]: line for line in lines if "+12.4" in line}
+    assert "cpu 34%, kubelet, 3s, stale, by requests ━" in rows["LiveCPU"]
+    assert "cpu 34%, kubelet, 3s, fading, 40% by reading, rest by requests ━" in rows["LiveHeadroom"]
+    assert "cpu 34%, kubelet, 3s ━" in rows["LiveNetwork"]
+
+
 def test_a_pod_with_one_place_says_so() -> None:
     alone = {**DECISION, "runner_up": None, "margin": None, "scores": {}, "feasible": 1}
     assert "Why score 162.4, the only node of 6 that fits" in shown(cluster="west", node="w1", decision=alone)
