@@ -260,10 +260,11 @@ class Loads:
         load = self._loads.get(name)
         return load.age(self._signals[0], now) if load is not None else None
 
-    def values(self, now: float) -> Iterable[tuple[str, str, str, float]]:
-        """(node, configured source, signal, age in seconds) of all that is known, preferred or not."""
-        for name, load in self._loads.items():
-            for via, signal, age in load.ages(now):
+    def values(self, names: Iterable[str], now: float) -> Iterable[tuple[str, str, str, float]]:
+        """(node, configured source, signal, age in seconds) of all that is known of these nodes, preferred or not."""
+        for name in names:
+            load = self._loads.get(name)
+            for via, signal, age in load.ages(now) if load is not None else ():
                 yield name, via, signal, age
 
     def reading(self, name: str, now: float) -> Reading | None:

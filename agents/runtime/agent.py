@@ -180,12 +180,9 @@ class Agent:
 
     async def telemetry(self) -> Telemetry:
         """The same for whoever asks from afar, with what each source tells of which nodes."""
-        return self._telemetry()
+        return await report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
 
-    def _telemetry(self) -> Telemetry:
-        return report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
-
-    def _told(self) -> Told:
+    async def _told(self) -> Told:
         """For metrics."""
         return Told(
             time.monotonic(),
@@ -197,7 +194,7 @@ class Agent:
             epoch=self._executor.obeys,
             watches=self._watches,
             outcomes=self._outcomes,
-            telemetry=self._telemetry(),
+            telemetry=await self.telemetry(),
         )
 
     def confirm_restored(self) -> None:

@@ -6,7 +6,7 @@ signals, which the agent's configuration chooses; no name of a node or a pod.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,14 +53,14 @@ class Told:
 
 
 class AgentCollector(Collector):
-    """One agent."""
+    """One look at an agent."""
 
-    def __init__(self, look: Callable[[], Told]) -> None:
-        self._look = look
+    def __init__(self, told: Told) -> None:
+        self._told = told
 
     def collect(self) -> Iterator[Metric]:
         """One scrape."""
-        told = self._look()
+        told = self._told
         yield _gauge(
             "global_dispatcher_agent_api_server_up",
             "1: the API server answers, and all watches that matter are alive.",
@@ -207,10 +207,8 @@ def _signals(told: Telemetry) -> Iterator[Metric]:
 class MetricsServer:
     """Serves /metrics where the settings say so. An address that cannot be had stops nothing else of the agent."""
 
-    def __init__(self, settings: MetricsSettings, look: Callable[[], Told]) -> None:
-        self._settings = settings
-        self._registry = CollectorRegistry()
-        self._registry.register(AgentCollector(look))
+    def __init__(self, settings: MetricsSettings, look: Callable[[], Awaitable[Told]]) -> None:
+        self._settings, self._look = settings, look
         self.address: tuple[str, int] | None = None  # where it listens
 
     async def run(self) -> None:
@@ -246,7 +244,9 @@ class MetricsServer:
                 return
 
     async def _metrics(self, _: web.Request) -> web.Response:
+        registry = CollectorRegistry()
+        registry.register(AgentCollector(await self._look()))
         return web.Response(
-            body=generate_latest(self._registry),
+            body=generate_latest(registry),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )

@@ -32,7 +32,7 @@ def _name(family: Metric) -> str:
 
 def of_agents() -> list[Metric]:
     """All that /metrics of an agent can have."""
-    return sorted(AgentCollector(lambda: Told(0.0)).collect(), key=lambda family: family.name)
+    return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
 
 
 def _table(found: list[Metric]) -> str:

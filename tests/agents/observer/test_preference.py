@@ -80,7 +80,7 @@ def test_ages_are_told_by_source_and_signal() -> None:
     loads.add(TARGET, told("prometheus", 1.0, cpu=0.1), 0.0, "prometheus")
     loads.add(NodeTarget("m", cpu=1000), told("prometheus", 1.0, cpu=0.1), 20.0, "prometheus")
     loads.add(TARGET, told("kubelet", 1.0, memory=0.1), 30.0, "kubelet")
-    assert sorted(loads.values(40.0)) == [
+    assert sorted(loads.values(["m", "n", "gone"], 40.0)) == [
         ("m", "prometheus", "cpu", 20.0),
         ("n", "kubelet", "memory", 10.0),
         ("n", "prometheus", "cpu", 40.0),
