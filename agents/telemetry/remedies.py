@@ -68,3 +68,38 @@ def remedy(problem: str, key: str) -> str:
     files = f"{key}.path" if by_path else f"the keys of {key} that end in _file"
     address = f"{key}.path" if by_path else f"{key}.port and {key}.scheme" if by_port else f"{key}.url"
     return text.replace("KEY", key).replace("ADDRESS", address).replace("FILE", files)
+
+
+def about_unmatched(key: str) -> str:
+    """What to do about series of no known node."""
+    if not _labelled(key):
+        return f"{_NAMES}; names of other nodes do no harm"
+    return (
+        f"if they are of this cluster's nodes, name the label that says which in {key}.node_labels; if they are of "
+        f"another cluster, set {key}.cluster_label"
+    )
+
+
+def about_ambiguous(key: str) -> str:
+    """What to do about series that may be about several nodes, or are one too many of a node."""
+    if not _labelled(key):
+        return f"{_NAMES}, each once"
+    return (
+        f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels, so that a node has one "
+        "series"
+    )
+
+
+def about_silent(key: str) -> str:
+    """What to do about nodes that a source leaves out."""
+    if not _labelled(key):
+        return f"see whether it should know them; {_NAMES}"
+    return f"see whether its exporter runs on them, and by which labels it names nodes ({key}.node_labels)"
+
+
+_NAMES = "it has to call nodes by their names, hostnames or addresses"
+
+
+def _labelled(key: str) -> bool:
+    """Whether a source names nodes by labels that can be chosen."""
+    return ".prometheus[" in key

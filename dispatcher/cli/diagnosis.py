@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agents.telemetry.remedies import remedy
+from agents.telemetry.remedies import about_ambiguous, about_silent, about_unmatched, remedy
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 
 Row = Mapping[str, Any]
@@ -116,7 +116,7 @@ def _stale(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
         yield PROBLEM, text, _STALE_FIX
     elif source["silent"] and source["nodes"]:
         told = _counted(source["silent"], row["nodes"], "nodes", source["silent_names"])
-        yield PROBLEM, f"tells nothing fresh of {told}", _SILENT_FIX
+        yield PROBLEM, f"tells nothing fresh of {told}", about_silent(source["key"])
     elif source["silent"] and source["asked"] > 1:
         yield PROBLEM, f"answers, but tells nothing of any of the {row['nodes']} nodes", _NOTHING_FIX
 
@@ -125,7 +125,6 @@ _STALE_FIX = (
     "see whether what it measures with still runs (targets of Prometheus, who writes the file), or raise "
     "telemetry.stale_s"
 )
-_SILENT_FIX = "see whether its exporter runs on them, and by which labels it names them (node_labels)"
 _NOTHING_FIX = (
     "see that the sets of queries are for what is scraped there, and node_labels and cluster_label "
     "(`global-dispatcher signals check` shows each query)"
@@ -137,15 +136,13 @@ def _matching(source: Row, key: str) -> Iterator[tuple[str, str, str]]:
         yield (
             PROBLEM if not source["nodes"] else NOTE,
             f"{_series(source['unmatched'], source['unmatched_names'])} of no known node",
-            f"if they are of this cluster's nodes, name the label that says which as {key}.node_labels; if they are of "
-            f"another cluster, set {key}.cluster_label",
+            about_unmatched(key),
         )
     if source["ambiguous"]:
         yield (
             PROBLEM,
             f"{_series(source['ambiguous'], source['ambiguous_names'])} of several nodes, or several of one node",
-            f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels, so that a node has "
-            "one series",
+            about_ambiguous(key),
         )
 
 

@@ -13,7 +13,7 @@ from agents.observer.signals import CPU, LINK_SPEED, MEMORY, RECEIVE, TRANSMIT
 from agents.runtime.join.settings import WrongConfiguration, read_settings
 from agents.runtime.settings import AgentSettings
 from agents.runtime.source_trial import Choice, Trial, TrialError, Tried, raw_measures, try_sources
-from agents.telemetry.remedies import remedy
+from agents.telemetry.remedies import about_ambiguous, about_silent, about_unmatched, remedy
 from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
 from dispatcher.cli.tables import age, heat, share
 from dispatcher.config import ConfigError, load_config, plugin_registry
@@ -46,6 +46,8 @@ class Checked:
 def check_signals(config: Path, wanted: Wanted, output: Output) -> int:
     """Try, print, and say by the exit code whether all is well."""
     found = _chosen(_clusters(config), wanted.cluster)
+    if sys.stderr.isatty():
+        sys.stderr.write(f"asking the sources of {', '.join(one.cluster for _, one in found)} ...\n")
     checked = asyncio.run(_try_all(found, wanted))
     told = [_row(one) for one in checked]
     if output is not Output.TABLE:
@@ -180,8 +182,7 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
     matching = tried.answer.matching
     if tried.told and tried.silent:
         some = _some(tried.silent)
-        fix = f"see whether its exporter runs there, and by which labels it names nodes ({key}.node_labels)"
-        yield wrong(f"tells nothing of {len(tried.silent)} of {tried.of} nodes ({some})", fix)
+        yield wrong(f"tells nothing of {len(tried.silent)} of {tried.of} nodes ({some})", about_silent(key))
     if not tried.told and not tried.failing:
         yield wrong(f"answers, but tells nothing of any of the {tried.of} nodes", _nothing_fix(tried, key))
     elif empty := [name for name, nodes in tried.measures.items() if not nodes and name != LINK_SPEED]:
@@ -191,8 +192,8 @@ def _problems(tried: Tried, place: str) -> Iterator[dict[str, str]]:
         yield wrong(f"no node's {', '.join(empty)} is told: the queries find nothing", fix)
     if matching.ambiguous:
         some = _some(matching.ambiguous_names)
-        fix = f"set {key}.cluster_label where one server has several clusters, or {key}.node_labels"
-        yield wrong(f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do not count", fix)
+        text = f"{matching.ambiguous} series of several nodes, or several of one node ({some}) do not count"
+        yield wrong(text, about_ambiguous(key))
 
 
 def _notes(tried: Tried, place: str) -> Iterator[dict[str, str]]:
@@ -200,8 +201,7 @@ def _notes(tried: Tried, place: str) -> Iterator[dict[str, str]]:
     matching, key = tried.answer.matching, place + tried.key
     if tried.told and matching.unmatched:
         text = f"{matching.unmatched} series of no known node ({_some(matching.unmatched_names)})"
-        fix = f"if they are of this cluster's nodes, name the label that says which in {key}.node_labels; if they are "
-        yield {"key": key, "problem": text, "fix": f"{fix}of another cluster, set {key}.cluster_label"}
+        yield {"key": key, "problem": text, "fix": about_unmatched(key)}
 
 
 def _some(names: Sequence[str]) -> str:
@@ -214,9 +214,11 @@ def _nothing_fix(tried: Tried, key: str) -> str:
     matching = tried.answer.matching
     if matching.unmatched:
         some = _some(matching.unmatched_names)
-        return f"its series are of no known node ({some}): name the label that says which node in {key}.node_labels"
+        return f"what it tells is of no known node ({some}): {about_unmatched(key)}"
     if reasons := ", ".join(tried.answer.rejected):
         return f"its numbers are not believed ({reasons}): see docs/telemetry.md"
+    if not tried.measures:
+        return about_silent(key)
     return f"see that {key}.sets are for what is scraped there, and {key}.cluster_label"
 
 
@@ -225,7 +227,9 @@ def _nothing_fix(tried: Tried, key: str) -> str:
 
 def _print(row: Row) -> None:
 
-    sys.stdout.write(f"{row['cluster']}: {row['nodes']} nodes\n\n" if row["shown"] else "")
+    sys.stdout.write(
+        f"{row['cluster']}: {row['nodes']} node{'' if row['nodes'] == 1 else 's'}\n\n" if row["shown"] else ""
+    )
     if row["sources"]:
         print_table(_SOURCES, row["sources"])
     for source in row["sources"]:

@@ -84,6 +84,12 @@ CASES = {
         "1 series (n1 twice) of several nodes, or several of one node",
         "telemetry.prometheus[0].cluster_label",
     ),
+    "names in a file that nobody knows": (
+        but(key="telemetry.file[0]", unmatched=1, unmatched_names=("name=a",)),
+        NOTE,
+        "1 series (name=a) of no known node",
+        "call nodes by their names, hostnames or addresses; names of other nodes do no harm",
+    ),
     "numbers that are not believed": (
         but(rejected={"from the future": 4}),
         NOTE,

@@ -152,7 +152,7 @@ async def test_a_file_of_a_joining_agent_will_do(tmp_path: Path) -> None:
         file.write_text(yaml.safe_dump({**agent, "kubelt": {}}))
         wrong = await check(file)
     assert shown.exit_code == ExitCode.OK, shown.output
-    assert lines(shown)[0] == "west: 1 nodes"
+    assert lines(shown)[0] == "west: 1 node"
     assert (wrong.exit_code, wrong.stderr) == (1, f"error: {file}: kubelt: Extra inputs are not permitted\n")
 
 
