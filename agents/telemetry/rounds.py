@@ -156,7 +156,8 @@ class Rounds:
             self._turned.problem = str(error)
         turn.fails += 1
         self.status.failed(str(error), 0.0)
-        self.status.failing[target.name] = self.status.problem
+        if target.name in self._targets:  # it may be gone since it was asked
+            self.status.failing[target.name] = self.status.problem
 
     def _asked(self, turn: Turn) -> None:
         """When it is asked next."""
