@@ -97,7 +97,7 @@ class ListWatch:
     gone back; `on_return` when a stream is open again after the connection was lost.
 
     An `optional` resource may be missing (`unserved`) or forbidden: it is then told to the sink as absent and asked for
-    seldom.
+    seldom. `interruptions` counts errors of its whole life.
     """
 
     def __init__(  # noqa: PLR0913 - what is watched, where, how it is read, and who is told
@@ -131,7 +131,7 @@ class ListWatch:
         self._disconnected = self._open = False
         self._broke = False  # the connection did, which is more than silence on an open one
         self._lives = 0
-        self.fails = 0
+        self.fails = self.interruptions = 0
 
     async def run(self) -> None:
         """Until cancelled or run again: then it goes on where it was, without the pause that errors had earned."""
@@ -208,6 +208,7 @@ class ListWatch:
             LOG.warning("watch interrupted", kind=self.kind, problem=problem)
         self.problem = f"{self.kind}: {problem}"
         self.fails += 1
+        self.interruptions += 1
         longest = Backoff(self._pace.backoff_s, self._pace.max_backoff_s).after(self.fails)
         await asyncio.sleep(max(at_least_s, longest * random.uniform(0.5, 1.0)))
 

@@ -195,7 +195,7 @@ class NodeLoad:
     def reading(self, now: float) -> Reading:
         """The reading as of `now`."""
         told: dict[str, tuple[float | None, float]] = {}
-        sources: dict[str, None] = {}  # an ordered set
+        sources: dict[str, str] = {}
         network: SourceLoad | None = None
         for signal in self._signals:
             chosen = self._chosen(signal, now)
@@ -204,13 +204,13 @@ class NodeLoad:
                 continue
             load, value, age = chosen
             told[signal.name] = (_share(value, self._capacity(signal, now)), age)
-            sources[load.source] = None
+            sources[signal.name] = load.source
             network = load if signal.name == NETWORK_SIGNAL else network
         rates = self._rates(network)
         return Reading.of(
             self._target.name,
             told,
-            "+".join(sources or dict.fromkeys(load.source for load in self._by_source.values())),
+            sources,
             receive_bytes_s=rates.get(RECEIVE),
             transmit_bytes_s=rates.get(TRANSMIT),
         )
@@ -260,13 +260,12 @@ class Loads:
         load = self._loads.get(name)
         return load.age(self._signals[0], now) if load is not None else None
 
-    def ages(self, now: float) -> dict[tuple[str, str], list[float]]:
-        """By (configured source, signal) the ages of all nodes' values, in seconds."""
-        found: dict[tuple[str, str], list[float]] = {}
-        for load in self._loads.values():
-            for via, signal, age in load.ages(now):
-                found.setdefault((via, signal), []).append(age)
-        return found
+    def values(self, names: Iterable[str], now: float) -> Iterable[tuple[str, str, str, float]]:
+        """(node, configured source, signal, age in seconds) of all that is known of these nodes, preferred or not."""
+        for name in names:
+            load = self._loads.get(name)
+            for via, signal, age in load.ages(now) if load is not None else ():
+                yield name, via, signal, age
 
     def reading(self, name: str, now: float) -> Reading | None:
         """The node's reading as of `now`."""

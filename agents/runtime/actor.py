@@ -62,6 +62,10 @@ class AgentActor:
         others = decode(Peers, peers)
         return encode(await (await self._started()).set_peers(others))
 
+    async def telemetry(self) -> bytes:
+        """A Telemetry."""
+        return encode(await (await self._started()).telemetry())
+
     async def stop(self) -> bytes:
         """End the agent in good order; the actor itself stays until it is killed."""
         async with self._starting:

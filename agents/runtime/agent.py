@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -27,12 +28,14 @@ from agents.runtime.coalescing import coalesce_changes
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
 from agents.runtime.keyfile import load_keys
+from agents.runtime.metrics import MetricsServer, Told
 from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings, ApiSettings
+from agents.runtime.telemetry_report import report
 from agents.runtime.watch_handler import WatchHandler
 from agents.runtime.watch_verifier import WatchVerifier
 from agents.telemetry.source import Status
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, PodRef, Telemetry
 
 LOG = structlog.get_logger("agent")
 MAX_WAIT_S = 60.0
@@ -82,6 +85,9 @@ class Agent:
         self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
         self._executor.accepted_leader.remote_pods = self._remote_pods
         self._executor.accepted_leader.confirm_restored = self.confirm_restored
+        self._heard_at: float | None = None
+        self._outcomes: Counter[str] = Counter()
+        self.metrics = MetricsServer(settings.metrics, self._told)
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -100,6 +106,7 @@ class Agent:
                 self._spawn(self._executor.run(), "executor"),
                 self._spawn(self._keep_house(), "housekeeping"),
                 self._spawn(self._keep_memory(), "memory"),
+                self._spawn(self.metrics.run(), "metrics"),
             ]
 
     async def stop(self) -> None:
@@ -171,6 +178,25 @@ class Agent:
         """How each source of readings does."""
         return self._readings.status
 
+    async def telemetry(self) -> Telemetry:
+        """The same for whoever asks from afar, with what each source tells of which nodes."""
+        return await report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
+
+    async def _told(self) -> Told:
+        """For metrics."""
+        return Told(
+            time.monotonic(),
+            api_up=self.health.api_ok,
+            synced=self.cache.synced,
+            nodes=self.cache.count(NODES),
+            pods=self.cache.count(PODS),
+            heard_at=self._heard_at,
+            epoch=self._executor.obeys,
+            watches=self._watches,
+            outcomes=self._outcomes,
+            telemetry=await self.telemetry(),
+        )
+
     def confirm_restored(self) -> None:
         """An operator says that what the API server shows since it went back in time is meant."""
         self._health.confirm_restored()
@@ -199,7 +225,8 @@ class Agent:
 
     async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
         """Long poll: what changed after `since` as soon as there is any, else nothing new after `wait_s` seconds."""
-        deadline = time.monotonic() + max(0.0, min(wait_s, MAX_WAIT_S))
+        self._heard_at = time.monotonic()
+        deadline = self._heard_at + max(0.0, min(wait_s, MAX_WAIT_S))
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline - time.monotonic()):
                 while not self._follow.has_news(self._who(), incarnation, since):
@@ -215,7 +242,9 @@ class Agent:
     async def execute(self, batch: IntentBatch) -> OutcomeBatch:
         """Carry out intents; one outcome each, in their order."""
         self._executor.cluster_uid = self._health.cluster_uid
-        return await self._executor.execute(batch)
+        answer = await self._executor.execute(batch)
+        self._outcomes.update(outcome.verdict for outcome in answer.outcomes)
+        return answer
 
     async def set_peers(self, peers: Peers) -> PeersAck:
         """What the proxy nodes of this cluster shall show."""

@@ -126,7 +126,7 @@ class Readings:
         for one in settings.telemetry.node_exporter:
             if one.name in wanted:
                 self._add_exporters(one)
-        for name, (source, interval_s) in _fleet_sources(client, settings).items():
+        for name, (source, interval_s) in fleet_sources(client, settings).items():
             if name in wanted:
                 self._sources.append(source)
                 self._asking.append(Polls(name, source, targets, loads, interval_s))
@@ -155,20 +155,24 @@ class Readings:
         self._asking.append(rounds)
 
     def _add_exporters(self, settings: NodeExporterSettings) -> None:
-        at, pool = (settings.scheme, settings.port), Pool(settings.tls(), settings.concurrency)
-        source = NodeExporters(at, settings.limits(), pool, settings.credentials(), settings.interfaces)
+        source = node_exporters(settings)
         cadence = Cadence(settings.interval_s, settings.concurrency)
         self._sources.append(source)
         self._asking.append(Rounds(self._targets, self._loads, source.sample, None, cadence, settings.name))
 
 
-def _fleet_sources(client: KubeClient, settings: AgentSettings) -> dict[str, tuple[FleetSource, float]]:
+def node_exporters(settings: NodeExporterSettings) -> NodeExporters:
+    """The source behind an entry of `telemetry.node_exporter`."""
+    at, pool = (settings.scheme, settings.port), Pool(settings.tls(), settings.concurrency)
+    return NodeExporters(at, settings.limits(), pool, settings.credentials(), settings.interfaces)
+
+
+def fleet_sources(client: KubeClient, settings: AgentSettings) -> dict[str, tuple[FleetSource, float]]:
     """By name (source, seconds between two questions)."""
     telemetry, found = settings.telemetry, dict[str, tuple[FleetSource, float]]()
-    measures = frozenset({LINK_SPEED, *(name for signal in settings.all_signals() for name in signal.of)})
     for one in telemetry.prometheus:
         web = Web(one.url, one.limits(), Pool(one.tls()), one.credentials())
-        queries = one.all_queries(settings.cluster, measures)
+        queries = one.all_queries(settings.cluster, wanted_measures(settings))
         found[one.name] = Prometheus(one.name, web, queries, one.node_labels), one.interval_s
     for watcher in telemetry.load_watcher:
         web = Web(watcher.url, watcher.limits(), Pool(watcher.tls()), watcher.credentials())
@@ -178,6 +182,11 @@ def _fleet_sources(client: KubeClient, settings: AgentSettings) -> dict[str, tup
     if telemetry.metrics_api.enabled:
         found[METRICS_API] = MetricsApi(client), telemetry.metrics_api.interval_s
     return found
+
+
+def wanted_measures(settings: AgentSettings) -> frozenset[str]:
+    """What any signal is made of: nothing else is asked for."""
+    return frozenset({LINK_SPEED, *(name for signal in settings.all_signals() for name in signal.of)})
 
 
 async def _kept_up(asking: Asking) -> None:

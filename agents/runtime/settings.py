@@ -133,6 +133,18 @@ class ExecutorOptions(BaseModel):
     evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
 
 
+class MetricsSettings(BaseModel):
+    """Where the agent serves its metrics."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(default=False, description="Whether the agent serves /metrics (docs/reference/metrics.md).")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(
+        default=7482, ge=0, le=65_535, description="Port, another one for each agent of a machine; 0: any free one."
+    )
+
+
 class AgentSettings(BaseModel):
     """One agent: whose it is, how it gets in, how often it looks."""
 
@@ -155,6 +167,7 @@ class AgentSettings(BaseModel):
     )
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severe log line of the agent's own process."
     )

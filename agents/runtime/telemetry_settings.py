@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -23,6 +23,11 @@ _LABEL = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
 
 
 class _Connected(_Section):
@@ -242,6 +247,17 @@ class TelemetrySettings(_Section):
         servers = [one.name for one in (*self.prometheus, *self.node_exporter, *self.load_watcher)]
         more = [METRICS_API] if self.metrics_api.enabled else []
         return [*servers, *(one.name for one in self.file), DEFAULT_SOURCE, *more]
+
+    def keys(self) -> dict[str, str]:
+        """Where each source stands in the agent's configuration, for messages: 'telemetry.prometheus[0]'."""
+        lists: dict[str, tuple[_Named, ...]] = {
+            "prometheus": self.prometheus,
+            "node_exporter": self.node_exporter,
+            "load_watcher": self.load_watcher,
+            "file": self.file,
+        }
+        found = {one.name: f"telemetry.{key}[{at}]" for key, ones in lists.items() for at, one in enumerate(ones)}
+        return {DEFAULT_SOURCE: "kubelet", METRICS_API: "telemetry.metrics_api", **found}
 
     def preference(self) -> Preference:
         """As the observer knows it."""

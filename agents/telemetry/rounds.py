@@ -107,6 +107,7 @@ class Rounds:
         self._turned.tell()
         for name in self._turns.keys() - self._targets.keys():
             del self._turns[name]
+            self.status.failing.pop(name, None)
         self._loads.keep(self._targets.keys())
         for name, target in self._targets.items():
             turn = self._turns.get(name)
@@ -142,6 +143,7 @@ class Rounds:
             if turn.fails:
                 self._turned.recovered.append(target.name)
             turn.fails = 0
+            self.status.failing.pop(target.name, None)
         except SourceError as error:
             self._failed(target, turn, error)
         finally:
@@ -154,6 +156,8 @@ class Rounds:
             self._turned.problem = str(error)
         turn.fails += 1
         self.status.failed(str(error), 0.0)
+        if target.name in self._targets:  # it may be gone since it was asked
+            self.status.failing[target.name] = self.status.problem
 
     def _asked(self, turn: Turn) -> None:
         """When it is asked next."""

@@ -67,7 +67,8 @@ class Answer:
 class Status:
     """How a source does; kept by who asks it, shown by whoever wants to. Times are the agent's monotonic clock.
 
-    `lag_s`: how long the latest answer took. `matching` is of the latest answer, `rejected` of all.
+    `lag_s`: how long the latest answer took. `matching` is of the latest answer, `rejected` of all. `failing`: of a
+    source that is asked node by node, the nodes that do not answer, and why; `problem` is that of the latest node.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Status:
     lag_s: float = 0.0
     matching: Matching = field(default_factory=Matching)
     rejected: Counter[str] = field(default_factory=Counter)
+    failing: dict[str, str] = field(default_factory=dict)
 
     def answered(self, now: float, lag_s: float, answer: Answer | None = None) -> None:
         """An answer came."""

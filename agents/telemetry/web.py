@@ -18,12 +18,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 
 from agents.telemetry.source import SourceError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_SECRET = 64 * 1024
+_MOST_WORDS = 4096  # read of an answer that is none
 # Link-local is refused by its kind; these are where clouds serve credentials elsewhere.
 METADATA = tuple(ipaddress.ip_network(one) for one in ("fd00:ec2::254/128", "100.100.100.200/32", "192.0.0.192/32"))
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -87,6 +89,13 @@ class Page:
 
     body: bytes
     date: str = ""
+
+
+class _Refusal(msgspec.Struct, gc=False):
+    """What APIs call the reason: Prometheus `error`, Kubernetes and many others `message`."""
+
+    error: str = ""
+    message: str = ""
 
 
 class Pool:
@@ -196,12 +205,8 @@ class Web:
     async def _read(self, answer: httpx.Response) -> Page:
         try:
             if answer.status_code != 200:
-                start = b""
-                async for chunk in answer.aiter_raw(200):
-                    start = chunk[:200]
-                    break
                 moved = ", and redirects are not followed" if answer.is_redirect else ""
-                raise SourceError(f"{self.base} answers {answer.status_code}{moved}: {start!r}")
+                raise SourceError(f"{self.base} answers {answer.status_code}{moved}: {await _words(answer)}"[:500])
             body = await bounded(answer, self._limits.max_bytes)
         finally:
             await answer.aclose()
@@ -219,6 +224,25 @@ async def bounded(answer: httpx.Response, most: int) -> bytes:
         if len(body) > most:
             raise ValueError(f"the answer is larger than {most} bytes")
     return bytes(body)
+
+
+async def _words(answer: httpx.Response) -> str:
+    """What an answer that is none says of it, in one line: the error that a server's JSON names, else how it begins.
+
+    Decompressed: Prometheus compresses also why it refuses a query.
+    """
+    zipped = answer.headers.get("content-encoding", "").lower() == "gzip"
+    start = bytearray()
+    try:
+        async for part in _decoded(answer.aiter_raw(), _MOST_WORDS, zipped=zipped):
+            start += part
+            if len(start) > _MOST_WORDS:
+                break
+        told = msgspec.json.decode(start, type=_Refusal)
+    except (ValueError, zlib.error):  # msgspec's errors and those of _decoded are ValueErrors
+        told = _Refusal()
+    text = told.error or told.message or start[:200].decode("utf-8", "replace")
+    return " ".join(text.split())[:300] or "without a word"
 
 
 async def _decoded(raw: AsyncIterator[bytes], most: int, *, zipped: bool) -> AsyncIterator[bytes]:

@@ -14,6 +14,7 @@ from dispatcher.model import names
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
+from dispatcher.service.telemetry import ask_all
 
 log = structlog.get_logger("http")
 
@@ -51,7 +52,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Row = dict[str, Any]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/pods", "/v1/tenants"))
+_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants"))
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -70,6 +71,8 @@ def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
             web.get("/v1/leader", _leader),
             web.get("/v1/clusters", _clusters),
             web.get("/v1/nodes", _nodes),
+            web.get("/v1/usage", _usage),
+            web.get("/v1/telemetry", _telemetry),
             web.get("/v1/pods", _pods),
             web.get("/v1/tenants", _tenants),
             web.get("/v1/explain/{namespace}/{name}", _explain),
@@ -175,6 +178,14 @@ async def _nodes(request: web.Request) -> web.Response:
     rows = _selected(views.nodes(), request, ("cluster",))
     why = "" if rows else _unknown_cluster(views, request, ("cluster",))
     return _error(404, why) if why else _json({"nodes": rows})
+
+
+async def _usage(request: web.Request) -> web.Response:
+    return _json({"usage": request.app[SHOWN].views.usage()})
+
+
+async def _telemetry(request: web.Request) -> web.Response:
+    return _json({"telemetry": await ask_all(request.app[SHOWN].service.links)})
 
 
 async def _pods(request: web.Request) -> web.Response:

@@ -102,6 +102,7 @@ def _scores(decision: Record) -> "RenderableType":
         "weighted": decision["decision"]["score"],
         "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
     }
+    load = Column("LIVE LOAD", lambda row: _live_load(row, decision), lambda row: "dim")
     columns = (
         Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
         Column("RAW", lambda row: _number(row.get("raw")), right=True),
@@ -110,9 +111,29 @@ def _scores(decision: Record) -> "RenderableType":
         Column("WEIGHTED", lambda row: _number(row["weighted"]), lambda row: "bold", right=True),
         Column("RUNNER-UP", lambda row: _number(row.get("runner_up_weighted")), lambda row: "dim", right=True),
         Column("LEAD", _lead, _lead_style, right=True),
+        *((load,) if any(row.get("signals") for row in rows) else ()),
         Column("", lambda row: _bar(row, widest), _lead_style),
     )
     return table_of(columns, [*rows, total])
+
+
+def _live_load(row: Record, decision: Record) -> str:
+    """Reading, source and age of what a plugin judged by: 'cpu 34%, kubelet, 3s', and where age made it count less."""
+    readings, said = decision.get("readings") or {}, (decision.get("extras") or {}).get(row["plugin"]) or {}
+    told = []
+    for name in row.get("signals") or ():
+        words, seen = ["unknown, by requests"], readings.get(name)
+        if isinstance(seen, Mapping):
+            words = [share(seen["used"]), seen.get("source") or "", age(seen["age_s"]), _judged(said, name)]
+        told.append(f"{name} {', '.join(filter(None, words))}")
+    return "; ".join(told)
+
+
+def _judged(said: Record, signal: str) -> str:
+    """What a plugin says of a reading that did not count in full."""
+    of_signal = said.get(signal) if isinstance(said.get(signal), Mapping) else said
+    judged = str((of_signal or {}).get("judged", ""))
+    return "" if judged == "fresh" else judged
 
 
 def _number(value: float | None) -> str:
@@ -189,6 +210,7 @@ def _readings(readings: Record) -> "RenderableType":
         Column("SIGNAL", lambda row: row["signal"]),
         Column("USED", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", _reading_style, right=True),
         Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
+        Column("SOURCE", lambda row: (row["seen"] or {}).get("source") or "-"),
         Column("NOTE", lambda row: "" if row["seen"] else "unknown: judged by requests", lambda row: "yellow"),
     )
     return table_of(columns, rows)

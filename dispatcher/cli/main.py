@@ -10,11 +10,11 @@ import typer
 
 from dispatcher.cli.cluster import cluster_app
 from dispatcher.cli.command_group import Commands
-from dispatcher.cli.options import Config, Out
+from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
+from dispatcher.cli.signals import signals_app
+from dispatcher.cli.top import top_app
 from dispatcher.service.errors import CommandError, ExitCode
-
-DEFAULT_SERVER = "http://127.0.0.1:7480"
 
 
 class LogLevel(enum.StrEnum):
@@ -49,10 +49,9 @@ app.add_typer(config_app, name="config")
 plugin_app = typer.Typer(cls=Commands, help="Write and check plugins.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(top_app, name="top")
+app.add_typer(signals_app, name="signals")
 
-Server = Annotated[
-    str, typer.Option("--server", envvar="GLOBAL_DISPATCHER_SERVER", help="Address of the running dispatcher.")
-]
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
 
 
@@ -181,6 +180,22 @@ def pods(
     _list(
         "pods", "no pods were submitted to us yet", server, output, namespace=namespace, cluster=cluster, source=source
     )
+
+
+@app.command()
+def doctor(
+    cluster: Annotated[str, typer.Option(help="Only of this cluster.")] = "",
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Say what is wrong with clusters and their sources of live load, and what to do about it.
+
+    Sources that fail or are stale, nodes of which nothing is told, series that mean no node or several. Exit code 1 if
+    anything is wrong.
+    """
+    from dispatcher.cli.doctor import examine
+
+    raise typer.Exit(examine(_client(server), cluster, output))
 
 
 @config_app.command("check")

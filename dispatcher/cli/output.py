@@ -68,6 +68,16 @@ def print_table(columns: Iterable[Column], rows: Iterable[Row], stream: TextIO |
     print_trimmed(make_console(stream), table_of(columns, rows))
 
 
+def print_advice(head: tuple[str, str], text: str, fix: str) -> None:
+    """What is wrong and what to do about it, a line each, never cut. `head`: a text and its style."""
+    from rich.text import Text
+
+    console = make_console()
+    first = Text.assemble((harmless(head[0]), head[1]), ": ", harmless(text))
+    for line in (first, Text.assemble(("  do", "dim"), ": ", harmless(fix))):
+        console.print(line, soft_wrap=True)
+
+
 def print_trimmed(console: "Console", *parts: Any) -> None:
     """Print without the spaces that rich pads lines with."""
     with console.capture() as captured:

@@ -30,20 +30,23 @@ def _field(key: str) -> Column:
     return Column(key.upper(), lambda row: str(row.get(key) if row.get(key) not in (None, "") else "-"))
 
 
-def _ready(row: Row) -> str:
+def ready(row: Row) -> str:
+    """Of a cluster or a node."""
     return "Ready" if row["ready"] else "NotReady"
 
 
-def _ready_style(row: Row) -> str:
+def ready_style(row: Row) -> str:
+    """The style of that word."""
     return "green" if row["ready"] else "bold red"
 
 
 def _cluster_status(row: Row) -> str:
-    return _ready(row) + (",Fenced" if row.get("fenced_in") else ",Cordoned" if row.get("cordoned_in") else "")
+    return ready(row) + (",Fenced" if row.get("fenced_in") else ",Cordoned" if row.get("cordoned_in") else "")
 
 
-def _node_status(row: Row) -> str:
-    return _ready(row) + (",SchedulingDisabled" if row["unschedulable"] else "")
+def node_status(row: Row) -> str:
+    """As kubectl shows it."""
+    return ready(row) + (",SchedulingDisabled" if row["unschedulable"] else "")
 
 
 def _use(resource: str) -> Column:
@@ -68,7 +71,7 @@ def heat(used: float | None) -> str:
 
 CLUSTERS = (
     _field("name"),
-    Column("STATUS", _cluster_status, _ready_style),
+    Column("STATUS", _cluster_status, ready_style),
     Column("NODES", lambda row: f"{row['ready_nodes']}/{row['nodes']}", right=True),
     Column("PODS", lambda row: str(row["pods"]), right=True),
     Column("REMOTE", lambda row: str(row.get("remote", "-")), right=True),
@@ -80,7 +83,7 @@ CLUSTERS = (
 NODES = (
     _field("cluster"),
     _field("name"),
-    Column("STATUS", _node_status, _ready_style),
+    Column("STATUS", node_status, ready_style),
     _use("cpu"),
     _use("memory"),
     _use("pods"),

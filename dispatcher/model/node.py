@@ -55,6 +55,7 @@ class Reading(Record, frozen=True):
     Ages are counted by the agent on its own monotonic clock from the time of the sample, so no two machines'
     clocks are ever compared. `net` is the larger of receive and transmit over the bandwidth. `more` holds (share, age)
     of all signals beside cpu, memory and network, which keep the places they had on the wire before there were others.
+    `source` is who told it; where several did, joined by "+", and `sources` has who told each signal.
     """
 
     node: str
@@ -68,12 +69,21 @@ class Reading(Record, frozen=True):
     net_age_s: float = 0.0
     source: str = ""
     more: dict[str, tuple[float, float]] = {}
+    sources: dict[str, str] = {}
 
     @classmethod
     def of(
-        cls, node: str, signals: Mapping[str, tuple[float | None, float]], source: str = "", **rates: float | None
+        cls,
+        node: str,
+        signals: Mapping[str, tuple[float | None, float]],
+        sources: Mapping[str, str] | None = None,
+        **rates: float | None,
     ) -> "Reading":
-        """A reading of (share, age) by signal; `rates`: `receive_bytes_s` and `transmit_bytes_s`, if known."""
+        """A reading of (share, age) by signal, and of who told each; `rates`: `receive_bytes_s` and
+        `transmit_bytes_s`, if known.
+        """
+        told_by = dict(sources or {})
+        every = dict.fromkeys(told_by.values())  # an ordered set
         cpu, memory, net = (signals.get(name, _UNKNOWN) for name in BASE_SIGNALS)
         more = {
             name: (share, age)
@@ -86,9 +96,14 @@ class Reading(Record, frozen=True):
             rates.get("receive_bytes_s"),
             rates.get("transmit_bytes_s"),
             *(cpu[1], memory[1], net[1]),
-            source,
+            "+".join(every),
             more,
+            told_by if len(every) > 1 else {},
         )
+
+    def source_of(self, signal: str) -> str:
+        """Who told a signal that is known."""
+        return self.sources.get(signal, self.source)
 
     def signals(self) -> Iterator[tuple[str, float, float]]:
         """(signal, share, age in seconds) of all that are known."""

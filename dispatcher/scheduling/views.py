@@ -72,7 +72,7 @@ def _remote(pod: Pod, cluster: str) -> bool:
 
 
 def nodes_view(core: SchedulerCore) -> list[Row]:
-    """One row a node: readiness, requests against allocatable, live load and the age of each reading in seconds."""
+    """One row a node: readiness, requests against allocatable, live load with age in seconds and source."""
     fleet = core.fleet
     rows = [int(row) for row in range(fleet.n) if fleet.live[row]]
     return sorted((_node_row(fleet, row) for row in rows), key=lambda row: (row["cluster"], row["name"]))
@@ -80,6 +80,7 @@ def nodes_view(core: SchedulerCore) -> list[Row]:
 
 def _node_row(fleet: FleetState, row: int) -> Row:
     cluster, name = fleet.name_of(row)
+    sources = fleet.sources_of(row)
     return {
         "cluster": cluster,
         "name": name,
@@ -87,7 +88,7 @@ def _node_row(fleet: FleetState, row: int) -> Row:
         "unschedulable": bool(fleet.unschedulable[row]),
         **{resource: _use(fleet, row, resource) for resource in (CPU, MEMORY, PODS)},
         "load": {
-            name: _reading(fleet, used, at)
+            name: _reading(fleet, used, at, sources.get(name, ""))
             for name, (used, at) in zip(fleet.signal_axis.names, fleet.readings_of(row), strict=False)
         },
     }
@@ -105,9 +106,13 @@ def _use(fleet: FleetState, row: int, resource: str) -> Row:
     }
 
 
-def _reading(fleet: FleetState, used: float, at: float) -> Row:
+def _reading(fleet: FleetState, used: float, at: float, source: str) -> Row:
     known = not math.isnan(used)
-    return {"used": round(used, 4) if known else None, "age_s": round(fleet.now - at, 1) if known else None}
+    return {
+        "used": round(used, 4) if known else None,
+        "age_s": round(fleet.now - at, 1) if known else None,
+        "source": source if known else "",
+    }
 
 
 def pods_view(core: SchedulerCore) -> list[Row]:

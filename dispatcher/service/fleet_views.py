@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from dispatcher.model.resources import format_quantity
-from dispatcher.scheduling import views
+from dispatcher.scheduling import usage, views
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.quota import QuotaLedger
 
@@ -19,6 +19,10 @@ class FleetViews(Protocol):
 
     def nodes(self) -> list[Row]:
         """One row a node."""
+        ...
+
+    def usage(self) -> list[Row]:
+        """One row a cluster: requested and used."""
         ...
 
     def pods(self) -> list[Row]:
@@ -51,6 +55,10 @@ class CoreViews:
     def nodes(self) -> list[Row]:
         """One row a node."""
         return views.nodes_view(self._core)
+
+    def usage(self) -> list[Row]:
+        """One row a cluster: requested and used."""
+        return usage.usage_view(self._core)
 
     def pods(self) -> list[Row]:
         """One row a pod."""

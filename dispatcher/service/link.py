@@ -1,4 +1,4 @@
-"""How the dispatcher reaches one agent: four calls, each with its own time limit and typed errors.
+"""How the dispatcher reaches one agent: five calls, each with its own time limit and typed errors.
 
 Only bytes cross (`dispatcher.model.messages`). `LocalLink` joins an agent in this process; `ray_link.RayLink` an actor.
 """
@@ -14,6 +14,7 @@ from dispatcher.model.messages import (
     OutcomeBatch,
     Peers,
     PeersAck,
+    Telemetry,
     WireError,
     decode,
     encode,
@@ -72,6 +73,10 @@ class AgentLink(Protocol):
         """Tell what the proxy nodes shall show."""
         ...
 
+    async def telemetry(self, *, timeout_s: float) -> Telemetry:
+        """How its sources of live load do."""
+        ...
+
 
 def read(kind: type[M], data: bytes, cluster: str) -> M:
     """Decode a peer's bytes and check that they are of `cluster`; AgentMismatch otherwise."""
@@ -113,6 +118,10 @@ class LocalAgent(Protocol):
         """Proxy nodes."""
         ...
 
+    async def telemetry(self) -> Telemetry:
+        """Sources of live load."""
+        ...
+
 
 class LocalLink:
     """An agent in this process, through the same bytes that would cross to another one."""
@@ -140,6 +149,11 @@ class LocalLink:
         """Tell what the proxy nodes shall show."""
         answer = await self._call(self._agent.set_peers(decode(Peers, encode(peers))), timeout_s, "set_peers")
         return read(PeersAck, encode(answer), self.cluster)
+
+    async def telemetry(self, *, timeout_s: float) -> Telemetry:
+        """How its sources of live load do."""
+        answer = await self._call(self._agent.telemetry(), timeout_s, "telemetry")
+        return read(Telemetry, encode(answer), self.cluster)
 
     async def _call(self, call: Awaitable[T], timeout_s: float, what: str) -> T:
         try:

@@ -10,8 +10,17 @@ from typing import Any
 from ray import cancel
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError
 
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, encode
-from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout, LinkError, read, within
+from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry, encode
+from dispatcher.service.link import (
+    AgentDied,
+    AgentFault,
+    AgentMismatch,
+    AgentMissing,
+    AgentTimeout,
+    LinkError,
+    read,
+    within,
+)
 
 _OPEN_TIMEOUT_S = 10.0
 
@@ -41,6 +50,14 @@ class RayLink:
         """Tell what the proxy nodes shall show. Agents of the version before leases answer nothing."""
         answer = await self._call("set_peers", timeout_s, encode(peers))
         return read(PeersAck, answer, self.cluster) if answer else PeersAck(self.cluster)
+
+    async def telemetry(self, *, timeout_s: float) -> Telemetry:
+        """How its sources of live load do. AgentMismatch: an agent of the version before does not tell."""
+        try:
+            return read(Telemetry, await self._call("telemetry", timeout_s), self.cluster)
+        except AttributeError:
+            older = f"agent of cluster {self.cluster} is of an older version, which does not tell: upgrade it"
+            raise AgentMismatch(older) from None
 
     async def _call(self, method: str, timeout_s: float, *args: object) -> bytes:
         handle = await self._actor()

@@ -98,7 +98,7 @@ class Service:
         timing: ServiceTiming | None = None,
         term: Term | None = None,
     ) -> None:
-        self.core, self.metrics, self.clock = core, metrics, clock
+        self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
         self.shards: Shards | None = None  # to be told between two rounds what has changed
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
         self.timing, self.term = timing or ServiceTiming(), term or Term()

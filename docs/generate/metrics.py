@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from prometheus_client.core import Metric
 
+from agents.runtime.metrics import AgentCollector, Told
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
 from dispatcher.service.metrics import Metrics
@@ -29,11 +30,27 @@ def _name(family: Metric) -> str:
     return f"{family.name}_total" if family.type == "counter" else family.name
 
 
+def of_agents() -> list[Metric]:
+    """All that /metrics of an agent can have."""
+    return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
+
+
+def _table(found: list[Metric]) -> str:
+    return table(("metric", "type", "meaning"), ((code(_name(one)), one.type, one.documentation) for one in found))
+
+
 def render() -> str:
     """The page."""
     return page(
         "Metrics",
+        "## The dispatcher",
         "At `/metrics` of the HTTP API. Names that begin with `scheduler_` mean what they mean in kube-scheduler. No label is "
         "chosen by a user.",
-        table(("metric", "type", "meaning"), ((code(_name(one)), one.type, one.documentation) for one in families())),
+        _table(families()),
+        "## An agent",
+        "At `/metrics` on the port `metrics.port` of the agent, where `metrics.enabled` is true (in the chart: `metrics.enabled` "
+        "and `metrics.port`). Labels are kinds of objects, verdicts, and the names of sources and signals in the agent's "
+        "configuration; no name of a node or pod. `global-dispatcher doctor` says in words what is wrong with sources, of all "
+        "clusters at once.",
+        _table(of_agents()),
     )

@@ -9,7 +9,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from dispatcher.api.http_api import OnlyOne, make_app
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.service.collectors import ServiceCollector
-from tests.service.fakes import FakeCore, FakeViews, service
+from dispatcher.service.link import LocalLink
+from tests.service.fakes import FakeAgent, FakeCore, FakeViews, ScriptedLink, service
 
 Client = TestClient[Any, Any]
 
@@ -39,6 +40,8 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
         pytest.param("/v1/nodes?cluster=west", {"nodes": FakeViews().nodes()[1:]}, id="nodes of one cluster"),
         pytest.param("/v1/pods?namespace=shop", {"pods": FakeViews().pods()[1:]}, id="pods of one namespace"),
         pytest.param("/v1/pods?phase=Failed", {"pods": []}, id="no pods of a phase"),
+        pytest.param("/v1/usage", {"usage": FakeViews().usage()}, id="usage of clusters"),
+        pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
         pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
     ],
@@ -116,3 +119,12 @@ async def test_the_page_shows_rows_and_escapes_them(client: Client) -> None:
     assert "&lt;b&gt;silent&lt;/b&gt;" in text
     assert "<td>west</td>" in text  # for whose pods east is cordoned
     assert "<b>" not in text
+
+
+async def test_telemetry_is_asked_of_all_agents_and_one_that_is_silent_holds_up_nothing_of_the_others() -> None:
+    subject = service(FakeCore(), ScriptedLink("west"), LocalLink("east", FakeAgent("east")))
+    async with TestClient(TestServer(make_app(OnlyOne(subject, FakeViews())))) as client:
+        answer = await (await client.get("/v1/telemetry")).json()
+    east, west = answer["telemetry"]
+    assert (east["cluster"], east["problem"], east["sources"]) == ("east", "", [])
+    assert west["problem"] == "agent of cluster west did not answer telemetry within 0 s"

@@ -8,7 +8,7 @@ import yaml
 
 from agents.runtime.join import settings as join
 from agents.runtime.keyfile import load_keys
-from agents.runtime.settings import AcceptSettings, AgentSettings
+from agents.runtime.settings import AcceptSettings, AgentSettings, MetricsSettings
 from dispatcher.model import names
 from localfleet.controlplane import opt_in
 from tests.charts.rendering import ADMISSION, Helm, Object, containers, of_kind, only, write_key, write_mounted
@@ -76,7 +76,8 @@ def bindings(objects: list[Object]) -> set[tuple[str, str, str]]:
 def test_the_rendered_settings_are_the_agents_defaults(helm: Helm, tmp_path: Path) -> None:
     folder = write_mounted(helm.template("agent"), tmp_path)
     settings = join.read_settings(folder / "agent.yaml")
-    assert settings.agent == AgentSettings(cluster="east", key_file=KEY_FILE)
+    metrics = MetricsSettings(host="0.0.0.0")  # off, as by default
+    assert settings.agent == AgentSettings(cluster="east", key_file=KEY_FILE, metrics=metrics)
     assert settings.ray == join.RayNodeSettings(address="dispatcher-ray.global-dispatcher:6379", temp_dir="/tmp/ray")
     assert settings.health == join.HealthSettings(host="0.0.0.0")
 
@@ -89,6 +90,16 @@ def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     assert settings.agent.rename_from == "old"
     assert settings.agent.executor.accept == (AcceptSettings(clusters=("west",), namespaces=("team-*",)),)
     assert (settings.ray.lost_s, settings.ray.ports.max_worker) == (60, 10_199)
+
+
+def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: Helm, tmp_path: Path) -> None:
+    objects = helm.template("agent", {"metrics": {"enabled": True, "port": 9102}})
+    settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
+    assert settings.agent.metrics == MetricsSettings(enabled=True, host="0.0.0.0", port=9102)
+    (one,) = containers(of_kind(objects, "Deployment"))
+    assert {"name": "metrics", "containerPort": 9102} in one["ports"]
+    (usual,) = containers(of_kind(helm.template("agent"), "Deployment"))
+    assert [port["name"] for port in usual["ports"]] == ["health"]
 
 
 def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> None:

@@ -76,7 +76,21 @@ def test_join_is_told_its_file_and_address_and_ends_without_the_exit_handlers_of
 def test_help_names_every_command_and_the_exit_codes() -> None:
     shown = run("--help")
     assert shown.exit_code == 0
-    commands = ("demo", "run", "join", "explain", "clusters", "nodes", "pods", "cluster", "config", "version")
+    commands = (
+        "demo",
+        "run",
+        "join",
+        "explain",
+        "clusters",
+        "nodes",
+        "pods",
+        "top",
+        "doctor",
+        "signals",
+        "cluster",
+        "config",
+        "version",
+    )
     for word in (*commands, "3 the dispatcher"):
         assert word in shown.stdout
 

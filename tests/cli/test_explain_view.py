@@ -24,7 +24,11 @@ DECISION = {
     ],
     "feasible": 2,
     "evaluated": 6,
-    "readings": {"cpu": {"used": 0.34, "age_s": 3.2}, "memory": {"used": 0.9, "age_s": 3.2}, "network": "unknown"},
+    "readings": {
+        "cpu": {"used": 0.34, "age_s": 3.2, "source": "kubelet"},
+        "memory": {"used": 0.9, "age_s": 3.2},
+        "network": "unknown",
+    },
     "extras": {"TenantQuota": {"tenant": "team-a", "cpu": {"used": "12", "limit": "40"}}},
 }
 POD = {"namespace": "default", "name": "web-1", "source": "east", "phase": "Running"}
@@ -44,8 +48,8 @@ def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
         "total 162.4 160.0 +2.4",
         "Refused nodes (4 of 6)",
         "4 3 1 Insufficient cpu",
-        "cpu 34% 3s",
-        "network - - unknown: judged by requests",
+        "cpu 34% 3s kubelet",
+        "network - - - unknown: judged by requests",
         "TenantQuota tenant team-a",
         "cpu: used 12, limit 40",
     ):
@@ -56,6 +60,33 @@ def test_plugins_are_listed_by_what_they_gave_and_show_their_lead() -> None:
     rows = [line for line in shown(cluster="west", node="w1", decision=DECISION) if line.startswith(("Live", "Home"))]
     assert rows[0].startswith("LiveCPU 81.2 81.2 2 162.4 150.0 +12.4 ━")
     assert rows[1] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
+
+
+def test_reading_source_and_age_stand_beside_each_term_that_read_live_load() -> None:
+    scores = {
+        "LiveCPU": {**SCORES["LiveCPU"], "signals": ["cpu"]},
+        "LiveHeadroom": {**SCORES["LiveCPU"], "signals": ["memory", "network"]},
+        "HomeCluster": SCORES["HomeCluster"],
+    }
+    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores})
+    rows = {line.split()[0]: line for line in lines if line.startswith(("Live", "Home"))}
+    assert "+12.4 cpu 34%, kubelet, 3s ━" in rows["LiveCPU"]
+    assert "+12.4 memory 90%, 3s; network unknown, by requests ━" in rows["LiveHeadroom"]
+    assert rows["HomeCluster"] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
+
+
+def test_a_reading_that_did_not_count_in_full_says_so_beside_the_term() -> None:
+    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("LiveCPU", "LiveHeadroom", "LiveNetwork")}
+    extras = {
+        "LiveCPU": {"reading": 0.34, "judged": "stale, by requests"},
+        "LiveHeadroom": {"cpu": {"judged": "fading, 40% by reading, rest by requests"}},
+        "LiveNetwork": {"judged": "fresh"},
+    }
+    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores, "extras": extras})
+    rows = {line.split()[0]: line for line in lines if "+12.4" in line}
+    assert "cpu 34%, kubelet, 3s, stale, by requests ━" in rows["LiveCPU"]
+    assert "cpu 34%, kubelet, 3s, fading, 40% by reading, rest by requests ━" in rows["LiveHeadroom"]
+    assert "cpu 34%, kubelet, 3s ━" in rows["LiveNetwork"]
 
 
 def test_a_pod_with_one_place_says_so() -> None:

@@ -1,11 +1,14 @@
 """Sources of readings against a real Prometheus and real node_exporters."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from agents.observer.seen import NodeTarget
 from agents.runtime.telemetry_settings import PrometheusSettings
@@ -14,6 +17,9 @@ from agents.telemetry.node_exporter import NodeExporters
 from agents.telemetry.prometheus import Prometheus
 from agents.telemetry.source import Answer, SourceError
 from agents.telemetry.web import Limits, Pool, Web
+from dispatcher.cli.main import app
+from tests.agents.kube.fake_server import fake_api
+from tests.agents.kube.objects import node_object
 from tests.real.prometheus import PACKAGES, Monitoring, programs
 from tests.system.cluster_api import eventually
 
@@ -103,6 +109,40 @@ async def test_every_query_of_every_set_is_promql(monitoring: Monitoring, name: 
                 answer = await client.get(f"{url_of(monitoring)}/api/v1/query", params={"query": text})
                 assert answer.status_code == 200, (query.measure, answer.text)
                 assert answer.json()["data"]["resultType"] == "vector"
+
+
+async def test_signals_check_shows_what_a_real_prometheus_would_be_read_for(
+    monitoring: Monitoring, tmp_path: Path
+) -> None:
+    """Beside an API that knows n1, n2 and n3, of which nobody exports the last; one query is no PromQL."""
+    await until_told(monitoring, "cpu", "memory", "disk_busy")
+    bad = {"signal": "queue", "query": "max by ($labels (up)", "sampled_at": "timestamp(up)"}
+    async with fake_api(nodes=0) as api:
+        for name in TARGETS:
+            api.put("nodes", node_object(name, status={"capacity": {"cpu": str(CPUS), "memory": str(MEMORY)}}))
+        source = {"url": url_of(monitoring), "window": "5s", "cluster_label": "cluster", "queries": [bad]}
+        agent = {"telemetry": {"prometheus": [source], "order": {"default": ["prometheus"]}}}
+        cluster = {"name": "east", "kubeconfig": api.kubeconfig(tmp_path), "agent": agent}
+        file = tmp_path / "dispatcher.yaml"
+        file.write_text(json.dumps({"clusters": [cluster]}))
+        words = ["signals", "check", "-c", str(file), "-o", "json"]
+        shown = await asyncio.to_thread(CliRunner().invoke, app, words)
+    (east,) = json.loads(shown.stdout)["clusters"]
+    used = {(row["node"], row["signal"]): row for row in east["readings"]}
+    for node in ("n1", "n2"):
+        assert 0 < used[node, "cpu"]["used"] <= 1
+        assert 0 < used[node, "memory"]["used"] < 1
+        assert used[node, "network"]["used"] is not None
+        assert 0 <= used[node, "cpu"]["age_s"] < WAIT_S
+        assert used[node, "cpu"]["source"] == "prometheus"
+    assert used["n3", "cpu"]["used"] is None
+    broken, silent = east["problems"][0], [one["problem"] for one in east["problems"][1:]]
+    assert broken["key"] == "clusters[0].agent.telemetry.prometheus[0]"
+    assert f"queue: {url_of(monitoring)} answers 400: " in broken["problem"]
+    assert "parse error" in broken["problem"]
+    assert "prometheus[0].queries" in broken["fix"]
+    assert silent == []  # what a failing source leaves out is told once the query is mended
+    assert {one["measure"]: one["nodes"] for one in east["sources"][0]["measures"]}["cpu"] == 2
 
 
 async def test_a_node_exporter_is_read_without_prometheus(monitoring: Monitoring) -> None:

@@ -17,6 +17,7 @@ from dispatcher.model.messages import (
     Peers,
     PeersAck,
     PodRef,
+    Telemetry,
 )
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
@@ -71,6 +72,9 @@ class FakeAgent:
         self.peers.append(peers)
         return PeersAck(self.cluster, f"word {len(self.peers)}")
 
+    async def telemetry(self) -> Telemetry:
+        return Telemetry(self.cluster)
+
 
 class ScriptedLink:
     """A link whose calls are plain functions; by default it is silent: every call times out at once."""
@@ -104,6 +108,10 @@ class ScriptedLink:
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         answer: PeersAck | None = await self._call("set_peers", peers)
         return answer or PeersAck(self.cluster)
+
+    async def telemetry(self, *, timeout_s: float) -> Telemetry:
+        answer: Telemetry = await self._call("telemetry")
+        return answer
 
 
 @dataclass
@@ -193,9 +201,9 @@ class FakeViews:
     def nodes(self) -> list[dict[str, Any]]:
         use = {"requested": "500m", "allocatable": "4", "share": 0.125}
         load = {
-            "cpu": {"used": 0.34, "age_s": 3.0},
-            "memory": {"used": 0.2, "age_s": 3.0},
-            "network": {"used": None, "age_s": None},
+            "cpu": {"used": 0.34, "age_s": 3.0, "source": "kubelet"},
+            "memory": {"used": 0.2, "age_s": 3.0, "source": "kubelet"},
+            "network": {"used": None, "age_s": None, "source": ""},
         }
         return [
             {
@@ -209,6 +217,23 @@ class FakeViews:
                 "load": load,
             }
             for cluster in ("east", "west")
+        ]
+
+    def usage(self) -> list[dict[str, Any]]:
+        use = {"requested": "500m", "allocatable": "4", "share": 0.125}
+        silent: dict[str, Any] = {"used": None, "age_s": None, "known": 0, "hottest": None, "sources": []}
+        told = {"used": 0.34, "age_s": 3.0, "known": 1, "hottest": {"node": "east-1", "used": 0.34}}
+        return [
+            {
+                "cluster": cluster,
+                "ready": cluster == "east",
+                "nodes": 1,
+                "cpu": use,
+                "memory": use,
+                "pods": use,
+                "load": {"cpu": load, "memory": load, "network": silent},
+            }
+            for cluster, load in (("east", {**told, "sources": ["kubelet"]}), ("west", silent))
         ]
 
     def pods(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dispatcher.service import ray_link
-from dispatcher.service.link import AgentMissing, AgentTimeout
+from dispatcher.service.link import AgentMismatch, AgentMissing, AgentTimeout
 from dispatcher.service.ray_link import RayLink
 
 
@@ -55,3 +55,9 @@ async def test_one_look_up_at_a_time_and_a_late_answer_is_the_next_calls() -> No
     with pytest.raises(AgentMissing):
         await link.hello(timeout_s=1)
     assert look_up.begun == 2
+
+
+async def test_an_agent_of_the_version_before_that_does_not_tell_of_its_sources_is_named() -> None:
+    link = RayLink("east", object)  # an actor without that method
+    with pytest.raises(AgentMismatch, match="cluster east is of an older version, which does not tell: upgrade it"):
+        await link.telemetry(timeout_s=1)

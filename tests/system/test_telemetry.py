@@ -1,12 +1,15 @@
 """Readings that are too old, or gone, count for nothing: placement falls back to requests and says so."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner, Result
 
+from dispatcher.cli.main import app
 from tests.system.cluster_api import deployment, eventually
 from tests.system.harness import System, specs
 
@@ -43,3 +46,19 @@ def test_stale_readings_count_for_nothing_and_explain_says_so(system: System) ->
     assert "by requests" in record["extras"]["ExpectedLoad"]["cpu"]["judged"]
     system.home.delete(f"{DEPLOYMENTS}/blind", propagationPolicy="Background")
     eventually(lambda: not any(api.pods() for api in system.apis.values()), 60)
+
+
+def command(system: System, *words: str) -> Result:
+    """As a user runs it."""
+    return CliRunner().invoke(app, [*words, "--server", f"http://127.0.0.1:{system.port}"])
+
+
+def test_doctor_and_top_show_what_the_agents_read(system: System) -> None:
+    eventually(lambda: command(system, "doctor").exit_code == 0, 60)
+    lines = [line.split() for line in command(system, "doctor").stdout.splitlines() if "kubelet" in line]
+    assert [(words[0], words[2]) for words in lines] == [(name, "ok") for name in sorted(system.apis)]
+    nodes = json.loads(command(system, "top", "nodes", "-o", "json").stdout)
+    assert {row["load"]["cpu"]["source"] for row in nodes} == {"kubelet"}
+    assert {row["cluster"] for row in nodes[:4]} == {"north"}  # the hot one
+    clusters = json.loads(command(system, "top", "clusters", "-o", "json").stdout)
+    assert (clusters[0]["cluster"], clusters[0]["load"]["cpu"]["known"]) == ("north", 4)

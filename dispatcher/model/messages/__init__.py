@@ -1,8 +1,8 @@
 """Everything that crosses between dispatcher and agents: versioned msgpack bytes, never pickled objects.
 
-A file a sender and a kind: `reports` and `outcomes` come from agents, `intents` and `peers` go to them. Records are
-positional arrays; a new field is appended with a default, so N and N-1 read each other. `VERSION` changes only when
-that is impossible, and a peer of another version is refused with a clear error.
+A file a sender and a kind: `reports`, `outcomes` and `telemetry` come from agents, `intents` and `peers` go to them.
+Records are positional arrays; a new field is appended with a default, so N and N-1 read each other. `VERSION` changes
+only when that is impossible, and a peer of another version is refused with a clear error.
 """
 
 from dispatcher.model.messages.codec import WireError, decode, encode
@@ -42,6 +42,7 @@ from dispatcher.model.messages.outcomes import (
 )
 from dispatcher.model.messages.peers import NO_SHADOWS, Cover, Peer, Peers, PeersAck, Shadow, Shadows, UncountedBudgets
 from dispatcher.model.messages.reports import Changes, Hello
+from dispatcher.model.messages.telemetry import SourceReport, Telemetry, UnreadSignal
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import PodRef
 
@@ -86,8 +87,11 @@ __all__ = [
     "SelectNode",
     "Shadow",
     "Shadows",
+    "SourceReport",
+    "Telemetry",
     "Unclaim",
     "UncountedBudgets",
+    "UnreadSignal",
     "WireError",
     "decode",
     "encode",

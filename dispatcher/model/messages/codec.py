@@ -8,13 +8,15 @@ from dispatcher.model.messages.intents import IntentBatch
 from dispatcher.model.messages.outcomes import OutcomeBatch
 from dispatcher.model.messages.peers import Peers, PeersAck
 from dispatcher.model.messages.reports import Changes, Hello
+from dispatcher.model.messages.telemetry import Telemetry
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import Record
 
 T = TypeVar("T", bound=Record)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
-    kind: msgspec.msgpack.Decoder(kind) for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersAck)
+    kind: msgspec.msgpack.Decoder(kind)
+    for kind in (Hello, Changes, IntentBatch, OutcomeBatch, Peers, PeersAck, Telemetry)
 }
 
 

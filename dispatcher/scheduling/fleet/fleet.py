@@ -6,6 +6,7 @@ catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is e
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, product
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +16,7 @@ from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.journal import Journal
@@ -27,7 +29,7 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
-from dispatcher.scheduling.fleet.readings import left_to_settle, take_sample, take_samples
+from dispatcher.scheduling.fleet.readings import SourceSets, left_to_settle, take_sample, take_samples
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
@@ -38,6 +40,8 @@ from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _FEW = 8  # readings, of which one by one is as fast
+# By which of the base signals are known: their names.
+_TOLD = {known: list(compress(BASE_SIGNALS, known)) for known in product((False, True), repeat=len(BASE_SIGNALS))}
 _CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
 
@@ -61,6 +65,7 @@ class FleetState(NodeTable):
         self._unseen: dict[int, list[Occupant]] = {}
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._learnt_at = -np.inf
+        self._sources = SourceSets()
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
 
@@ -118,10 +123,13 @@ class FleetState(NodeTable):
         row = self._cluster(cluster).rows.get(reading.node)
         if row is None:
             return
+        told: list[str] = []
         for name, share, age in reading.signals():
             column = self._signal(name)
             if column is not None:
                 take_sample(self._store, column, row, share, age, self.now)
+                told.append(name)
+        self._sources.note(self._store, row, reading, told)
         self._forget_seen(row)
         self.loads.append(row)
 
@@ -138,6 +146,8 @@ class FleetState(NodeTable):
         shares = [(one.cpu, one.memory, one.net) for one in found]
         ages = [(one.cpu_age_s, one.memory_age_s, one.net_age_s) for one in found]
         take_samples(self._store, rows, shares, ages, self.now)
+        for (row, one), told in zip(known, shares, strict=True):
+            self._sources.note(self._store, row, one, _TOLD[tuple(share is not None for share in told)])
         for row in rows.tolist() if self._unseen else ():
             self._forget_seen(row)
         self.loads.extend(rows.tolist())
@@ -353,6 +363,15 @@ class FleetState(NodeTable):
     def readings_of(self, row: int) -> tuple[tuple[float, float], ...]:
         """(share, sampled at) of each signal of a row, as `signal_axis` orders them; NaN and -inf: never."""
         return tuple(zip(self.used[:, row].tolist(), self.used_at[:, row].tolist(), strict=True))
+
+    @property
+    def source_sets(self) -> Sequence[Mapping[str, str]]:
+        """By code of the column `source_set`: signal -> who told it last. Sets never change, they only come."""
+        return self._sources.sets
+
+    def sources_of(self, row: int) -> Mapping[str, str]:
+        """Who told each signal of a row last."""
+        return self._sources.sets[self.source_set.item(row)]
 
     # --- what views show --------------------------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ import numpy as np
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.resources import Resources
+from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, SmallInts
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, Readings, SmallInts
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 
@@ -30,6 +31,7 @@ class RowFacts:
     settling: Ints
     readings: tuple[tuple[float, float], ...]
     means: tuple[tuple[float, float], ...]
+    sources: Mapping[str, str]
 
     @classmethod
     def of(cls, fleet: FleetState, row: int) -> "RowFacts":
@@ -44,6 +46,7 @@ class RowFacts:
             fleet.settling[:, row].copy(),
             fleet.readings_of(row),
             tuple(zip(fleet.used_mean[:, row].tolist(), fleet.usual[:, row].tolist(), strict=True)),
+            fleet.sources_of(row),
         )
 
 
@@ -58,6 +61,7 @@ class FactSheet:
         self.settling = fleet.settling[:, rows]
         self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
         self.used_mean, self.usual = fleet.used_mean[:, rows], fleet.usual[:, rows]
+        self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
         self.taken: dict[int, int] = {}
 
     def pods(self, row: int) -> int:
@@ -91,6 +95,7 @@ class FactSheet:
             self.settling[:, at] + pods * more,
             tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
             tuple(zip(self.used_mean[:, at].tolist(), self.usual[:, at].tolist(), strict=True)),
+            self.source_sets[self.source_set.item(at)],
         )
 
 
@@ -109,7 +114,22 @@ class OneRow:
         used, times = (np.asarray([[pair[at]] for pair in facts.readings]) for at in (0, 1))
         mean, usual = (np.asarray([[pair[at]] for pair in facts.means], dtype=np.float32) for at in (0, 1))
         columns = SignalColumns(used.astype(np.float32), times, mean, usual)
-        self.signals = SignalView(fleet.signal_axis, columns)
+        self.signals = NotedSignals(fleet.signal_axis, columns)
+
+
+class NotedSignals(SignalView):
+    """The same, and `asked` has the signals whose readings were asked for, in that order."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, axis: SignalAxis, columns: SignalColumns) -> None:
+        super().__init__(axis, columns)
+        self.asked: dict[str, None] = {}
+
+    def used(self, name: str) -> Readings:
+        """[n] share 0..1 of the capacity, NaN unknown."""
+        self.asked[name] = None
+        return super().used(name)
 
 
 class _NodesOfRow:

@@ -3,9 +3,10 @@
 The record of a decision (plain JSON values):
     pod {namespace, name, uid}, home, time, profile, outcome "scheduled",
     decision {cluster, node, score}, runner_up {cluster, node, score} or null, margin (null without a runner-up),
-    scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}},
+    scores {plugin: {raw, normalized, weight, weighted, runner_up_weighted}}, and for a plugin that read live load of
+        the chosen node also signals [name],
     rejected [{reason, cluster, count}], feasible, evaluated,
-    readings {signal: {used, age_s} or "unknown"} of the chosen node,
+    readings {signal: {used, age_s, source} or "unknown"} of the chosen node,
     extras {plugin: its own numbers}, refusals [{cluster, message, ago_s, again_in_s}] (see model.refusal).
 The record of a refusal: pod, home, time, profile, outcome "unschedulable", message, clusters {name: message},
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
@@ -73,31 +74,39 @@ class Decision(msgspec.Struct, gc=False, eq=False):
         """The explain record, JSON-ready (see the module)."""
         why, rival = self.why, self.runner_up
         facts = why.facts
+        row_extras, signals = self._row_extras(facts)
+        scores = why.scores.record()
         return {
             **_about(self.placed, why.time, why.context.profile),
             "outcome": "scheduled",
             "decision": {"cluster": self.cluster, "node": self.node, "score": self.score},
             "runner_up": dict(zip(("cluster", "node", "score"), rival, strict=True)) if rival else None,
-            "margin": self.score - rival[2] if rival else None,
-            "scores": why.scores.record(),
+            "margin": self.margin,
+            "scores": {
+                name: {**numbers, "signals": signals[name]} if signals.get(name) else numbers
+                for name, numbers in scores.items()
+            },
             "rejected": why.context.rejected_rows(),
             "feasible": why.context.feasible,
             "evaluated": why.context.evaluated,
             "readings": {
-                name: _reading(seen, why.time)
+                name: _reading(seen, why.time, facts.sources.get(name, ""))
                 for name, seen in zip(why.fleet.signal_axis.names, facts.readings, strict=False)
             },
-            "extras": {**self.extras, **why.extras(), **self._row_extras(facts)},
+            "extras": {**self.extras, **why.extras(), **row_extras},
         }
 
-    def _row_extras(self, facts: RowFacts) -> dict[str, Any]:
-        row, extras = OneRow(self.why.fleet, facts), {}
+    def _row_extras(self, facts: RowFacts) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        """By plugin what it says of the row, and of which signals it read there."""
+        row, extras, signals = OneRow(self.why.fleet, facts), dict[str, Any](), dict[str, list[str]]()
         for plugin, state in self.why.row_explainers:
+            row.signals.asked.clear()
             try:
                 extras[plugin.name] = plugin.explain(state, self.placed, row, 0)
             except Exception as error:  # a decision stands without its comments, too
                 extras[plugin.name] = {"error": f"{type(error).__name__}: {error}"[:200]}
-        return extras
+            signals[plugin.name] = list(row.signals.asked)
+        return extras, signals
 
     def summary(self) -> str:
         """One line of why."""
@@ -181,11 +190,11 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
     }
 
 
-def _reading(seen: tuple[float, float], now: float) -> dict[str, float] | str:
+def _reading(seen: tuple[float, float], now: float, source: str) -> dict[str, Any] | str:
     used, sampled_at = seen
     if not (math.isfinite(used) and math.isfinite(sampled_at)):
         return "unknown"
-    return {"used": used, "age_s": max(now - sampled_at, 0.0)}
+    return {"used": used, "age_s": max(now - sampled_at, 0.0), "source": source}
 
 
 def no_place(

@@ -77,7 +77,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
       "cluster" .Values.cluster
       "key_file" (printf "%s/key.pem" (include "agent.keyFolder" .))
       "ray" $ray
-      "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
+      "health" (dict "host" "0.0.0.0" "port" .Values.health.port)
+      "metrics" (dict "enabled" .Values.metrics.enabled "host" "0.0.0.0" "port" .Values.metrics.port) -}}
 {{- merge $own .Values.config | toYaml -}}
 {{- end -}}
 

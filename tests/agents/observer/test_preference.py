@@ -25,6 +25,7 @@ def a_load(preference: Preference = ORDER) -> NodeLoad:
 def test_each_signal_is_read_from_the_first_source_of_its_order() -> None:
     reading = a_load().reading(1.0)
     assert (reading.cpu, reading.memory, reading.source) == (0.1, 0.2, "prometheus+kubelet")
+    assert [reading.source_of(name) for name in ("cpu", "memory")] == ["prometheus", "kubelet"]
 
 
 def test_a_source_that_fell_silent_is_passed_over_for_one_that_did_not_until_it_is_back() -> None:
@@ -79,7 +80,11 @@ def test_ages_are_told_by_source_and_signal() -> None:
     loads.add(TARGET, told("prometheus", 1.0, cpu=0.1), 0.0, "prometheus")
     loads.add(NodeTarget("m", cpu=1000), told("prometheus", 1.0, cpu=0.1), 20.0, "prometheus")
     loads.add(TARGET, told("kubelet", 1.0, memory=0.1), 30.0, "kubelet")
-    assert loads.ages(40.0) == {("prometheus", "cpu"): [40.0, 20.0], ("kubelet", "memory"): [10.0]}
+    assert sorted(loads.values(["m", "n", "gone"], 40.0)) == [
+        ("m", "prometheus", "cpu", 20.0),
+        ("n", "kubelet", "memory", 10.0),
+        ("n", "prometheus", "cpu", 40.0),
+    ]
 
 
 @pytest.mark.parametrize("signal", ["cpu", "memory", "network", "disk"])

@@ -19,6 +19,7 @@ from dispatcher.model.messages import (
     Peers,
     PeersAck,
     PodRef,
+    Telemetry,
     WireError,
     decode,
     encode,
@@ -58,6 +59,8 @@ async def test_all_calls_speak_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         answer = decode(OutcomeBatch, await shell.execute(encode(batch)))
         assert [(one.id, one.verdict) for one in answer.outcomes] == [("i1", UNKNOWN)]
         assert (answer.obeys, answer.leader, decode(Hello, await shell.hello()).obeys) == (2, "d", 2)
+        telemetry = decode(Telemetry, await shell.telemetry())
+        assert (telemetry.cluster, [one.name for one in telemetry.sources]) == ("east", ["kubelet"])
 
 
 async def test_bytes_that_are_no_batch_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

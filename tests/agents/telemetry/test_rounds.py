@@ -44,11 +44,11 @@ class Sources:
 
 
 @asynccontextmanager
-async def asking(sources: Sources) -> AsyncIterator[None]:
+async def asking(sources: Sources) -> AsyncIterator[Rounds]:
     rounds = Rounds(sources.targets, sources.loads, sources.ask, sources.ask_all, FAST)
     task = asyncio.create_task(rounds.run())
     try:
-        yield
+        yield rounds
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -101,3 +101,34 @@ async def test_a_node_without_an_address_is_not_asked_but_read_from_the_metrics_
         assert sources.asked["nameless"] == 0
         sources.targets["nameless"] = NodeTarget("nameless", "10.0.0.3", cpu=1000)
         await until(lambda: sources.source("nameless") == "kubelet")
+
+
+async def test_who_fails_is_known_until_it_answers_or_is_gone() -> None:
+    sources = Sources("a", "back", "gone")
+    sources.dead = {"back", "gone"}
+    async with asking(sources) as rounds:
+        await until(lambda: rounds.status.failing == {"back": "no route", "gone": "no route"})
+        sources.dead.discard("back")
+        await until(lambda: rounds.status.failing == {"gone": "no route"})
+        del sources.targets["gone"]
+        await until(lambda: rounds.status.failing == {})
+
+
+async def test_a_node_that_goes_while_it_is_asked_does_not_fail_for_ever() -> None:
+    sources, answer = Sources("a", "gone"), asyncio.Event()
+
+    async def ask(target: NodeTarget) -> Sample:
+        if target.name == "gone":
+            sources.asked["gone"] += 1
+            await answer.wait()
+            raise SourceError("no route")
+        return await Sources.ask(sources, target)
+
+    sources.ask = ask  # type: ignore[method-assign]
+    async with asking(sources) as rounds:
+        await until(lambda: sources.asked["gone"])
+        del sources.targets["gone"]
+        await until(lambda: "gone" not in rounds._turns)
+        answer.set()
+        await until(lambda: rounds.status.errors)
+        assert rounds.status.failing == {}

@@ -1,5 +1,6 @@
 """HTTP to servers that lie, redirect, drip and blow up; and what never leaves for them."""
 
+import gzip
 import ipaddress
 import ssl
 from pathlib import Path
@@ -184,3 +185,29 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
         client = web_at(base)
         assert (await client.get("/")).body == b"direct"
         await client.close()
+
+
+WORDS = b'{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\": parse error"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "text"),
+    [
+        (gzip.compress(WORDS), {"Content-Encoding": "gzip"}, 'invalid parameter "query": parse error'),
+        (WORDS, {}, 'invalid parameter "query": parse error'),
+        (b'{"message": "no\\n such"}', {}, "no such"),
+        (b"<html>\n gone</html>", {}, "<html> gone</html>"),
+        (b"\x1f\x8bnonsense", {"Content-Encoding": "gzip"}, "without a word"),
+        (gzip.compress(b"a" * 10**7), {"Content-Encoding": "gzip"}, "a" * 200),
+        (b"a" * 10**6, {}, "a" * 200),
+        (b"", {}, "without a word"),
+    ],
+    ids=["compressed", "plain", "another key", "HTML", "no gzip", "a bomb", "endless", "nothing"],
+)
+async def test_why_a_server_refuses_is_told_in_its_own_words(body: bytes, headers: dict[str, str], text: str) -> None:
+    async with serving(answering(body, 400, headers)) as url:
+        one = Web(url, LIMITS)
+        with pytest.raises(SourceError) as caught:
+            await one.get("/x")
+        await one.close()
+    assert str(caught.value) == f"{url} answers 400: {text}"

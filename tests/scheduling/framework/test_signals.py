@@ -99,8 +99,11 @@ class ReadingBefore(Record, frozen=True):
     source: str = ""
 
 
+TOLD = {"cpu": "kubelet", "disk": "kubelet"}
+
+
 def test_readings_cross_between_this_release_and_the_one_before() -> None:
-    now = Reading.of("n", {"cpu": (0.5, 1.0), "disk": (0.2, 2.0), "gpu": (None, 0.0)}, "kubelet", receive_bytes_s=7.0)
+    now = Reading.of("n", {"cpu": (0.5, 1.0), "disk": (0.2, 2.0), "gpu": (None, 0.0)}, TOLD, receive_bytes_s=7.0)
     old = ReadingBefore("n", cpu=0.5, receive_bytes_s=7.0, cpu_age_s=1.0, source="kubelet")
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(now), type=ReadingBefore) == old
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(old), type=Reading)

@@ -27,6 +27,7 @@ from dispatcher.model.messages import (
     OutcomeBatch,
     Peers,
     PeersAck,
+    Telemetry,
     decode,
     encode,
 )
@@ -175,6 +176,11 @@ class SimLink:
         raw = encode(peers)
         call = partial(_set_peers, raw)
         answer: PeersAck = await self._call(PeersAck, call, timeout_s, peers)
+        return answer
+
+    async def telemetry(self, *, timeout_s: float) -> Telemetry:
+        """How its sources of live load do."""
+        answer: Telemetry = await self._call(Telemetry, lambda agent: agent.telemetry(), timeout_s)
         return answer
 
     async def _call(

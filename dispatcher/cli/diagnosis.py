@@ -1,0 +1,168 @@
+"""What is wrong with clusters and their sources of live load, and what to do: rows of the API in, findings out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agents.telemetry.remedies import about_ambiguous, about_silent, about_unmatched, remedy
+from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
+
+Row = Mapping[str, Any]
+PROBLEM, NOTE = "problem", "note"
+_NAMED = 3  # nodes or series named in one line
+_NEEDED = frozenset((CPU_SIGNAL, MEMORY_SIGNAL))  # which every source that does well tells
+_SLOW_S = 3.0  # an answer that takes longer is worth a word: the default timeout is 5 s
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing. `about`: the source, or empty for the cluster itself. `level`: PROBLEM or NOTE (nothing is lost)."""
+
+    cluster: str
+    about: str
+    level: str
+    text: str
+    fix: str
+
+    def row(self) -> dict[str, str]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def diagnose(clusters: Iterable[Row], telemetry: Iterable[Row]) -> list[Finding]:
+    """All findings, cluster by cluster; `clusters` and `telemetry` as the HTTP API gives them."""
+    found: dict[str, list[Finding]] = {}
+    for row in clusters:
+        found.setdefault(row["name"], []).extend(_of_cluster(row))
+    for row in telemetry:
+        found.setdefault(row["cluster"], []).extend(_of_telemetry(row))
+    return [one for name in sorted(found) for one in sorted(found[name], key=lambda one: one.level != PROBLEM)]
+
+
+def _of_cluster(row: Row) -> Iterator[Finding]:
+    if not row["ready"]:
+        text = f"no new pods go there: {row['problem'] or 'it is not ready'}"
+        fix = "see the agent's log, and whether its API server answers (docs/troubleshooting.md)"
+        yield Finding(row["name"], "", PROBLEM, text, fix)
+    elif row["problem"]:
+        yield Finding(row["name"], "", PROBLEM, row["problem"], "see the agent's log (docs/troubleshooting.md)")
+
+
+def _of_telemetry(row: Row) -> Iterator[Finding]:
+    cluster = row["cluster"]
+    if row["problem"]:
+        fix = "see whether the agent runs, and its log; the findings above may say why"
+        yield Finding(cluster, "", PROBLEM, f"its sources are not known: {row['problem']}", fix)
+        return
+    for source in row["sources"]:
+        for level, text, fix in _of_source(source, row):
+            yield Finding(cluster, source["name"], level, text, fix)
+    yield from _unread(row)
+
+
+def _unread(row: Row) -> Iterator[Finding]:
+    """Signals of which no source tells the same nodes, in one finding."""
+    alike: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for missing in row["unread"]:
+        alike.setdefault((missing["nodes"], tuple(missing["names"])), []).append(missing["signal"])
+    for (nodes, names), signals in alike.items():
+        told = _counted(nodes, row["nodes"], "nodes", names)
+        text = f"no source tells {', '.join(signals)} of {told}, or not any more: there placement goes by requests"
+        fix = "mend the sources; `global-dispatcher signals check` shows what each of them would tell of a node"
+        yield Finding(row["cluster"], "", PROBLEM if _NEEDED.intersection(signals) else NOTE, text, fix)
+
+
+def _of_source(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
+    """(level, what, what to do)."""
+    key = source["key"]
+    if not source["asked"]:
+        yield NOTE, "was not asked yet", "wait; it is asked once the nodes are listed"
+        return
+    yield from _failing(source, row, key)
+    yield from _stale(source, row)
+    yield from _matching(source, key)
+    if source["rejected"]:
+        told = ", ".join(f"{count} {reason}" for reason, count in sorted(source["rejected"].items()))
+        yield NOTE, f"numbers that were not believed so far: {told}", _rejected_fix(source["rejected"])
+    if source["lag_s"] > _SLOW_S:
+        yield NOTE, f"took {source['lag_s']:.1f} s for its latest answer", "ask it for less, or give it more CPU"
+
+
+def _failing(source: Row, row: Row, key: str) -> Iterator[tuple[str, str, str]]:
+    if source["failing"]:
+        (first, why), *_ = source["failing_names"].items()
+        told = _counted(source["failing"], row["nodes"], "nodes", source["failing_names"])
+        does = "does" if source["failing"] == 1 else "do"
+        yield PROBLEM, f"{told} {does} not answer; {first}: {why}", remedy(why, key)
+    elif source["problem"]:
+        yield PROBLEM, f"{_how(source)}: {source['problem']}", remedy(source["problem"], key)
+
+
+def _how(source: Row) -> str:
+    """How a source fails: as a whole, or in part."""
+    if source["answered_s"] is None:
+        return "fails, and has never answered"
+    if source["ages"] and source["errors"] == 0:
+        return "does not tell all that it is asked"
+    return f"fails, and has last answered {source['answered_s']:.0f} s ago"
+
+
+def _stale(source: Row, row: Row) -> Iterator[tuple[str, str, str]]:
+    if source["problem"] or source["failing"]:
+        return
+    ages = [median for _, median, _ in source["ages"].values()]
+    if ages and min(ages) > row["stale_s"]:
+        text = f"answers, but its samples are stale: {min(ages):.0f} s old, and {row['stale_s']:g} s is the limit"
+        yield PROBLEM, text, _STALE_FIX
+    elif source["silent"] and source["nodes"]:
+        told = _counted(source["silent"], row["nodes"], "nodes", source["silent_names"])
+        yield PROBLEM, f"tells nothing fresh of {told}", about_silent(source["key"])
+    elif source["silent"] and source["asked"] > 1:
+        yield PROBLEM, f"answers, but tells nothing of any of the {row['nodes']} nodes", _NOTHING_FIX
+
+
+_STALE_FIX = (
+    "see whether what it measures with still runs (targets of Prometheus, who writes the file), or raise "
+    "telemetry.stale_s"
+)
+_NOTHING_FIX = (
+    "see that the sets of queries are for what is scraped there, and node_labels and cluster_label "
+    "(`global-dispatcher signals check` shows each query)"
+)
+
+
+def _matching(source: Row, key: str) -> Iterator[tuple[str, str, str]]:
+    if source["unmatched"]:
+        yield (
+            PROBLEM if not source["nodes"] else NOTE,
+            f"{_series(source['unmatched'], source['unmatched_names'])} of no known node",
+            about_unmatched(key),
+        )
+    if source["ambiguous"]:
+        yield (
+            PROBLEM,
+            f"{_series(source['ambiguous'], source['ambiguous_names'])} of several nodes, or several of one node",
+            about_ambiguous(key),
+        )
+
+
+def _rejected_fix(reasons: Iterable[str]) -> str:
+    if "from the future" in reasons or "without a time" in reasons:
+        return "set the clocks of the nodes (NTP); samples without a time are those of exporters that are gone"
+    return "see what the source measures: such a number is no load of a node"
+
+
+def _counted(count: int, of: int, what: str, names: Iterable[str]) -> str:
+    """'2 of 10 nodes (a, b)', or 'all 10 nodes'."""
+    if count >= of > 1:
+        return f"all {of} {what}"
+    return f"{count} of {of} {what} ({_some(list(names), count)})"
+
+
+def _series(count: int, names: Sequence[str]) -> str:
+    return f"{count} series ({_some(names, len(names))})"  # one name may be that of many
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    more = count - min(len(names), _NAMED)
+    return "; ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,95 @@
+"""`global-dispatcher doctor`: each cluster's sources of live load as a table, then what is wrong and what to do."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from dispatcher.cli.api_client import ApiClient
+from dispatcher.cli.diagnosis import PROBLEM, Finding, diagnose
+from dispatcher.cli.output import Column, Output, print_advice, print_table, print_value
+from dispatcher.cli.tables import age
+from dispatcher.service.errors import CommandError, ExitCode
+
+Row = Mapping[str, Any]
+
+
+def examine(client: ApiClient, cluster: str, output: Output) -> int:
+    """Ask, judge and print; the exit code says whether anything is wrong."""
+    clusters, fleet = _clusters(client)
+    telemetry = client.rows("telemetry")
+    if cluster:
+        known = [row["cluster"] for row in telemetry]
+        if cluster not in known:
+            raise CommandError(f"no cluster {cluster}; known: {', '.join(known)}", ExitCode.NOT_FOUND)
+        clusters = [row for row in clusters if row["name"] == cluster]
+        telemetry = [row for row in telemetry if row["cluster"] == cluster]
+    findings = [*fleet, *diagnose(clusters, telemetry)]
+    wrong = [one for one in findings if one.level == PROBLEM]
+    if output is not Output.TABLE:
+        rows = [one.row() for one in findings]
+        print_value({"ok": not wrong, "findings": rows, "telemetry": telemetry}, output)
+    else:
+        _print(telemetry, findings)
+    return int(ExitCode.FAILED if wrong else ExitCode.OK)
+
+
+def _clusters(client: ApiClient) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """The rows of all clusters; of a dispatcher that does not lead there are none, which is a finding."""
+    try:
+        return client.rows("clusters"), []
+    except CommandError as error:
+        if error.code is not ExitCode.FAILED:
+            raise
+        fix = "ask the dispatcher that leads; if none does, see whether the API server that holds the lease answers"
+        return [], [Finding("", "dispatcher", PROBLEM, str(error), fix)]
+
+
+def _print(telemetry: list[dict[str, Any]], findings: list[Finding]) -> None:
+    rows = [
+        {"cluster": row["cluster"], "all": row["nodes"], **source} for row in telemetry for source in row["sources"]
+    ]
+    if rows:
+        print_table(SOURCES, rows)
+        sys.stdout.write("\n")
+    if not findings:
+        sys.stdout.write("nothing is wrong\n")
+        return
+    for one in findings:
+        name = ": ".join(filter(None, (one.level, one.cluster, one.about)))
+        print_advice((name, "bold red" if one.level == PROBLEM else "yellow"), one.text, one.fix)
+
+
+def _state(row: Row) -> str:
+    if not row["asked"]:
+        return "not asked yet"
+    if row["failing"]:
+        return f"{row['failing']} failing"
+    if row["problem"]:
+        return "failing"
+    return "ok" if row["nodes"] else "no readings"
+
+
+def _state_style(row: Row) -> str:
+    return {"ok": "green", "not asked yet": "dim"}.get(_state(row), "bold red")
+
+
+def _oldest(row: Row) -> float | None:
+    return max((oldest for _, _, oldest in row["ages"].values()), default=None)
+
+
+def _median(row: Row) -> float | None:
+    return max((median for _, median, _ in row["ages"].values()), default=None)
+
+
+SOURCES = (
+    Column("CLUSTER", lambda row: row["cluster"]),
+    Column("SOURCE", lambda row: row["name"]),
+    Column("STATE", _state, _state_style),
+    Column("NODES", lambda row: f"{row['nodes']}/{row['all']}", right=True),
+    Column("ANSWERED", lambda row: age(row["answered_s"]), right=True),
+    Column("TOOK", lambda row: f"{row['lag_s'] * 1000:.0f}ms" if row["asked"] else "-", right=True),
+    Column("AGE", lambda row: age(_median(row)), right=True),
+    Column("OLDEST", lambda row: age(_oldest(row)), right=True),
+    Column("ERRORS", lambda row: f"{row['errors']}/{row['asked']}", right=True),
+    Column("SIGNALS", lambda row: ", ".join(row["ages"]) or "-"),
+)

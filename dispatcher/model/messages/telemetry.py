@@ -1,0 +1,54 @@
+"""Agent to dispatcher, when somebody asks: how the sources of live load do in one cluster. No decision rests on it."""
+
+from dispatcher.model.messages.version import VERSION
+from dispatcher.model.pod import Record
+
+
+class SourceReport(Record, frozen=True):
+    """One configured source. Times are seconds, names are samples of what is counted beside them.
+
+    `key`: where it stands in the agent's configuration. `asked`, `errors`: questions so far, and those without an
+    answer. `problem`: of the latest question, '' if it was answered in full. `answered_s`: since the latest answer,
+    None: there was none yet. `lag_s`: how long it took. `nodes`: of which it tells something fresh; `silent`: of which
+    it tells nothing, or nothing fresh. `failing`: nodes that do not answer, where each is asked by itself.
+    `unmatched`: series of no known node; `ambiguous`: series that may be about several nodes. `rejected`: numbers that
+    were not believed, by reason. `ages`: by signal (nodes, median age, greatest age).
+    """
+
+    name: str
+    key: str = ""
+    asked: int = 0
+    errors: int = 0
+    problem: str = ""
+    answered_s: float | None = None
+    lag_s: float = 0.0
+    nodes: int = 0
+    silent: int = 0
+    silent_names: tuple[str, ...] = ()
+    failing: int = 0
+    failing_names: dict[str, str] = {}
+    unmatched: int = 0
+    unmatched_names: tuple[str, ...] = ()
+    ambiguous: int = 0
+    ambiguous_names: tuple[str, ...] = ()
+    rejected: dict[str, int] = {}
+    ages: dict[str, tuple[int, float, float]] = {}
+
+
+class UnreadSignal(Record, frozen=True):
+    """Nodes of which no source tells a signal that is fresh: there placement goes by requests."""
+
+    signal: str
+    nodes: int
+    names: tuple[str, ...] = ()
+
+
+class Telemetry(Record, frozen=True):
+    """All sources of one cluster. `stale_s`: older than that is not fresh. `nodes`: how many there are."""
+
+    cluster: str
+    nodes: int = 0
+    stale_s: float = 0.0
+    sources: tuple[SourceReport, ...] = ()
+    unread: tuple[UnreadSignal, ...] = ()
+    version: int = VERSION

@@ -1,0 +1,199 @@
+"""`doctor`: what it finds in what clusters and agents tell, and what it says to do."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from dispatcher.cli.api_client import ApiClient
+from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
+from dispatcher.cli.main import app
+from dispatcher.model.messages import SourceReport, UnreadSignal
+from dispatcher.service.errors import CommandError, ExitCode
+
+FRESH = {"cpu": (10, 3.0, 9.0), "memory": (10, 3.0, 9.0)}
+WELL = SourceReport("prometheus", "telemetry.prometheus[0]", asked=9, answered_s=2.0, lag_s=0.1, nodes=10, ages=FRESH)
+
+
+def a_cluster(name: str = "east", *, ready: bool = True, problem: str = "") -> dict[str, Any]:
+    return {"name": name, "ready": ready, "problem": problem}
+
+
+def telemetry(*sources: SourceReport, unread: tuple[UnreadSignal, ...] = (), **more: Any) -> dict[str, Any]:
+    plain = {"cluster": "east", "problem": "", "nodes": 10, "stale_s": 60.0}
+    told = {"sources": [msgspec.structs.asdict(one) for one in sources]}
+    return {**plain, **told, "unread": [msgspec.structs.asdict(one) for one in unread], **more}
+
+
+def but(**changed: Any) -> SourceReport:
+    return msgspec.structs.replace(WELL, **changed)
+
+
+def test_where_all_is_well_nothing_is_found() -> None:
+    assert diagnose([a_cluster()], [telemetry(WELL)]) == []
+
+
+CASES = {
+    "a source that fails": (
+        but(problem="http://p:9090: ConnectError: refused", errors=3, answered_s=95.0),
+        PROBLEM,
+        "fails, and has last answered 95 s ago: http://p:9090: ConnectError: refused",
+        "telemetry.prometheus[0].url",
+    ),
+    "a source that never answered": (
+        but(problem="http://p answers 401: b''", errors=9, answered_s=None, ages={}, nodes=0),
+        PROBLEM,
+        "fails, and has never answered: http://p answers 401",
+        "telemetry.prometheus[0].token_file",
+    ),
+    "one query of several that fails": (
+        but(problem="gpu: the query failed: parse error"),
+        PROBLEM,
+        "does not tell all that it is asked: gpu: the query failed",
+        "telemetry.prometheus[0].queries",
+    ),
+    "stale samples": (
+        but(nodes=0, silent=10, ages={"cpu": (10, 300.0, 900.0)}),
+        PROBLEM,
+        "answers, but its samples are stale: 300 s old, and 60 s is the limit",
+        "telemetry.stale_s",
+    ),
+    "nodes that are left out": (
+        but(nodes=8, silent=2, silent_names=("n1", "n2")),
+        PROBLEM,
+        "tells nothing fresh of 2 of 10 nodes (n1; n2)",
+        "node_labels",
+    ),
+    "nothing of any node": (
+        but(nodes=0, silent=10, ages={}),
+        PROBLEM,
+        "answers, but tells nothing of any of the 10 nodes",
+        "signals check",
+    ),
+    "unmatched series": (
+        but(unmatched=25, unmatched_names=("node=a", "node=b", "node=c", "node=d")),
+        NOTE,
+        "25 series (node=a; node=b; node=c and 1 more) of no known node",
+        "telemetry.prometheus[0].node_labels",
+    ),
+    "ambiguous series": (
+        but(ambiguous=1, ambiguous_names=("n1 twice",)),
+        PROBLEM,
+        "1 series (n1 twice) of several nodes, or several of one node",
+        "telemetry.prometheus[0].cluster_label",
+    ),
+    "names in a file that nobody knows": (
+        but(key="telemetry.file[0]", unmatched=1, unmatched_names=("name=a",)),
+        NOTE,
+        "1 series (name=a) of no known node",
+        "call nodes by their names, hostnames or addresses; names of other nodes do no harm",
+    ),
+    "numbers that are not believed": (
+        but(rejected={"from the future": 4}),
+        NOTE,
+        "numbers that were not believed so far: 4 from the future",
+        "clocks",
+    ),
+    "a slow answer": (but(lag_s=4.2), NOTE, "took 4.2 s for its latest answer", "ask it for less"),
+    "a source that was not asked": (but(asked=0), NOTE, "was not asked yet", "wait"),
+    "kubelets that do not answer": (
+        but(key="kubelet", failing=2, failing_names={"n1": "kubelet of n1 answers 403: b''", "n2": "x"}),
+        PROBLEM,
+        "2 of 10 nodes (n1; n2) do not answer; n1: kubelet of n1 answers 403",
+        "nodes/stats",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_with_a_source_is_told_with_the_key_that_mends_it(name: str) -> None:
+    source, level, text, fix = CASES[name]
+    (found,) = diagnose([a_cluster()], [telemetry(source)])
+    assert (found.cluster, found.about, found.level) == ("east", "prometheus", level)
+    assert text in found.text
+    assert fix in found.fix
+
+
+def test_signals_that_nobody_tells_of_the_same_nodes_are_one_finding() -> None:
+    names = ("n1", "n2", "n3", "n4")
+    unread = tuple(UnreadSignal(signal, 4, names) for signal in ("cpu", "memory"))
+    first, second = diagnose([], [telemetry(WELL, unread=(*unread, UnreadSignal("gpu", 10)))])
+    assert first.text.startswith(
+        "no source tells cpu, memory of 4 of 10 nodes (n1; n2; n3 and 1 more), or not any more"
+    )
+    assert second.text.startswith("no source tells gpu of all 10 nodes")
+    assert (first.level, second.level) == (PROBLEM, NOTE)
+
+
+def test_a_cluster_that_is_not_ready_and_an_agent_that_does_not_answer_are_found() -> None:
+    away = telemetry(problem="agent of cluster east did not answer telemetry within 5 s")
+    ready, silent = diagnose([a_cluster(ready=False, problem="API server: 503")], [away])
+    assert ready.text == "no new pods go there: API server: 503"
+    assert silent.text.startswith("its sources are not known: agent of cluster east did not answer")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Rows of the API by kind, or the error."""
+    told: dict[str, Any] = {
+        "clusters": [a_cluster(), a_cluster("west")],
+        "telemetry": [telemetry(WELL), telemetry(but(problem="x: \x1b[31m refused", errors=1), cluster="west")],
+    }
+
+    def rows(_self: ApiClient, kind: str, **_query: str) -> Any:
+        if isinstance(told[kind], CommandError):
+            raise told[kind]
+        return told[kind]
+
+    monkeypatch.setattr(ApiClient, "rows", rows)
+    return told
+
+
+def doctor(*words: str) -> Result:
+    return CliRunner().invoke(app, ["doctor", *words])
+
+
+@pytest.mark.usefixtures("answers")
+def test_the_table_is_of_all_clusters_and_what_is_wrong_stands_below() -> None:
+    shown = doctor()
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert shown.exit_code == ExitCode.FAILED
+    assert lines[1] == "east prometheus ok 10/10 2s 100ms 3s 9s 0/9 cpu, memory"
+    assert lines[2].startswith("west prometheus failing")
+    assert lines[4] == "problem: west: prometheus: fails, and has last answered 2 s ago: x: \\x1b[31m refused"
+    assert lines[5].startswith("do: see that it runs, that telemetry.prometheus[0].url is right")
+
+
+@pytest.mark.usefixtures("answers")
+def test_of_one_cluster_where_all_is_well_it_says_so() -> None:
+    shown = doctor("--cluster", "east")
+    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (ExitCode.OK, "nothing is wrong")
+    assert "west" not in shown.stdout
+    unknown = doctor("--cluster", "wset")
+    assert (unknown.exit_code, unknown.stderr) == (ExitCode.NOT_FOUND, "error: no cluster wset; known: east, west\n")
+
+
+@pytest.mark.usefixtures("answers")
+def test_json_has_the_findings_and_what_they_rest_on() -> None:
+    told = json.loads(doctor("-o", "json").stdout)
+    assert not told["ok"]
+    assert [(one["cluster"], one["about"], one["level"]) for one in told["findings"]] == [
+        ("west", "prometheus", "problem")
+    ]
+    assert [row["cluster"] for row in told["telemetry"]] == ["east", "west"]
+
+
+def test_a_dispatcher_that_stands_by_still_tells_of_the_sources(answers: dict[str, Any]) -> None:
+    answers["clusters"] = CommandError("standby: the lease is held by other")
+    shown = doctor()
+    assert shown.exit_code == ExitCode.FAILED
+    assert "problem: dispatcher: standby: the lease is held by other" in shown.stdout
+    assert "problem: west: prometheus" in shown.stdout
+
+
+def test_a_dispatcher_that_does_not_answer_is_one_line(answers: dict[str, Any]) -> None:
+    answers["clusters"] = CommandError("no dispatcher answers", ExitCode.UNREACHABLE)
+    shown = doctor()
+    assert (shown.exit_code, shown.stderr) == (ExitCode.UNREACHABLE, "error: no dispatcher answers\n")
