@@ -8,7 +8,17 @@ from typing import TypeVar
 
 import msgspec
 
-from dispatcher.model.messages import Changes, Hello, IntentBatch, OutcomeBatch, Peers, PeersAck, decode, encode
+from dispatcher.model.messages import (
+    Changes,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PeersAck,
+    Telemetry,
+    decode,
+    encode,
+)
 from dispatcher.model.pod import Record
 from dispatcher.service.link import AgentDied, read, within
 
@@ -72,6 +82,10 @@ class SocketLink:
     async def set_peers(self, peers: Peers, *, timeout_s: float) -> PeersAck:
         """Tell what the proxy nodes shall show."""
         return await self._call(PeersAck, PEERS, encode(peers), timeout_s)
+
+    async def telemetry(self, *, timeout_s: float) -> Telemetry:
+        """Fake agents have no sources of live load."""
+        return Telemetry(self.cluster)
 
     async def _call(self, kind: type[M], what: int, body: bytes, timeout_s: float) -> M:
         told = await within(self._ask(what, body), timeout_s, self.cluster, kind.__name__)

@@ -318,7 +318,8 @@ def readings(draw: st.DrawFn) -> Reading:
 
 @given(
     told=st.lists(
-        st.lists(readings(), max_size=14, unique_by=lambda one: one.node) | st.lists(readings(), max_size=14),
+        st.lists(readings(), min_size=9, max_size=14, unique_by=lambda one: one.node)
+        | st.lists(readings(), max_size=14),
         max_size=3,
     )
 )

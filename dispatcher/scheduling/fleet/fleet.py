@@ -18,6 +18,7 @@ from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
+from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
@@ -29,7 +30,7 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
-from dispatcher.scheduling.fleet.readings import SourceSets, left_to_settle, take_sample, take_samples
+from dispatcher.scheduling.fleet.readings import SourceSets, take_sample, take_samples
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
@@ -62,7 +63,7 @@ class FleetState(NodeTable):
         self.selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
-        self._unseen: dict[int, list[Occupant]] = {}
+        self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._learnt_at = -np.inf
         self._sources = SourceSets()
@@ -111,7 +112,7 @@ class FleetState(NodeTable):
             self._detach(occupant)
             # What comes back has no reading that shows it.
             occupant.unseen_cpu = occupant.unseen_memory = occupant.settles = True
-        self._unseen.pop(row, None)
+        self._awaited.by_row.pop(row, None)
         self._drop_row(home, name)
 
     def put_reading(self, cluster: str, reading: Reading) -> None:
@@ -130,7 +131,7 @@ class FleetState(NodeTable):
                 take_sample(self._store, column, row, share, age, self.now)
                 told.append(name)
         self._sources.note(self._store, row, reading, told)
-        self._forget_seen(row)
+        self._awaited.read(row)
         self.loads.append(row)
 
     def put_readings(self, cluster: str, readings: Sequence[Reading]) -> None:
@@ -148,19 +149,9 @@ class FleetState(NodeTable):
         take_samples(self._store, rows, shares, ages, self.now)
         for (row, one), told in zip(known, shares, strict=True):
             self._sources.note(self._store, row, one, _TOLD[tuple(share is not None for share in told)])
-        for row in rows.tolist() if self._unseen else ():
-            self._forget_seen(row)
+        for row in rows.tolist() if self._awaited.by_row else ():
+            self._awaited.read(row)
         self.loads.extend(rows.tolist())
-
-    def _forget_seen(self, row: int) -> None:
-        unseen = self._unseen.get(row)
-        if not unseen:
-            return
-        cpu_at, memory_at = self._store.used_at[_CPU, row], self._store.used_at[_MEMORY, row]
-        for occupant in unseen:
-            self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
-            self._settle(occupant, row)
-        self._unseen[row] = [one for one in unseen if one.is_awaited]
 
     def learn_usual(self) -> None:
         """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows are told."""
@@ -172,31 +163,6 @@ class FleetState(NodeTable):
             self._usual = found.astype(np.float32)
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
             self.loads.extend(np.flatnonzero(self.live).tolist())
-
-    def _settle(self, occupant: Occupant, row: int) -> None:
-        """Count of a pod what the means of its row do not hold."""
-        store, before, left = self._store, occupant.settling, (0.0, 0.0)
-        if occupant.settles:
-            since, times = occupant.placed_at, store.used_at
-            left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
-        cpu, memory = nonzero_request(occupant.placed.pod)
-        now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))
-        occupant.settling, occupant.settles = now, any(left)
-        for column in (_CPU, _MEMORY):
-            if now[column] != before[column]:
-                store.add("settling", store.settling, column, row, now[column] - before[column])
-
-    def _mark_seen(self, occupant: Occupant, *, cpu: bool, memory: bool) -> None:
-        row = occupant.row
-        if row is None:
-            return
-        amounts = nonzero_request(occupant.placed.pod)
-        if cpu and occupant.unseen_cpu:
-            self._store.add("recent", self._store.recent, _CPU, row, -amounts[_CPU])
-            occupant.unseen_cpu = False
-        if memory and occupant.unseen_memory:
-            self._store.add("recent", self._store.recent, _MEMORY, row, -amounts[_MEMORY])
-            occupant.unseen_memory = False
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
@@ -250,7 +216,7 @@ class FleetState(NodeTable):
 
         All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
         """
-        occupants, by_node, by_row, now = self._occupants, self._at, self._unseen, self.now
+        occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
         settling = nonzero_request(newcomers[0][1].pod)
         tied = any(one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers)
         for (pod_id, placed), row in zip(newcomers, rows, strict=True):
@@ -271,19 +237,10 @@ class FleetState(NodeTable):
         self.suppose(where_all, newcomers[0][1].pod, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
         self.loads.extend(rows)
 
-    def _unsettle(self, occupant: Occupant, row: int) -> None:
-        """Take out what `_settle` counted."""
-        cpu, memory = occupant.settling
-        occupant.settling = (0, 0)
-        self._store.add("settling", self._store.settling, _CPU, row, -cpu)
-        self._store.add("settling", self._store.settling, _MEMORY, row, -memory)
-
     def _attach(self, occupant: Occupant, row: int) -> None:
         occupant.row = row
         self._weigh(occupant, row, 1)
-        self._settle(occupant, row)
-        if occupant.is_awaited:
-            self._unseen.setdefault(row, []).append(occupant)
+        self._awaited.add(occupant, row)
         self._ports.take(row, occupant.placed.pod)
         if occupant.placed.pod.volumes:
             self.volumes.take(row, occupant.cluster, occupant.placed.pod)
@@ -296,9 +253,7 @@ class FleetState(NodeTable):
         if row is None:
             return
         self._weigh(occupant, row, -1)
-        self._unsettle(occupant, row)
-        if occupant.is_awaited:
-            self._unseen[row].remove(occupant)
+        self._awaited.remove(occupant, row)
         self._ports.release(row, occupant.placed.pod)
         if occupant.placed.pod.volumes:
             self.volumes.release(row, occupant.cluster, occupant.placed.pod)
@@ -408,8 +363,3 @@ class FleetState(NodeTable):
         for occupant in self._occupants.values():
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
                 yield occupant.placed, self._domain_of(level, occupant.row)
-
-
-def _part(amount: int, left: float) -> int:
-    """That share of an amount; all of it exactly, however large."""
-    return amount if left >= 1.0 else int(amount * left)

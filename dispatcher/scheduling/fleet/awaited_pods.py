@@ -1,0 +1,76 @@
+"""Pods whose load the readings of their node do not hold yet: what `recent` and `settling` of the columns count.
+
+`recent` counts a pod until a reading that was sampled after it was placed; `settling` counts what the mean of the
+readings does not hold (`readings.left_to_settle`).
+"""
+
+from dispatcher.scheduling.fleet.columns import RowStore
+from dispatcher.scheduling.fleet.occupants import Occupant
+from dispatcher.scheduling.fleet.readings import left_to_settle
+from dispatcher.scheduling.rules.requests import nonzero_request
+
+_CPU, _MEMORY = 0, 1  # rows of `recent` and `settling`, and of the signals of these names
+
+
+class AwaitedPods:
+    """By row the pods of which readings to come will change what is counted."""
+
+    def __init__(self, store: RowStore) -> None:
+        self._store = store
+        self.by_row: dict[int, list[Occupant]] = {}
+
+    def add(self, occupant: Occupant, row: int) -> None:
+        """A pod is on this row from now on; what `recent` holds of it is counted already."""
+        self._settle(occupant, row)
+        if occupant.is_awaited:
+            self.by_row.setdefault(row, []).append(occupant)
+
+    def remove(self, occupant: Occupant, row: int) -> None:
+        """It is no more: what `settling` counts of it is taken out."""
+        cpu, memory = occupant.settling
+        occupant.settling = (0, 0)
+        self._store.add("settling", self._store.settling, _CPU, row, -cpu)
+        self._store.add("settling", self._store.settling, _MEMORY, row, -memory)
+        if occupant.is_awaited:
+            self.by_row[row].remove(occupant)
+
+    def read(self, row: int) -> None:
+        """A reading of this row has come."""
+        awaited = self.by_row.get(row)
+        if not awaited:
+            return
+        cpu_at, memory_at = self._store.used_at[_CPU, row], self._store.used_at[_MEMORY, row]
+        for occupant in awaited:
+            self._mark_seen(occupant, cpu=occupant.placed_at <= cpu_at, memory=occupant.placed_at <= memory_at)
+            self._settle(occupant, row)
+        self.by_row[row] = [one for one in awaited if one.is_awaited]
+
+    def _settle(self, occupant: Occupant, row: int) -> None:
+        """Count of a pod what the means of its row do not hold."""
+        store, before, left = self._store, occupant.settling, (0.0, 0.0)
+        if occupant.settles:
+            since, times = occupant.placed_at, store.used_at
+            left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
+        cpu, memory = nonzero_request(occupant.placed.pod)
+        now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))
+        occupant.settling, occupant.settles = now, any(left)
+        for column in (_CPU, _MEMORY):
+            if now[column] != before[column]:
+                store.add("settling", store.settling, column, row, now[column] - before[column])
+
+    def _mark_seen(self, occupant: Occupant, *, cpu: bool, memory: bool) -> None:
+        row = occupant.row
+        if row is None:
+            return
+        amounts = nonzero_request(occupant.placed.pod)
+        if cpu and occupant.unseen_cpu:
+            self._store.add("recent", self._store.recent, _CPU, row, -amounts[_CPU])
+            occupant.unseen_cpu = False
+        if memory and occupant.unseen_memory:
+            self._store.add("recent", self._store.recent, _MEMORY, row, -amounts[_MEMORY])
+            occupant.unseen_memory = False
+
+
+def _part(amount: int, left: float) -> int:
+    """That share of an amount; all of it exactly, however large."""
+    return amount if left >= 1.0 else int(amount * left)
