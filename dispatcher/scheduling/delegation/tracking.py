@@ -118,7 +118,7 @@ class Tracked:
             self.hold_until = float("-inf")
         if pod is None and told:
             self.gone |= {cluster}
-        else:
+        elif cluster in self.gone:
             self.gone -= {cluster}
         if cluster == self.home and pod is not None:
             self.orphaned_at = None
