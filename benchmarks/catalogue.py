@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing, mixed, scheduler_perf, shards
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
+from benchmarks.fleet import case as fleet
 from benchmarks.report.rows import Row
 
 _OWN = (
@@ -16,6 +17,7 @@ _OWN = (
     *listing.CASES,
     *fragmentation.CASES,
     *closed_loop.CASES,
+    *fleet.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
 )
@@ -27,6 +29,7 @@ _SECONDS = {
     "list_and_decode": 40,
     "fragmentation": 60,
     "closed_loop": 40,
+    "fleet_of_agents": 240,
     "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,
     "perf_PreemptionPVs": 70,

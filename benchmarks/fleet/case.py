@@ -10,11 +10,11 @@ from benchmarks.fleet.phases import Fleet, Taken, resident
 from benchmarks.report.rows import Row
 
 _ALONE = "CPU of the dispatcher's process, from outside"
-_DECODE = "decoding the same reports into dicts"
+DECODED = "decoding the same reports into dicts"
 _STEP_S = 0.05
 
 
-def fleet(share: int) -> list[Row]:
+def fleet_of_agents(share: int) -> list[Row]:
     """100 clusters x 5,000 nodes with 1,500 pods each; `share` 10: a tenth of the clusters."""
     return asyncio.run(measure(Load() if share == 1 else _small(Load(), share)))
 
@@ -58,7 +58,7 @@ async def measure(load: Load, *, profile: bool = False, say: Callable[[str], Non
                 15,
                 plain,
                 f"{_ALONE}, until the first pod is bound",
-                _DECODE,
+                DECODED,
             )
         )
         say(f"until_it_decides: {taken.cpu:.2f} s CPU, {now() - started:.2f} s; plain decode {plain:.2f} s")
@@ -204,4 +204,4 @@ def _probes(name: str, taken: Taken, add: Callable[..., None]) -> None:
     add(f"{name}_stall", len(taken.probes), 1e3 * taken.stall_cpu, "ms", 50, text)
 
 
-CASES = (fleet,)
+CASES = (fleet_of_agents,)

@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks import fragmentation, listing
 from benchmarks.end_to_end.cases import NAMES
 from benchmarks.end_to_end.contestants import THEM
+from benchmarks.fleet.case import DECODED as _DECODED
 from benchmarks.report.anchors import ANCHORS
 from benchmarks.report.numbers import amount, short, times
 from benchmarks.report.results import Key, Result, latest
@@ -54,6 +55,22 @@ GOALS = (
         "p99 <= 10 ms; <= 1 KiB; <= 1 KiB",
         "Karmada: p99 32 ms, cluster only",
         (("odd_pod_p99", 500_000, ""), ("memory_per_node", 500_000, ""), ("memory_per_pod", 5000, "")),
+    ),
+    Goal(
+        "100 clusters x 5,000 nodes, 1,500 pods each, one dispatcher: CPU until it decides; a reading; a pod change",
+        "<= 15 s; <= 3 us; <= 100 us",
+        "-",
+        (
+            ("fleet_until_it_decides", 500_000, _DECODED),
+            ("fleet_reading_cpu", 500_000, ""),
+            ("fleet_change_cpu", 500_000, ""),
+        ),
+    ),
+    Goal(
+        "the same: longest time without decisions, while pods change / a cluster is new / an agent tells all anew",
+        "<= 50 ms each",
+        "-",
+        tuple((f"fleet_{name}_stall", 500_000, "") for name in ("changes", "first_report", "return")),
     ),
     Goal(
         "openb trace, fragmentation-aware profile: GPU allocated, time",

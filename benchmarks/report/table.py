@@ -15,6 +15,7 @@ from benchmarks.report.rows import Row
 SECTIONS = {
     "": "",
     "perf_": "scheduler_perf, the core alone: decisions",
+    "fleet_": "a dispatcher beside a fleet of fake agents",
     "bound_": "scheduler_perf, end to end: pods bound",
     "bound_cpu_": "scheduler_perf, end to end: CPU of all processes of the scheduler a bound pod",
     "bound_tries_": "scheduler_perf, end to end: attempts a bound pod",

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 import structlog
 
@@ -22,7 +23,7 @@ log = structlog.get_logger("poller")
 class Poller:
     """One cluster's reader. It asks for more only when the core has taken what it brought, so nothing piles up."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a reader needs of the service
         self,
         link: AgentLink,
         deliver: Deliver,
@@ -30,12 +31,13 @@ class Poller:
         clock: Clock,
         term: Term,
         depose: Callable[[Deposed], None],
+        turns: asyncio.Semaphore,
     ) -> None:
         self.cluster = link.cluster
         self.silent = True
         self.failures = 0
         self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
-        self._term, self._depose = term, depose
+        self._term, self._depose, self._turns = term, depose, turns
         self._incarnation, self._since = "", 0
         self._heard = False
         self._started = clock()
@@ -46,7 +48,10 @@ class Poller:
             try:
                 await self._greet()
                 while True:
-                    await self._poll()
+                    async with nullcontext() if self._incarnation else self._turn():
+                        taken = await self._poll()
+                    if not taken:
+                        await asyncio.sleep(self._backoff())
             except LinkError as error:
                 await self._fail(str(error))
             await asyncio.sleep(self._backoff())
@@ -56,7 +61,21 @@ class Poller:
         if hello.obeys > self._term.epoch:
             self._depose(Deposed(hello.obeys, f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"))
 
-    async def _poll(self) -> None:
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """All of a cluster is large: only a few are asked for it at once. Those that hang hold up others for a while."""
+        got = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.silent_s / 2):
+                got = await self._turns.acquire()
+        try:
+            yield
+        finally:
+            if got:
+                self._turns.release()
+
+    async def _poll(self) -> bool:
+        """Ask once. False: a gap, or a report that the core could not fold: begin anew, and not at once."""
         timing = self._timing
         changes = await self._link.changes(
             self._incarnation, self._since, timing.poll_wait_s, timeout_s=timing.silent_s
@@ -64,11 +83,10 @@ class Poller:
         if self._continues(changes) and await self._deliver(ClusterChanged(changes)):
             self._took(changes)
             await self._note_first_sync(changes)
-            return
-        # A gap, or a report that the core could not fold: begin anew from a full one, and not at once.
+            return True
         self._incarnation, self._since = "", 0
         self.failures += 1
-        await asyncio.sleep(self._backoff())
+        return False
 
     def _continues(self, changes: Changes) -> bool:
         return changes.full or (changes.incarnation, changes.since) == (self._incarnation, self._since)

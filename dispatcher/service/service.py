@@ -113,8 +113,10 @@ class Service:
         self.senders = {
             link.cluster: IntentSender(link, self.emit, self.timing, self.term, self.depose) for link in links
         }
+        turns = asyncio.Semaphore(self.timing.full_reports)
         self.pollers = {
-            link.cluster: Poller(link, self.deliver, self.timing, clock, self.term, self.depose) for link in links
+            link.cluster: Poller(link, self.deliver, self.timing, clock, self.term, self.depose, turns)
+            for link in links
         }
         self._stopping = asyncio.Event()
         self._effects: dict[type[Effect], Callable[[Any], None]] = {
@@ -231,7 +233,7 @@ class Service:
         self.metrics.tick(spent, self.core.counters)
         if spent > self.timing.slice_s:
             self._budget = max(_LEAST_BUDGET, int(self._budget * self.timing.slice_s / spent))
-        elif done and self._active():
+        elif done and self._active() and spent < self.timing.slice_s / 2:  # so that twice as many take no longer
             self._budget = min(_MOST_BUDGET, self._budget * 2)
 
     def _work_left(self) -> None:

@@ -16,6 +16,7 @@ class ServiceTiming:
     `backoff_s` doubles to `backoff_max_s` between attempts to reach an agent.
     `delegate_lease_s`: delegates of failover mode `lease` are stopped when their agent was not renewed for that long.
     `batch`: intents in a call, and `in_flight`: calls at once, per cluster.
+    `full_reports`: of so many clusters at once everything is asked for and kept until it is taken in.
     """
 
     poll_wait_s: float = 3.0
@@ -30,3 +31,4 @@ class ServiceTiming:
     delegate_lease_s: float = 120.0
     batch: int = 256
     in_flight: int = 4
+    full_reports: int = 4

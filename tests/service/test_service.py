@@ -293,6 +293,38 @@ async def test_between_two_parts_of_a_report_pods_are_decided_and_its_agent_is_a
     assert agent.asked[:2] == [("", 0), ("one", 1)]
 
 
+class Counted(FakeAgent):
+    """Takes its time with all that it has, and counts how many agents are asked for it at once."""
+
+    asked_now = most = 0
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+        if not incarnation:
+            Counted.asked_now += 1
+            Counted.most = max(Counted.most, Counted.asked_now)
+            await asyncio.sleep(0.01)
+            Counted.asked_now -= 1
+        return await super().changes(incarnation, since, wait_s)
+
+
+async def test_only_a_few_agents_are_asked_for_everything_at_once() -> None:
+    core, names = FakeCore(), [f"c{at}" for at in range(20)]
+    async with running(service(core, *(LocalLink(name, Counted(name)) for name in names))):
+        await core.until(lambda: {one.changes.cluster for one in core.of(ClusterChanged)} == set(names))
+    assert 1 < Counted.most <= FAST.full_reports
+
+
+async def test_agents_that_hang_do_not_keep_others_from_being_asked() -> None:
+    core, hung = FakeCore(), [FakeAgent(f"a{at}") for at in range(6)]
+    for agent in hung:
+        agent.gate.clear()
+    links = [LocalLink(one.cluster, one) for one in [*hung, FakeAgent("z")]]
+    async with running(service(core, *links, timing=FAST.__class__(silent_s=4.0, tick_s=0.005))):
+        started = time.monotonic()
+        await core.until(lambda: any(one.changes.cluster == "z" for one in core.of(ClusterChanged)))
+    assert time.monotonic() - started < 3.9
+
+
 class Broken(FakeAgent):
     async def hello(self) -> Hello:
         raise ZeroDivisionError("broken agent")

@@ -104,7 +104,7 @@ class Outcomes:
         if target in self._state.fences.of(tracked.home) or (untouched and not self._state.clusters[target].ready):
             self._unclaim(tracked, claimed, now)
             return
-        tracked.gone.discard(target)  # from here on a delegate may exist there, seen or not
+        tracked.gone -= {target}  # from here on a delegate may exist there, seen or not
         home = tracked.home, self._state.clusters[tracked.home].uid
         created = intents.create(home, claimed, outcome, self._at_most(tracked, claimed), now)
         created.fresh = untouched
@@ -138,7 +138,7 @@ class Outcomes:
         """An API server has said that a delegate, or a source, is not there."""
         self._state.outbox.drop(tracked)
         if in_flight.kind is IntentKind.CONFIRM:
-            tracked.gone.add(in_flight.cluster)
+            tracked.gone |= {in_flight.cluster}
             tracked.disproved[in_flight.cluster] = in_flight.epoch
             claim = tracked.source.claim if tracked.source is not None else None
             if claim is not None and claim.epoch > in_flight.epoch:  # attempts begin lower than they once did: no haste
@@ -147,7 +147,7 @@ class Outcomes:
             tracked.orphaned_at = now
             self._state.orphans.suspect(tracked.pod_id)
         elif now - tracked.orphaned_at >= self._state.timing.orphan_s:
-            tracked.gone.add(tracked.home)
+            tracked.gone |= {tracked.home}
 
     def _learn(self, tracked: Tracked, in_flight: InFlightIntent, verdict: str, now: float) -> None:
         """What holds now, shown by the watch or not."""

@@ -36,7 +36,7 @@ class Tracked:
     pod_id: PodId
     source: Pod | None = None
     delegates: dict[str, Pod] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    gone: frozenset[str] = frozenset()  # nearly always empty: one for all
     missing_since: dict[str, float] = field(default_factory=dict)
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
@@ -117,9 +117,9 @@ class Tracked:
         if self.refusals:  # what was refused may be another step now
             self.hold_until = float("-inf")
         if pod is None and told:
-            self.gone.add(cluster)
-        else:
-            self.gone.discard(cluster)
+            self.gone |= {cluster}
+        elif cluster in self.gone:
+            self.gone -= {cluster}
         if cluster == self.home and pod is not None:
             self.orphaned_at = None
 
@@ -171,7 +171,7 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         home_settled=now - settled_at >= timing.absence_grace_s,
         reachable=reachable,
         restored=restored,
-        absent=frozenset(tracked.gone - {tracked.home}),
+        absent=tracked.gone - {tracked.home},
         missing=missing,
         decided=claim is not None and claim.epoch == tracked.decided,
         untouched=claim is not None and claim.epoch == tracked.untouched,

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, product
 from types import MappingProxyType
 
+import msgspec
 import numpy as np
 
 from dispatcher.model.node import Node, Reading
@@ -76,6 +77,7 @@ class FleetState(NodeTable):
         row = home.rows.get(node.name)
         if row is not None and self._nodes[row] == node:
             return row
+        self._dicts.share_node(node)
         there = list(self._at.get((cluster, node.name), {}).values())
         if row is None:
             row = self._new_row(home, node.name)
@@ -99,6 +101,8 @@ class FleetState(NodeTable):
             for node in nodes:
                 if node.name not in known:
                     self.put_node(cluster, node)
+        for node in fresh:
+            self._dicts.share_node(node)
         if fresh:
             self._new_rows(home, fresh)
 
@@ -168,8 +172,12 @@ class FleetState(NodeTable):
 
     def place(self, pod_id: PodId, placed: Placed, cluster: str, node: str, *, assumed: bool) -> None:
         """Enter a pod on a node; again with the same place is no change, with another it moves, exactly."""
+        row = self.row_of(cluster, node)
         if not assumed:  # a record that lasts
             self._dicts.share(placed.pod)
+            if row is not None and placed.pod.node == node:
+                node = self._places[row][1]
+                msgspec.structs.force_setattr(placed.pod, "node", node)
         old = self._occupants.get(pod_id)
         stays = old is not None and old.cluster == cluster and old.node == node
         if old is not None and stays and weighs_the_same(old.placed.pod, placed.pod):
@@ -187,7 +195,6 @@ class FleetState(NodeTable):
             self.remove(pod_id)
         self._occupants[pod_id] = new
         self._at.setdefault((cluster, node), {})[pod_id] = new
-        row = self.row_of(cluster, node)
         if row is not None:
             self._attach(new, row)
 

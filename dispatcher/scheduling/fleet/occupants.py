@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
@@ -74,14 +75,20 @@ def is_unseen(placed: Placed) -> bool:
 
 
 _SHARED_FIELDS = ("labels", "requests", "annotations", "node_selector")
+_SHARED_TEXTS = ("namespace", "scheduler_name", "phase", "owner")
+_SHARED_OF_NODES = ("allocatable", "images", "metrics")
 
 
 class SharedDicts:
-    """Equal labels, requests, annotations and selectors of pods, kept once: a template's pods differ in their names."""
+    """Equal dicts and texts of pods and nodes, kept once: a template's pods differ in their names, a pool's nodes too.
+
+    The records are those that last; what they hold is exchanged for what is equal to it.
+    """
 
     def __init__(self, limit: int = 1 << 16) -> None:
         self._limit = limit
         self._kept: dict[frozenset[tuple[str, object]], dict[str, Any]] = {}
+        self._texts: dict[str, str] = {}
 
     def share(self, pod: Pod) -> None:
         """Let the pod hold the dicts that equal pods hold; none of them is ever written."""
@@ -92,6 +99,29 @@ class SharedDicts:
             kept = self._kept.setdefault(frozenset(own.items()), own)
             if kept is not own:
                 msgspec.structs.force_setattr(pod, field, kept)
+        for field in _SHARED_TEXTS:
+            text: str = getattr(pod, field)
+            same = self._text(text)
+            if same is not text:
+                msgspec.structs.force_setattr(pod, field, same)
+
+    def share_node(self, node: Node) -> None:
+        """The same for a node; labels differ by the host's name, so their values are exchanged one by one."""
+        if len(self._kept) > self._limit:
+            self._kept.clear()
+        for field in _SHARED_OF_NODES:
+            own: dict[str, Any] = getattr(node, field)
+            kept = self._kept.setdefault(frozenset(own.items()), own)
+            if kept is not own:
+                msgspec.structs.force_setattr(node, field, kept)
+        name, labels = node.name, node.labels
+        for key, value in labels.items():
+            labels[key] = name if value == name else self._text(value)
+
+    def _text(self, text: str) -> str:
+        if len(self._texts) > self._limit:
+            self._texts.clear()
+        return self._texts.setdefault(text, text)
 
 
 class Ports:

@@ -101,7 +101,7 @@ def one_404_is_enough(patches: Patches) -> None:
     def learn(self: Any, tracked: Any, in_flight: Any, outcome: Any, now: float) -> None:
         real(self, tracked, in_flight, outcome, now)
         if tracked.orphaned_at is not None:
-            tracked.gone.add(tracked.home)
+            tracked.gone |= {tracked.home}
             tracked.orphaned_at = None
 
     patches.set(Outcomes, "_learn_absence", learn)

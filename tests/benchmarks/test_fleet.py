@@ -1,0 +1,84 @@
+"""The fleet benchmark: a small fleet gives every figure, and its load is made of its arguments alone."""
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.fleet.__main__ import app
+from benchmarks.fleet.cluster import FakeCluster
+from benchmarks.fleet.load import Load, node_of, pod_of
+from dispatcher.model.messages import BOUND, Bind, IntentBatch, PodRef, encode
+
+SMALL = Load(clusters=3, nodes=20, pods=12, templates=5, namespaces=2)
+ARGUMENTS = (
+    *("--clusters", "3", "--nodes", "20", "--pods", "12", "--churn", "40", "--burst", "12", "--remote", "4"),
+    *("--last-s", "0.5", "--sweep-s", "0.5", "--templates", "5", "-o", "json"),
+)
+FIGURES = {
+    *("until_it_decides", "rss", "rss_peak", "idle_cpu", "reading_cpu", "readings_core", "change_cpu"),
+    *("readings_p50", "readings_p99", "readings_stall", "changes_p50", "changes_p99", "changes_stall"),
+    *("burst_bound", "burst_stall", "local_pod_cpu", "remote_pod_cpu", "remote_later"),
+    *("first_report_stall", "return_stall", "return_changed_stall"),
+}
+
+
+@pytest.mark.timeout(180)
+def test_a_small_fleet_gives_every_figure() -> None:
+    done = CliRunner().invoke(app, ARGUMENTS)
+    assert done.exit_code == 0, done.output
+    rows = {row["name"].removeprefix("fleet_"): row for row in json.loads(done.stdout)}
+    assert rows.keys() == FIGURES
+    assert all(row["nodes"] == 60 for row in rows.values())
+    assert rows["burst_bound"]["pods"] == 12
+    assert rows["reading_cpu"]["pods"] >= 60
+    assert rows["burst_bound"]["value"] > 0
+    assert rows["remote_later"]["value"] > 0
+
+
+def _told(load: Load) -> bytes:
+    return encode(FakeCluster(load, 1, {}, lambda what, uid: None).full())
+
+
+def test_the_same_arguments_make_the_same_fleet_and_another_seed_another() -> None:
+    assert _told(SMALL) == _told(replace(SMALL))
+    assert _told(SMALL) != _told(replace(SMALL, seed=2))
+
+
+def test_pods_are_of_as_many_templates_and_namespaces_and_as_many_are_ours_as_was_asked_for() -> None:
+    load = replace(SMALL, pods=200, ours=0.25)
+    pods = FakeCluster(load, 0, {}, lambda what, uid: None).pods.values()
+    assert len({pod.labels["app"] for pod in pods}) == load.templates
+    assert len({pod.namespace for pod in pods}) == load.namespaces
+    assert sum(bool(pod.scheduler_name) for pod in pods) == 50
+
+
+async def test_a_bound_pod_shows_on_its_node_and_runs_after_a_while() -> None:
+    seen: list[tuple[str, str]] = []
+    cluster = FakeCluster(replace(SMALL, start_s=0.0, coalesce_s=0.0), 0, {}, lambda *what: seen.append(what))
+    uid = cluster.submit()
+    bind = Bind("1", PodRef("default", "web", uid), 1, "n0001")
+    (answer,) = cluster.execute(IntentBatch("us", 1, (bind,))).outcomes
+    assert (answer.verdict, cluster.pods[uid].node) == (BOUND, "n0001")
+    told = await cluster.changes("", 0, 1.0)
+    assert told.full
+    while not cluster.pods[uid].ready:
+        told = await cluster.changes(told.incarnation, told.revision, 1.0)
+    assert seen == [("bound", uid), ("running", uid)]
+
+
+def test_churn_never_takes_a_pod_that_waits() -> None:
+    cluster = FakeCluster(SMALL, 0, {}, lambda what, uid: None)
+    waiting = [cluster.submit() for _ in range(5)]
+    for _ in range(500):
+        cluster.churn()
+    assert all(not cluster.pods[uid].node and not cluster.pods[uid].ready for uid in waiting)
+
+
+def test_nodes_and_pods_are_what_their_numbers_say() -> None:
+    assert node_of(3, 7).labels["topology.kubernetes.io/region"] == "r3"
+    template = Random(1).randrange(5)
+    one, other = (pod_of(SMALL, uid, template, ours=True) for uid in ("a", "b"))
+    assert (one.requests, one.labels, one.owner) == (other.requests, other.labels, other.owner)
