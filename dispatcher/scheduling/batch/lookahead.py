@@ -189,6 +189,8 @@ class Lookahead(BatchSelector):
             found.append(Decision(pod_id, placed, cluster, node, row, self._points[0] - first[0], why))
             taken[row] = pods + 1
             self._left -= 1
+            if not self._left:
+                break  # what its row offers after it, nobody asks
             try:
                 candidate = self._next_of(row, 0)
             except PluginError:
