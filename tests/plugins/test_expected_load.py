@@ -224,3 +224,21 @@ def test_bad_arguments_are_refused(args: dict[str, Any], want: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         make(NAME, **args)
     assert want in str(caught.value)
+
+
+def test_a_thousand_pods_between_two_readings_do_not_herd() -> None:
+    """100 nodes of which 10 are idle: the fullest ends within a fifth of what an even filling would make of it."""
+    names = [f"n{at}" for at in range(100)]
+    state = fleet(told=[node(one).cpu(100).memory("100Gi").pods(500) for one in names])
+    for at, name in enumerate(names):
+        load = 0.0 if at < 10 else 0.5
+        state.put_reading("told", reading(name, cpu=load, memory=load, net=load))
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
+    state.now += 1
+    pods = [(("told", f"u{at}"), pod().cpu(1).memory("1Gi").uid(f"u{at}").placed("told")) for at in range(1000)]
+    taken: Counter[str] = Counter()
+    for one in scheduler.schedule_class(pods):
+        assert isinstance(one, Decision)
+        taken[one.node] += 1
+    fullest = max(taken[name] / 100 + (0.0 if at < 10 else 0.5) for at, name in enumerate(names))
+    assert fullest < 1.2 * 0.55  # ten to 0.5 with half of the pods, the others on all
