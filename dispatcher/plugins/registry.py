@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.cluster_refused import ClusterRefused
+from dispatcher.plugins.data_locality import DataArgs, DataLocality
 from dispatcher.plugins.default_preemption import DefaultPreemption, PreemptionArgs
 from dispatcher.plugins.dynamic_resources import DynamicResources
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread, SpreadArgs
@@ -19,6 +20,7 @@ from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import AffinityArgs, InterPodAffinity
 from dispatcher.plugins.live_headroom import HeadroomArgs, LiveArgs, LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
 from dispatcher.plugins.namespace_open import NamespaceOpen
+from dispatcher.plugins.nearness import Nearness, NearnessArgs
 from dispatcher.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
@@ -125,6 +127,8 @@ _SPECS = (
     PluginSpec(LiveMemory, LiveArgs),
     PluginSpec(LiveNetwork, LiveArgs),
     PluginSpec(LiveHeadroom, HeadroomArgs),
+    PluginSpec(Nearness, NearnessArgs),
+    PluginSpec(DataLocality, DataArgs),
     PluginSpec(HomeCluster),
     PluginSpec(DefaultPreemption, PreemptionArgs),
     PluginSpec(GPUFragmentation, MixArgs),

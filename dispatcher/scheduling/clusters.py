@@ -32,6 +32,7 @@ class ClusterView:
     keys: tuple[str, ...] = ()  # its public keys, the one it signs with first
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
+    probe: str = ""  # where its agent answers probes of others, as in PeersAck
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")

@@ -45,6 +45,8 @@ _LIVE: _Table = (
     ("LiveCPU", 2),
     ("LiveMemory", 1),
     ("LiveNetwork", 1),
+    ("Nearness", 2),
+    ("DataLocality", 2),
     ("HomeCluster", 0.1),
 )
 _LAST: _Table = (("DefaultPreemption", 1),)

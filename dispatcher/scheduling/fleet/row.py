@@ -93,6 +93,7 @@ class OneRow:
         self.nodes = _NodesOfRow(fleet, facts)
         self.topology, self.affinity = _TopologyOfRow(whole, at), whole.affinity
         self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
+        self.links = whole.links
         used = np.asarray([[share] for share, _ in facts.readings], dtype=np.float32)
         self.signals = SignalView(fleet.signal_axis, used, np.asarray([[at] for _, at in facts.readings]))
 
