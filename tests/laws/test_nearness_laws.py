@@ -28,7 +28,7 @@ PROFILE = Profile(
     DEFAULT_PROFILE.scheduler_name,
     tuple(PluginUse(one.name, one.weight, ARGS.get(one.name, one.args)) for one in DEFAULT_PROFILE.plugins),
 )
-WISHES = (
+WISHES: tuple[dict[str, str], ...] = (
     {},
     {NEAR: "cluster/b"},
     {NEAR: "cluster/nowhere"},
@@ -146,7 +146,8 @@ def test_a_cluster_of_unknown_ways_is_among_the_known_ones_and_moves_nobody(rtt:
 )
 def test_what_counts_is_fresh_and_believed_of_the_end_that_says_more(said: list[tuple[Any, ...]]) -> None:
     """Whatever comes in: known exactly while an end measured lately; never nearer than a fresh end says, by a tenth."""
-    state, last, now = fleet(a=["n"], b=["n"]), {}, 1000.0
+    state, now = fleet(a=["n"], b=["n"]), 1000.0
+    last: dict[str, tuple[float, float]] = {}
     for source, rtt, age, later, broken in said:
         now += later
         state.links.expire(now)

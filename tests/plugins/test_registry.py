@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS, ZONE
+from dispatcher.model.names import CLUSTERS, DATA, NEAR, ZONE
 from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
 from dispatcher.scheduling.fleet.view import view_of
@@ -56,7 +56,8 @@ def test_every_plugin_stands_an_empty_fleet(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_explanation_is_plain_json(name: str) -> None:
-    plugin, state, asking = make(name), fleet(a=["n1"]), pod().labels(a="b").spread("cluster")
+    asking = pod().labels(a="b").spread("cluster").annotation(NEAR, "cluster/a").annotation(DATA, "maps")
+    plugin, state = make(name), fleet(a=["n1"])
     if hasattr(plugin, "explain"):
         json.dumps(plugin.explain(state_of(plugin, asking, state), asking.placed(), view_of(state), 0), allow_nan=False)
 
@@ -117,6 +118,7 @@ def _written(name: str, key: str, default: Any) -> object:
         ("NodeAffinity", "added_affinity"): [],
         ("NodeResourcesFit", "resources"): {"cpu": 1, "memory": 1},
         ("NodeResourcesFit", "shape"): [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}],
+        ("DataLocality", "datasets"): {},
         ("GPUFragmentation", "mix"): [{"cpu": 0, "gpu": 1000, "share": 1}],
     }
     return others.get((name, key), default)

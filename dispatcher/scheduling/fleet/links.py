@@ -51,9 +51,10 @@ class LinkTable:
 
     def configure(self, rtt_ms: Mapping[tuple[str, str], float], stale_s: float = STALE_S) -> None:
         """Round-trip times that are given instead of measured, by two clusters; and how long measured ones count."""
+        counts = {pair: rtt for pair, rtt in self._counts.items() if pair not in self._configured}
         self._configured = {_pair(*ends): rtt for ends, rtt in rtt_ms.items()}
         self._stale_s = stale_s
-        self._counts = {**self._counts, **self._configured}
+        self._counts = {**counts, **self._configured}
         self._versions[LINKS] += 1
 
     def take(self, cluster: str, readings: Iterable[LinkReading], now: float) -> None:
