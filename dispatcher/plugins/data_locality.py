@@ -18,7 +18,6 @@ import numpy as np
 from msgspec import Meta
 
 from dispatcher.model import names
-from dispatcher.model.nearness import NAME_PATTERN, read_dataset
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import (
     SKIP,
@@ -32,11 +31,11 @@ from dispatcher.scheduling.framework import (
     Skip,
     refuse,
 )
-from dispatcher.scheduling.framework.plugin_args import Args, did_you_mean, read_by, shown, texts
+from dispatcher.scheduling.framework.plugin_args import Args, did_you_mean, shown
+from dispatcher.scheduling.rules.datasets import DATASETS, Datasets
+from dispatcher.scheduling.rules.named_places import CLUSTER_KEY
 from dispatcher.scheduling.rules.nearness import HALF_MS, nearest_of, to_nearest, way_between
 
-_CLUSTER_KEY = "cluster"
-Datasets = tuple[tuple[str, tuple[str, ...]], ...]  # name, clusters that have it
 _NAMED = 20  # sets of data told of to users
 
 
@@ -50,36 +49,10 @@ class _Ground:
     only: Bools | None
 
 
-def read_datasets(raw: object) -> Datasets:
-    """{name: [clusters]}, at least one cluster each."""
-    if not isinstance(raw, Mapping):
-        raise ValueError(f"must map names of data to clusters, for example {{genomes: [west]}}, not {shown(raw)}")
-    found = []
-    for name, clusters in raw.items():
-        try:
-            where = texts(clusters)
-            read_dataset(name if isinstance(name, str) else "")
-        except ValueError as error:
-            raise ValueError(f"{shown(name)} {error}") from None
-        if not where:
-            raise ValueError(f"{shown(name)} is in no cluster: name one at least, or leave it out")
-        found.append((name, where))
-    return tuple(found)
-
-
 class DataArgs(Args):
     """Where data is."""
 
-    datasets: Annotated[
-        Datasets,
-        Meta(
-            description="name of data: clusters that have it",
-            extra=read_by(
-                read_datasets,
-                dict[Annotated[str, Meta(pattern=NAME_PATTERN)], Annotated[list[str], Meta(min_length=1)]],
-            ),
-        ),
-    ] = ()
+    datasets: Annotated[Datasets, Meta(description="name of data: clusters that have it", extra=DATASETS)] = ()
     half_ms: Annotated[
         float, Meta(ge=0.01, le=10_000, description="ms of round-trip time at which nearness is half")
     ] = HALF_MS
@@ -134,11 +107,11 @@ class DataLocality(DomainPlugin[_Ground]):
         if state.only is None:
             return ()
         codes = np.append(np.where(state.only, 0, fleet.reasons.code(Reason.DATA_ELSEWHERE)), 0)
-        return (Part(fleet.topology.domain(_CLUSTER_KEY), codes.astype(np.uint16)),)
+        return (Part(fleet.topology.domain(CLUSTER_KEY), codes.astype(np.uint16)),)
 
     def score_parts(self, state: _Ground, fleet: FleetView) -> Sequence[Part]:
         """By cluster."""
-        return (Part(fleet.topology.domain(_CLUSTER_KEY), np.append(state.by_cluster, 0.0)),)
+        return (Part(fleet.topology.domain(CLUSTER_KEY), np.append(state.by_cluster, 0.0)),)
 
     def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """The data, the nearest cluster that has it, and the round-trip time to that with age and source."""

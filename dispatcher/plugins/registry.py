@@ -13,6 +13,7 @@ from dispatcher.plugins.cluster_refused import ClusterRefused
 from dispatcher.plugins.data_locality import DataArgs, DataLocality
 from dispatcher.plugins.default_preemption import DefaultPreemption, PreemptionArgs
 from dispatcher.plugins.dynamic_resources import DynamicResources
+from dispatcher.plugins.egress_price import EgressArgs, EgressPrice
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread, SpreadArgs
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation, MixArgs
 from dispatcher.plugins.home_cluster import HomeCluster
@@ -24,6 +25,7 @@ from dispatcher.plugins.nearness import Nearness, NearnessArgs
 from dispatcher.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
+from dispatcher.plugins.node_price import NodePrice, PriceArgs
 from dispatcher.plugins.node_ready import NodeReady
 from dispatcher.plugins.node_resources_balanced_allocation import BalanceArgs, NodeResourcesBalancedAllocation
 from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
@@ -132,6 +134,8 @@ _SPECS = (
     PluginSpec(HomeCluster),
     PluginSpec(DefaultPreemption, PreemptionArgs),
     PluginSpec(GPUFragmentation, MixArgs),
+    PluginSpec(EgressPrice, EgressArgs),
+    PluginSpec(NodePrice, PriceArgs),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
 # Other names that the file of a profile may use: kube-scheduler's, where ours says more.

@@ -29,7 +29,7 @@ def to_nearest(rtt_ms: Floats, there: Bools, half_ms: float) -> Floats:
     unknown = np.isnan(ways).all(axis=1)
     nearest = np.where(np.isnan(ways), np.inf, ways).min(axis=1)
     found = np.where(unknown, np.nan, points(nearest, half_ms))
-    return _filled(found, there)
+    return filled(found, there)
 
 
 def to_many(rtt_ms: Floats, weights: Floats, half_ms: float) -> Floats:
@@ -39,12 +39,13 @@ def to_many(rtt_ms: Floats, weights: Floats, half_ms: float) -> Floats:
     for at in there.tolist():
         own = np.zeros(len(weights), dtype=np.bool_)
         own[at] = True
-        total += weights[at] * _filled(points(rtt_ms[:, at], half_ms), own)
+        total += weights[at] * filled(points(rtt_ms[:, at], half_ms), own)
     mean: Floats = np.clip(total / weights[there].sum(), 0.0, MAX_SCORE)
     return mean
 
 
-def _filled(found: Floats, there: Bools) -> Floats:
+def filled(found: Floats, there: Bools) -> Floats:
+    """[clusters] points; unknown ones (NaN) get the mean of what is known of clusters that are not `there`."""
     known = found[~np.isnan(found) & ~there]
     filled: Floats = np.where(np.isnan(found), known.mean() if len(known) else NEUTRAL, found)
     return filled
