@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.messages import LinkReading
-from dispatcher.model.names import DATA, NEAR, REQUIRE_DATA
+from dispatcher.model.names import DATA, NEAR, REQUIRE_DATA, ZONE
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.fleet.links import STALE_S
 from dispatcher.scheduling.framework import Placed, PluginUse, Profile
@@ -24,9 +24,14 @@ ARGS: dict[str, dict[str, Any]] = {
     "Nearness": {"app": True},
     "DataLocality": {"datasets": {"genomes": ["a", "c"], "maps": ["b"], "moon": ["nowhere"]}},
 }
+PRICES = [{"from": "a", "to": "b", "per_gib": 0.02}, {"from": "b", "to": "*", "per_gib": 0.09}]
 PROFILE = Profile(
     DEFAULT_PROFILE.scheduler_name,
-    tuple(PluginUse(one.name, one.weight, ARGS.get(one.name, one.args)) for one in DEFAULT_PROFILE.plugins),
+    (
+        *(PluginUse(one.name, one.weight, ARGS.get(one.name, one.args)) for one in DEFAULT_PROFILE.plugins),
+        PluginUse("NodePrice", 1.3, {"label": ZONE, "prices": {"x": 0.2, "y": 0.1}, "clusters": {"c": 1.5}}),
+        PluginUse("EgressPrice", 0.7, {"prices": PRICES, "datasets": {"maps": ["b"], "genomes": ["c"]}}),
+    ),
 )
 WISHES: tuple[dict[str, str], ...] = (
     {},
