@@ -17,6 +17,7 @@ T = TypeVar("T", bound=Hashable)
 _MOST_NAMED = 16
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
+AppName = tuple[str, frozenset[Label]]  # namespace, app labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class PodSet:
     clues: tuple[Label, ...] = ()
     asks_namespaces: bool = False  # whether labels of namespaces have a say
     terminating: bool = True  # whether a terminating pod may be a member
+    app: "AppName | None" = None  # of which app all members are
 
 
 class TermKind(enum.Enum):
@@ -50,6 +52,11 @@ class StandingTerm:
     number: int
     kind: TermKind
     key: str
+
+
+def app_name(pod: Pod) -> AppName:
+    """Equal for pods of one app."""
+    return pod.namespace, frozenset(pod.app_labels.items())
 
 
 def selector_key(pod: Pod, selector: LabelSelector | None) -> Hashable:
@@ -70,7 +77,9 @@ def pods_beside(pod: Pod, selector: LabelSelector | None) -> PodSet:
     name, home = ("beside", pod.namespace, selector_key(pod, None)), frozenset((pod.namespace,))
     app = pod.app_labels
     clue = tuple(sorted(app.items())[:1])
-    return PodSet(name, lambda one, *_: one.app_labels == app, home, clue, terminating=False)
+    return PodSet(
+        name, lambda one, *_: one.app_labels == app, home, clue, terminating=False, app=app_name(pod) if app else None
+    )
 
 
 def pods_in(namespace: str, selector: LabelSelector) -> PodSet:
