@@ -10,7 +10,8 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFIL
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
-SPECIAL = ("GPUFragmentation", "LiveHeadroom")  # GPUs shared by thousandths; signals that agents are told to measure
+# GPUs shared by thousandths; signals that agents are told to measure; what nodes and bytes cost.
+SPECIAL = ("GPUFragmentation", "LiveHeadroom", "EgressPrice", "NodePrice")
 
 
 def test_the_default_profile_uses_every_plugin_once() -> None:
