@@ -14,14 +14,15 @@ from agents.kube import groups, marks
 from agents.kube.wire import Meta
 from agents.kube.wire_pods import PodSpec
 from dispatcher.model import names
+from dispatcher.model.nearness import read_dataset, read_near
 from dispatcher.model.topology import meant_level
 
-NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER)
+NARROWING = (names.CLUSTERS, names.STAY, names.SPREAD, names.DOMAIN_SCOPE, names.FAILOVER, names.REQUIRE_DATA)
 OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
-_USERS = (names.SCHEDULE, *NARROWING)
+_USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA)
 # What a claim that was given up may leave behind is no one's mistake.
 _LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM))
 _OF_AGENTS = frozenset(
@@ -236,6 +237,19 @@ def _about_spread(value: str) -> tuple[str, bool]:
     return "", False
 
 
+def _readable(read: Callable[[str], object], *, holds: bool) -> Callable[[str], tuple[str, bool]]:
+    """What `read` says of a value; `holds`: whether it keeps the pod waiting."""
+
+    def check(value: str) -> tuple[str, bool]:
+        try:
+            read(value)
+        except ValueError as error:
+            return str(error), holds
+        return "", False
+
+    return check
+
+
 _VALUES: Mapping[str, Callable[[str], tuple[str, bool]]] = {
     names.SCHEDULE: _about_schedule,
     names.CLUSTERS: _about_clusters,
@@ -243,4 +257,7 @@ _VALUES: Mapping[str, Callable[[str], tuple[str, bool]]] = {
     names.SPREAD: _about_spread,
     names.DOMAIN_SCOPE: _one_of("cluster", "fleet"),
     names.FAILOVER: _one_of(*marks.FAILOVER_MODES),
+    names.NEAR: _readable(read_near, holds=False),
+    names.DATA: _readable(read_dataset, holds=False),
+    names.REQUIRE_DATA: _readable(read_dataset, holds=True),
 }

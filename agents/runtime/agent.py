@@ -29,6 +29,7 @@ from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
 from agents.runtime.health import HealthMonitor
 from agents.runtime.keyfile import load_keys
 from agents.runtime.metrics import MetricsServer, Told
+from agents.runtime.probing import PeerProbes
 from agents.runtime.readings import Readings
 from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.telemetry_report import report
@@ -80,6 +81,7 @@ class Agent:
         self._health = HealthMonitor(self._client, self._watches, api, self._log.bump, self._rewatch)
         self._watch_verifier = WatchVerifier(self._client, self._watches, api, self._reopen, self._went_back)
         self._readings = Readings(self._client, self.cache.targets, self._loads, settings)
+        self._probes = PeerProbes(settings.links, lambda: self._health.cluster_uid)
         executor = executor_settings(settings)
         self._policy = executor.policy
         self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
@@ -103,6 +105,7 @@ class Agent:
                 self._spawn(self._health.run(), "health"),
                 self._spawn(self._watch_verifier.run(), "watch_verifier"),
                 self._spawn(self._readings.run(), "readings"),
+                self._spawn(self._probes.run(), "probes"),
                 self._spawn(self._executor.run(), "executor"),
                 self._spawn(self._keep_house(), "housekeeping"),
                 self._spawn(self._keep_memory(), "memory"),
@@ -247,8 +250,11 @@ class Agent:
         return answer
 
     async def set_peers(self, peers: Peers) -> PeersAck:
-        """What the proxy nodes of this cluster shall show."""
-        return await self._executor.set_peers(peers)
+        """What the proxy nodes of this cluster shall show; and whom to probe, unless a newer dispatcher is obeyed."""
+        heard = await self._executor.set_peers(peers)
+        if peers.dispatcher_epoch >= self._executor.obeys:
+            self._probes.follow(peers.peers)
+        return msgspec.structs.replace(heard, probe=self._probes.address, links=self._probes.readings())
 
 
 def executor_settings(settings: AgentSettings) -> ExecutorSettings:

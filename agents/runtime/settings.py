@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from agents.executor.policy import ANNOTATIONS, Allowance
 from agents.observer.rates import MAX_VALUE
 from agents.observer.signals import Signal, with_base
+from agents.runtime.link_settings import LinkSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.signals import MAX_SIGNALS, NAME_PATTERN
 
@@ -166,6 +167,7 @@ class AgentSettings(BaseModel):
         default=(), max_length=MAX_SIGNALS, description="Signals of live load beside cpu, memory and network."
     )
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
+    links: LinkSettings = Field(default_factory=LinkSettings)
     executor: ExecutorOptions = Field(default_factory=ExecutorOptions)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -52,7 +52,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Row = dict[str, Any]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants"))
+_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants"))
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -70,6 +70,7 @@ def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
             web.get("/v1/version", _version),
             web.get("/v1/leader", _leader),
             web.get("/v1/clusters", _clusters),
+            web.get("/v1/links", _links),
             web.get("/v1/nodes", _nodes),
             web.get("/v1/usage", _usage),
             web.get("/v1/telemetry", _telemetry),
@@ -171,6 +172,10 @@ async def _leader(request: web.Request) -> web.Response:
 
 async def _clusters(request: web.Request) -> web.Response:
     return _json({"clusters": request.app[SHOWN].views.clusters()})
+
+
+async def _links(request: web.Request) -> web.Response:
+    return _json({"links": request.app[SHOWN].views.links()})
 
 
 async def _nodes(request: web.Request) -> web.Response:

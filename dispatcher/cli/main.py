@@ -153,9 +153,19 @@ def explain(
 
 
 @app.command()
-def clusters(output: Out = Output.TABLE, server: Server = DEFAULT_SERVER) -> None:
-    """List the clusters: readiness, nodes, pods."""
-    _list("clusters", "no clusters are configured", server, output)
+def clusters(
+    links: Annotated[bool, typer.Option("--links", help="How far they are from each other instead.")] = False,
+    output: Out = Output.TABLE,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """List the clusters: readiness, nodes, pods.
+
+    With --links: the round-trip times that agents measured, and those that count.
+    """
+    if links:
+        _list("links", "there are no two clusters", server, output)
+    else:
+        _list("clusters", "no clusters are configured", server, output)
 
 
 @app.command()
@@ -266,7 +276,7 @@ def _list(kind: str, nothing: str, server: str, output: Output, **query: str) ->
 
     if any(query.values()):
         nothing = f"no {kind} match"
-    columns = {"clusters": tables.CLUSTERS, "nodes": tables.NODES, "pods": tables.PODS}[kind]
+    columns = {"clusters": tables.CLUSTERS, "links": tables.LINKS, "nodes": tables.NODES, "pods": tables.PODS}[kind]
     print_rows(columns, _client(server).rows(kind, **query), output, nothing)
 
 

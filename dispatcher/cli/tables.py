@@ -26,6 +26,10 @@ def age(seconds: float | None) -> str:
     return f"{seconds:.1f}s" if seconds < 1 else f"{int(seconds)}s"
 
 
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}ms" if value < 100 else f"{value:.0f}ms"
+
+
 def _field(key: str) -> Column:
     return Column(key.upper(), lambda row: str(row.get(key) if row.get(key) not in (None, "") else "-"))
 
@@ -78,6 +82,17 @@ CLUSTERS = (
     Column("SUBMITTED", lambda row: str(row["submitted"]), right=True),
     Column("REPORT", lambda row: age(row["report_age_s"]), right=True),
     Column("PROBLEM", lambda row: row["problem"] or "-"),
+)
+
+LINKS = (
+    _field("from"),
+    _field("to"),
+    Column("RTT", lambda row: _milliseconds(row["rtt_ms"]), right=True),
+    Column("JITTER", lambda row: _milliseconds(row["jitter_ms"]), right=True),
+    Column("LOSS", lambda row: "-" if row["loss"] is None else f"{row['loss'] * 100:.1f}%", right=True),
+    Column("AGE", lambda row: age(row["age_s"]), right=True),
+    Column("COUNTS", lambda row: _milliseconds(row["counts_ms"]), lambda row: "bold", right=True),
+    _field("source"),
 )
 
 NODES = (

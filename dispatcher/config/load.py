@@ -10,6 +10,7 @@ from dispatcher.config.access import access_problems, lease_problems
 from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
+from dispatcher.config.links import link_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
 from dispatcher.config.profile_files import Named, ProfilesRead, read_profile_files
@@ -22,6 +23,7 @@ from dispatcher.config.sections import (
     HttpSection,
     JournalSection,
     LeaderElectionSection,
+    LinksSection,
     LogSection,
     QuotaSection,
     RaySection,
@@ -56,6 +58,7 @@ class DispatcherConfig:
     quota: QuotaSection = field(default_factory=QuotaSection)
     leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
     scheduling: SchedulingSection = field(default_factory=SchedulingSection)
+    links: LinksSection = field(default_factory=LinksSection)
     timing: TimingSection = field(default_factory=TimingSection)
     log: LogSection = field(default_factory=LogSection)
     file: FilePath | None = None
@@ -101,6 +104,7 @@ def load_config(
     problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
     nobody: tuple[Tenant, ...] = ()
     names = [cluster.name for cluster in clusters]
+    problems += link_problems(config.links, names, document)
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
@@ -114,6 +118,7 @@ def load_config(
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
         leader_election=election,
         scheduling=config.scheduling,
+        links=config.links,
         timing=timing,
         log=config.log,
         file=FilePath(path) if path is not None else None,

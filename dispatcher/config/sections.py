@@ -88,6 +88,24 @@ class SchedulingSection(Section):
     shards: Annotated[int, Field(ge=0, le=256, description="Ray actors that share the work of large fleets")] = 0
 
 
+class LinkRow(Section):
+    """The way between two clusters, in both directions."""
+
+    clusters: Annotated[tuple[str, str], Field(description="names of the two")]
+    rtt_ms: Annotated[float, Field(gt=0, le=60_000, allow_inf_nan=False, description="ms of a round trip")]
+
+
+class LinksSection(Section):
+    """How far clusters are from each other, where agents do not measure it, and how long what they measure counts."""
+
+    between: Annotated[
+        tuple[LinkRow, ...], Field(description="round-trip times: {clusters: [a, b], rtt_ms: 40}; not measured, then")
+    ] = ()
+    stale_s: Annotated[
+        Seconds, Field(ge=10, description="what was measured counts that long; older is unknown, neither near nor far")
+    ] = 120.0
+
+
 class LogSection(Section):
     """Logging, to standard error."""
 
@@ -140,6 +158,7 @@ class ConfigFile(BaseSettings):
     quota: QuotaSection = QuotaSection()
     leader_election: LeaderElectionSection = LeaderElectionSection()
     scheduling: SchedulingSection = SchedulingSection()
+    links: LinksSection = LinksSection()
     timing: TimingSection = TimingSection()
     log: LogSection = LogSection()
 

@@ -113,6 +113,8 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
         return "is missing"
     if error["type"] == "string_pattern_mismatch":
         return f"{PATTERNS.get(error['ctx']['pattern'], 'is malformed')}, not {shown(error['input'])}"
+    if error["type"] == "value_error":  # a check of ours, which says all that is to be said
+        return str(error["ctx"]["error"])
     wanted = _MUST_BE.get(error["type"])
     if wanted is None:
         message = str(error["msg"])

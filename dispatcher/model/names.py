@@ -10,6 +10,9 @@ STAY = PREFIX + "stay"  # "true": only the cluster of submission
 SPREAD = PREFIX + "spread"  # "zone=1,cluster=2:soft": max skew per fault-domain level
 DOMAIN_SCOPE = PREFIX + "domain-scope"  # "cluster": no fault domain of its spread and affinity spans clusters
 FAILOVER = PREFIX + "failover"  # "strict", "lease" or "asap": when a copy in a lost cluster may be replaced
+NEAR = PREFIX + "near"  # "cluster/a", "service/ns/name" or "zone/x": rather near to that
+DATA = PREFIX + "data"  # the name of a dataset: rather near to where it is
+REQUIRE_DATA = PREFIX + "require-data"  # the same, and nowhere else than where it is
 
 # What we write on a source pod.
 FINALIZER = PREFIX + "delegate"

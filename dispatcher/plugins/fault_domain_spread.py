@@ -10,7 +10,9 @@ Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 
     cost, rounded down; `domains` of feasible nodes alone. 0 where a node lacks a key. Unit: pods.
 A pod without constraints gets the profile's `defaults`, if it has labels to tell its app by; or, with `defaulting`
 System, kube-scheduler's (hosts by 3, zones by 5, both soft) over the pods that the pod's Services and its ReplicaSet,
-StatefulSet or ReplicationController mean, if any does. Source: kube-scheduler's PodTopologySpread.
+StatefulSet or ReplicationController mean, if any does. With `defaulting` App, a pod whose app has other pods gets
+clusters by 5, zones by 5 and hosts by 3, all soft; nodes without a zone count as in one without pods. Source:
+kube-scheduler's PodTopologySpread; App is ours.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,7 +24,7 @@ from msgspec import Meta
 
 from dispatcher.model.pod import Pod, SpreadConstraint
 from dispatcher.model.reasons import Reason
-from dispatcher.model.topology import HOST_LEVEL
+from dispatcher.model.topology import CLUSTER_LEVEL, HOST_LEVEL
 from dispatcher.scheduling.framework import (
     MAX_SCORE,
     SKIP,
@@ -50,7 +52,15 @@ from dispatcher.scheduling.rules.eligibility import (
     topology_key,
 )
 from dispatcher.scheduling.rules.spread import Area, Spread, area_of, spread_key
-from dispatcher.scheduling.rules.spread_args import LIST, SYSTEM, WrittenConstraint, constraints, system_defaults
+from dispatcher.scheduling.rules.spread_args import (
+    APP,
+    APP_DEFAULTS,
+    LIST,
+    SYSTEM,
+    WrittenConstraint,
+    constraints,
+    system_defaults,
+)
 
 _LACKS_KEY = -1e12  # raw score of a node without a soft key: below any cost
 _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without soft constraints
@@ -60,7 +70,8 @@ _HEARD = 1.0  # taken from every raw score, so that 0 is that of pods without so
 class _Ground:
     """What a pod class is judged on: constraints as things stand, and the weight of each soft one.
 
-    `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have.
+    `strict`: nodes that lack a soft key get nothing; else they are judged by the keys they have, and `as_empty` says
+    that a key they lack counts as a domain without pods.
     """
 
     pod: Pod
@@ -68,6 +79,13 @@ class _Ground:
     soft: tuple[Spread, ...]
     weights: tuple[float, ...]
     strict: bool
+    as_empty: bool = False
+
+    def elsewhere(self, rule: Spread) -> float:
+        """The raw score of one soft constraint where its key is lacking."""
+        if self.strict:
+            return _LACKS_KEY
+        return -float(rule.area.constraint.max_skew - 1) if self.as_empty else 0.0
 
 
 class SpreadArgs(Args):
@@ -81,7 +99,10 @@ class SpreadArgs(Args):
         ),
     ] = ()
     defaulting: Annotated[
-        Literal["List", "System"], Meta(description=f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's")
+        Literal["List", "System", "App"],
+        Meta(
+            description=f"{LIST}: `defaults`; {SYSTEM}: kube-scheduler's; {APP}: softly over clusters, zones and hosts"
+        ),
     ] = LIST
 
 
@@ -92,9 +113,10 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     normalizes: ClassVar[bool] = True
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
-        if defaults and defaulting == SYSTEM:
+        if defaults and defaulting != LIST:
             raise ValueError(f"defaults (defaultConstraints) need defaulting (defaultingType) {LIST}")
-        self._defaults, self._system = defaults, defaulting == SYSTEM
+        self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
+        self._system = defaulting == SYSTEM
         self._masks = LabelMasks()
 
     def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
@@ -123,13 +145,20 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
         pod, rules = placed.pod, self._rules(placed, fleet)
-        if not rules:
+        if not rules or self._alone(pod, fleet):
             return SKIP
-        strict = bool(pod.spread) or not self._system
+        strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
         weights = tuple(_weight(int(np.count_nonzero(area.present))) for area in soft)
-        return _Ground(pod, _counted(hard, pod, fleet), _counted(soft, pod, fleet), weights, strict)
+        counted = _counted(hard, pod, fleet), _counted(soft, pod, fleet)
+        return _Ground(pod, *counted, weights, strict, as_empty=self._defaulting == APP)
+
+    def _alone(self, pod: Pod, fleet: FleetView) -> bool:
+        """Whether App defaults find no other pod of its app; if one comes, the pods of the class are judged anew."""
+        if self._defaulting != APP or pod.spread:
+            return False
+        return not fleet.topology.count_matching(pod, None, CLUSTER_LEVEL).any()
 
     def _areas(
         self, rules: Sequence[SpreadConstraint], placed: Placed, fleet: FleetView, *, strict: bool
@@ -147,6 +176,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
+        if self._defaulting == APP and not isinstance(state, Refuse) and self._own_rules(placed.pod):
+            if self._alone(placed.pod, fleet):
+                return SKIP
+            if isinstance(state, Skip):
+                return self.pre_filter(placed, fleet)
         if not isinstance(state, _Ground):
             return state
         hard = _counted([one.area for one in state.hard], placed.pod, fleet)
@@ -181,7 +215,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         ground = state
         parts: list[Part] = []
         for rule, weight in zip(ground.soft, ground.weights, strict=True):
-            answers = np.full(len(rule.counts) + 1, _LACKS_KEY if ground.strict else 0.0)
+            answers = np.full(len(rule.counts) + 1, ground.elsewhere(rule))
             answers[:-1] = -(rule.counts * weight + (rule.area.constraint.max_skew - 1))
             answers -= 0.0 if parts else _HEARD
             parts.append(Part(rule.area.domain, answers))
@@ -196,9 +230,8 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         ]
         if not ground.soft:
             return CountRules(limits)
-        elsewhere = _LACKS_KEY if ground.strict else 0.0
         score_terms = [
-            ScoreTerm(rule.domain_count, -1.0, -float(rule.area.constraint.max_skew - 1), elsewhere)
+            ScoreTerm(rule.domain_count, -1.0, -float(rule.area.constraint.max_skew - 1), ground.elsewhere(rule))
             for rule in ground.soft
         ]
         return CountRules(

@@ -10,8 +10,10 @@ from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.cluster_refused import ClusterRefused
+from dispatcher.plugins.data_locality import DataArgs, DataLocality
 from dispatcher.plugins.default_preemption import DefaultPreemption, PreemptionArgs
 from dispatcher.plugins.dynamic_resources import DynamicResources
+from dispatcher.plugins.egress_price import EgressArgs, EgressPrice
 from dispatcher.plugins.expected_load import ExpectedArgs, ExpectedLoad
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread, SpreadArgs
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation, MixArgs
@@ -20,9 +22,11 @@ from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import AffinityArgs, InterPodAffinity
 from dispatcher.plugins.live_headroom import HeadroomArgs, LiveArgs, LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
 from dispatcher.plugins.namespace_open import NamespaceOpen
+from dispatcher.plugins.nearness import Nearness, NearnessArgs
 from dispatcher.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
+from dispatcher.plugins.node_price import NodePrice, PriceArgs
 from dispatcher.plugins.node_ready import NodeReady
 from dispatcher.plugins.node_resources_balanced_allocation import BalanceArgs, NodeResourcesBalancedAllocation
 from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
@@ -127,9 +131,13 @@ _SPECS = (
     PluginSpec(LiveMemory, LiveArgs),
     PluginSpec(LiveNetwork, LiveArgs),
     PluginSpec(LiveHeadroom, HeadroomArgs),
+    PluginSpec(Nearness, NearnessArgs),
+    PluginSpec(DataLocality, DataArgs),
     PluginSpec(HomeCluster),
     PluginSpec(DefaultPreemption, PreemptionArgs),
     PluginSpec(GPUFragmentation, MixArgs),
+    PluginSpec(EgressPrice, EgressArgs),
+    PluginSpec(NodePrice, PriceArgs),
 )
 REGISTRY: dict[str, PluginSpec] = {spec.plugin.name: spec for spec in _SPECS}
 # Other names that the file of a profile may use: kube-scheduler's, where ours says more.

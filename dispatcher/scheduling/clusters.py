@@ -63,6 +63,7 @@ class ClusterView:
     evicts_foreign: bool = False  # pods of other schedulers may be evicted there
     opens: tuple[Opening, ...] | None = None  # as in Changes
     hidden: bool = False  # its first report is being folded: to others it is as if it had not reported yet
+    probe: str = ""  # where its agent answers probes of others, as in PeersAck
     heard: bool = False  # reported or was declared silent: its state is known, for good or bad
     last_report_at: float = float("-inf")
     ready_since: float = float("inf")

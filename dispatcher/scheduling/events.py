@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dispatcher.model.messages import NO_SHADOWS, AnyIntent, Changes, Outcome, Peer, Shadows
+from dispatcher.model.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome, Peer, Shadows
 from dispatcher.scheduling.records.decision import Decision
 
 
@@ -55,9 +55,14 @@ class Unsent:
 
 @dataclass(frozen=True)
 class PeersAcknowledged:
-    """An agent has answered to peers: the token in its answer is echoed from now on, and renews its leases."""
+    """An agent has answered to peers: the token in its answer is echoed from now on, and renews its leases.
+
+    `probe`, `links`: as in PeersAck.
+    """
 
     cluster: str
+    probe: str = ""
+    links: tuple[LinkReading, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.framework import PluginUse, Profile
-from dispatcher.scheduling.rules.spread_args import SYSTEM
+from dispatcher.scheduling.rules.spread_args import APP, SYSTEM
 
 _Table = tuple[tuple[str, float], ...]  # name, weight (of scores)
 
@@ -44,21 +44,24 @@ _KUBERNETES: _Table = (
 )
 _LIVE: _Table = (
     ("ExpectedLoad", 4),
+    ("Nearness", 2),
+    ("DataLocality", 2),
     ("HomeCluster", 0.01),
 )
 _LAST: _Table = (("DefaultPreemption", 1),)
 _BY_REQUESTS = ("NodeResourcesFit", "NodeResourcesBalancedAllocation")
+_ARGS = {"FaultDomainSpread": {"defaulting": APP}}
 _KUBERNETES_ARGS = {"FaultDomainSpread": {"defaulting": SYSTEM}}
 
 
 def _uses(*tables: _Table) -> Iterable[PluginUse]:
-    return (PluginUse(name, weight) for table in tables for name, weight in table)
+    return (PluginUse(name, weight, _ARGS.get(name, {})) for table in tables for name, weight in table)
 
 
 DEFAULT_PROFILE = Profile(
     SCHEDULER_NAME,
     tuple(
-        PluginUse(use.name, 0.0 if use.name in _BY_REQUESTS else use.weight)
+        PluginUse(use.name, 0.0 if use.name in _BY_REQUESTS else use.weight, use.args)
         for use in _uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE, _LAST)
     ),
 )

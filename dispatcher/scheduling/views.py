@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from itertools import permutations
 from typing import Any
 
 from dispatcher.model import names
@@ -32,6 +33,27 @@ def clusters_view(core: SchedulerCore) -> list[Row]:
     copies = Counter(name for tracked in core.tracked.values() for name in tracked.delegates)
     ours = [_cluster_row(core, view, shared[name], copies[name]) for name, view in sorted(core.clusters.items())]
     return [*ours, *(_unconfigured_row(core, one) for one in unconfigured.of(core.tracked.values(), core.clusters))]
+
+
+def links_view(core: SchedulerCore) -> list[Row]:
+    """One row a direction between two clusters: what the agent of `from` measured and how old that is; what counts for
+    both directions (None: unknown), and whether that is measured or configured.
+    """
+    return [_link_row(core.fleet, *way) for way in permutations(sorted(core.clusters), 2)]
+
+
+def _link_row(fleet: FleetState, source: str, target: str) -> Row:
+    told, link = fleet.links.measured(source, target), fleet.links.between(source, target, fleet.now)
+    return {
+        "from": source,
+        "to": target,
+        "rtt_ms": round(told.rtt_ms, 3) if told else None,
+        "jitter_ms": round(told.jitter_ms, 3) if told else None,
+        "loss": round(told.loss, 4) if told else None,
+        "age_s": round(max(0.0, fleet.now - told.at), 1) if told else None,
+        "counts_ms": round(link.rtt_ms, 3) if link else None,
+        "source": link.source if link else "unknown",
+    }
 
 
 def _unconfigured_row(core: SchedulerCore, found: unconfigured.UnconfiguredCluster) -> Row:

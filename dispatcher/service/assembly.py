@@ -23,6 +23,7 @@ from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.fleet_views import CoreViews
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
+from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.service import Service
@@ -58,6 +59,7 @@ def assemble(
     """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term."""
     term = term or Term()
     clock, metrics, fleet = Clock(), Metrics(), FleetState()
+    fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
     ledger, quota_file = _quota(config, fleet)
     shards = Shards(fleet, shard_links, policy=name_of(policy_of(config))) if shard_links else None
     profiles, sort = _policies(config, fleet, ledger, shards)
@@ -85,6 +87,7 @@ def assemble(
     )
     service.quota_file = quota_file
     metrics.watch(ServiceCollector(service))
+    metrics.watch(LinkCollector(clusters, fleet))
     if shards is not None:
         service.shards = shards
         metrics.watch(ShardCollector(shards))

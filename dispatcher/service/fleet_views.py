@@ -17,6 +17,10 @@ class FleetViews(Protocol):
         """One row a cluster."""
         ...
 
+    def links(self) -> list[Row]:
+        """One row a direction between two clusters."""
+        ...
+
     def nodes(self) -> list[Row]:
         """One row a node."""
         ...
@@ -51,6 +55,10 @@ class CoreViews:
     def clusters(self) -> list[Row]:
         """One row a cluster."""
         return views.clusters_view(self._core)
+
+    def links(self) -> list[Row]:
+        """One row a direction between two clusters."""
+        return views.links_view(self._core)
 
     def nodes(self) -> list[Row]:
         """One row a node."""

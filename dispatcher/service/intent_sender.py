@@ -140,6 +140,6 @@ class IntentSender:
                     log.debug("peers not told", cluster=self.cluster, problem=str(error))
                 else:
                     self._word = answer.word
-                    self._emit(PeersAcknowledged(self.cluster))  # before the word is echoed
+                    self._emit(PeersAcknowledged(self.cluster, answer.probe, answer.links))  # before the word is echoed
         finally:
             self._peers_call = None

@@ -44,6 +44,14 @@ USERS = (
         "When a pod whose cluster is lost may be replaced: once its copy is known to be gone; once the copy's own "
         "agent has certainly stopped it; or at once.",
     ),
+    Key(
+        "NEAR",
+        "pod, annotation",
+        "`cluster/NAME`, `service/NAMESPACE/NAME`, `zone/NAME`",
+        "Rather near to that, by the round-trip times between clusters (see [Between clusters](../links.md)).",
+    ),
+    Key("DATA", "pod, annotation", "name of a dataset", "Rather near to a cluster that has it."),
+    Key("REQUIRE_DATA", "pod, annotation", "name of a dataset", "The same, and only in clusters that have it."),
 )
 ADMINS = (
     Key("ACCEPT", "Namespace, label", '`"false"`', "Closes the namespace to pods of other clusters."),

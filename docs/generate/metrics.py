@@ -6,8 +6,10 @@ from typing import Any, cast
 from prometheus_client.core import Metric
 
 from agents.runtime.metrics import AgentCollector, Told
+from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
+from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.shards.metrics import ShardCollector
 from docs.generate.markdown import code, page, table
@@ -21,6 +23,7 @@ def families() -> list[Metric]:
         core=SimpleNamespace(queue=queue, counters={}, clusters={}), senders={}, clock=lambda: 0.0
     )
     metrics.watch(ServiceCollector(cast(Any, service)))
+    metrics.watch(LinkCollector((), FleetState()))
     metrics.watch(LeaderCollector(lambda: True))
     metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
     return sorted(metrics.registry.collect(), key=lambda family: family.name)

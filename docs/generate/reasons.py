@@ -30,6 +30,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.NOT_READY: "The node's kubelet does not report: `kubectl describe node`.",
     Reason.CLUSTER_NOT_READY: "`global-dispatcher clusters` says what is wrong with that cluster.",
     Reason.VOLUMES_ELSEWHERE: "A pod with claims or an inline disk stays in its own cluster.",
+    Reason.DATA_ELSEWHERE: "The pod's `global-dispatcher.io/require-data` names data that is in other clusters: see "
+    "`datasets` of DataLocality in the profile.",
     Reason.CLUSTER_NOT_ALLOWED: "The pod's `global-dispatcher.io/clusters` or `stay` leaves it out.",
     Reason.CLUSTER_CORDONED: "`global-dispatcher cluster uncordon NAME`, once it may take pods again.",
     Reason.CLUSTER_REFUSED: "`explain` says what that cluster answered and when it is tried again. Mend the cause there.",

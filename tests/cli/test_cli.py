@@ -101,6 +101,8 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
     [
         (("clusters",), "NAME", "east   Ready,Cordoned      1/1      2        0           3     0.4s   -"),
         (("clusters",), "NAME", "west   NotReady,Fenced     0/1      1        1           0        -   <b>silent</b>"),
+        (("clusters", "--links"), "FROM", "east   west   40.6ms    1.2ms   3.1%    7s   41.0ms   measured"),
+        (("clusters", "--links"), "FROM", "west   east        -        -      -     -        -   unknown"),
         (("nodes",), "CLUSTER", "east      east-1   Ready    500m/4   500m/4   500m/4    34%    20%      -    3s"),
         (
             ("pods",),
@@ -123,6 +125,11 @@ def test_json_and_yaml_are_the_rows_as_they_are(kind: str) -> None:
     want = getattr(FakeViews(), kind)()
     assert json.loads(run(kind, "-o", "json").stdout) == want
     assert yaml.safe_load(run(kind, "-o", "yaml").stdout) == want
+
+
+@pytest.mark.usefixtures("answering")
+def test_links_are_rows_too() -> None:
+    assert json.loads(run("clusters", "--links", "-o", "json").stdout) == FakeViews().links()
 
 
 @pytest.mark.usefixtures("answering")

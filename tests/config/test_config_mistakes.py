@@ -90,6 +90,26 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             WEST + "timing:\n  cluster_lost_s: 3",
             "4: timing.cluster_lost_s: must not be less than cluster_silent_s (10)",
         ),
+        (
+            WEST + "links: {between: [{clusters: [west, east], rtt_ms: 40}]}",
+            "3: links.between[0].clusters[1]: 'east' is no configured cluster; did you mean west?",
+        ),
+        (
+            WEST + "links:\n  between:\n  - {clusters: [west, west], rtt_ms: 40}",
+            "5: links.between[0].clusters: names a cluster and itself: name two",
+        ),
+        (
+            WEST + "links: {between: [{clusters: [west], rtt_ms: 40}]}",
+            "3: links.between[0].clusters",
+        ),
+        (
+            AGENT + "links: {listen: '0.0.0.0'}",
+            "5: clusters[0].agent.links.listen: must be an IP address and a port, such as 192.0.2.7:7490",
+        ),
+        (
+            AGENT + "links: {allow: [192.0.2.0/24, everything]}",
+            "5: clusters[0].agent.links.allow: 'everything' is no network such as 192.0.2.0/24",
+        ),
         ("", "1: clusters: none is listed: name at least one, such as {name: west, context: west-admin}"),
         ("http: {}\nclusters: []", "2: clusters: none is listed: name at least one"),
     ],
@@ -105,6 +125,11 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "a row that accepts nobody",
         "a row for a cluster that is none",
         "lost before silent",
+        "a way to a cluster that is none",
+        "a way from a cluster to itself",
+        "a way to nobody",
+        "a name to listen on",
+        "a network that is none",
         "an empty file",
         "no clusters",
     ],

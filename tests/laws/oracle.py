@@ -11,8 +11,9 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from dispatcher.model.messages import LinkReading
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.objects import Namespace
+from dispatcher.model.objects import Namespace, Service
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -49,6 +50,8 @@ class World:
     readings: dict[tuple[str, str], list[tuple[float, Reading, int]]] = field(default_factory=dict)  # oldest first
     seats: dict[tuple[str, str], Seat] = field(default_factory=dict)
     namespaces: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)  # (cluster, name) -> labels
+    links: list[tuple[float, str, LinkReading | None]] = field(default_factory=list)  # None: time passed
+    services: dict[tuple[str, str], Service] = field(default_factory=dict)  # (cluster, key)
     now: float = 1000.0
     turns: int = 0
 
@@ -64,6 +67,11 @@ class World:
             fleet.put_node(cluster, node)
         for (cluster, name), labels in self.namespaces.items():
             fleet.kept.put(cluster, Namespace(name, labels))
+        for (cluster, _), service in self.services.items():
+            fleet.kept.put(cluster, service)
+        for at, cluster, measured in self.links:
+            fleet.links.expire(at)
+            fleet.links.take(cluster, [measured] if measured else (), at)
         turns: list[tuple[int, float, Callable[[], None]]] = []
         for pod_id, seat in self.seats.items():
             place = partial(fleet.place, pod_id, seat.placed, seat.cluster, seat.node, assumed=True)

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dispatcher.model.messages import LinkReading
 from dispatcher.model.node import Node
-from dispatcher.model.objects import Namespace
+from dispatcher.model.objects import Namespace, Service
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
@@ -65,9 +66,21 @@ class Pair:
         world.readings.setdefault((cluster, name), []).append((world.now, taken, world.turn()))
         self.fleet.put_reading(cluster, taken)
 
+    def link(self, source: str, target: str, rtt_ms: float, age: float) -> None:
+        measured = LinkReading(target, rtt_ms, age_s=age)
+        self.world.links.append((self.world.now, source, measured))
+        self.fleet.links.take(source, [measured], self.world.now)
+
+    def service(self, cluster: str, name: str, app: str) -> None:
+        found = Service("default", name, selector={"app": app} if app else {})
+        self.world.services[cluster, found.key] = found
+        self.fleet.kept.put(cluster, found)
+
     def later(self, seconds: float) -> None:
         self.world.now += seconds
         self.fleet.now = self.world.now
+        self.world.links.append((self.world.now, "", None))
+        self.fleet.links.expire(self.world.now)
 
     def end(self, index: int) -> None:
         ids = list(self.world.seats)

@@ -8,6 +8,7 @@ from dispatcher.model.names import CLUSTERS, DOMAIN_SCOPE
 from dispatcher.model.objects import AnyObject, ReplicaSet, ReplicationController, Service, StatefulSet
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
+from dispatcher.scheduling.framework import SKIP
 from tests.builders import PodBuilder, fleet, node, pod, put, selector
 from tests.plugins.asking import make, raw_scores, reasons, scores, state_of
 
@@ -313,3 +314,56 @@ def test_a_pod_with_constraints_has_no_system_defaults() -> None:
     state.kept.put("in-a", Service("default", "s", {"app": "web"}))
     plugin = make("FaultDomainSpread", defaulting="System")
     assert plugin.standing_key(web().spread("zone").placed(), state) is None
+
+
+def app_fleet() -> FleetState:
+    """Cluster a has zones x and y, b has zone z, c tells no zone."""
+    return fleet(
+        a=[node("n1").labels(zone="x"), node("n2").labels(zone="y")], b=[node("n1").labels(zone="z")], c=["n1", "n2"]
+    )
+
+
+def test_app_defaults_have_nothing_to_say_of_the_first_pod_of_an_app() -> None:
+    state, plugin = app_fleet(), make("FaultDomainSpread", defaulting="App")
+    put(state, pod("other").labels(app="db"), "a", "n1")
+    put(state, pod("elsewhere").namespace("shop").labels(app="web"), "a", "n1")
+    assert scores(plugin, web(), state) == {}
+    assert scores(plugin, pod("bare"), state) == {}
+
+
+def test_app_defaults_spread_an_app_softly_and_little_for_few_pods() -> None:
+    state, plugin = app_fleet(), make("FaultDomainSpread", defaulting="App")
+    put(state, pod("w0").labels(app="web"), "a", "n1")
+    few = scores(plugin, web(), state)
+    for at in range(1, 12):
+        put(state, pod(f"w{at}").labels(app="web"), "a", "n1")
+    many = scores(plugin, web(), state)
+    for found in (few, many):
+        assert found["a/n1"] < found["a/n2"] < found["b/n1"]
+        assert found["b/n1"] == found["c/n1"] == found["c/n2"] == 100  # to lack a zone is no edge
+    assert few["a/n1"] > 50 > many["a/n1"]
+    assert reasons(plugin, web(), state) == {}
+
+
+def test_app_defaults_are_for_pods_without_constraints() -> None:
+    state, asking = app_fleet(), web().spread("zone", hard=False)
+    put(state, pod("w0").labels(app="web"), "a", "n1")
+    assert scores(make("FaultDomainSpread", defaulting="App"), asking, state) == scores(
+        make("FaultDomainSpread"), asking, state
+    )
+
+
+def test_app_defaults_come_and_go_with_the_other_pods_of_the_app() -> None:
+    state, plugin = app_fleet(), make("FaultDomainSpread", defaulting="App")
+    placed, view = web().placed(), view_of(state)
+    alone = plugin.pre_filter(placed, view)
+    put(state, pod("w0").labels(app="web"), "a", "n1")
+    spread = plugin.refresh(alone, placed, view)
+    state.remove(("a", "uid-w0"))
+    assert (alone, plugin.refresh(spread, placed, view)) == (SKIP, SKIP)
+    assert spread is not SKIP
+
+
+def test_app_defaults_and_a_list_of_defaults_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="need defaulting"):
+        make("FaultDomainSpread", defaulting="App", defaults=[{"key": "zone"}])

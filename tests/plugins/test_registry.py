@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.model.names import CLUSTERS, ZONE
+from dispatcher.model.names import CLUSTERS, DATA, NEAR, ZONE
 from dispatcher.model.pod import Volume
 from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec, build, queue_sort
 from dispatcher.scheduling.fleet.view import view_of
@@ -16,6 +16,11 @@ from tests.plugins.asking import make, state_of
 from tests.plugins.storage import bound, storing, volume
 
 NAMES = sorted(REGISTRY)
+# Arguments without which a plugin has nothing to say.
+SPEAKING: dict[str, dict[str, Any]] = {
+    "EgressPrice": {"prices": [{"from": "*", "to": "*", "per_gib": 0.1}]},
+    "NodePrice": {"prices": {"m5.large": 0.096}},
+}
 
 
 def test_registry_builds_the_default_profile_in_its_order() -> None:
@@ -56,7 +61,8 @@ def test_every_plugin_stands_an_empty_fleet(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_explanation_is_plain_json(name: str) -> None:
-    plugin, state, asking = make(name), fleet(a=["n1"]), pod().labels(a="b").spread("cluster")
+    asking = pod().labels(a="b").spread("cluster").annotation(NEAR, "cluster/a").annotation(DATA, "maps")
+    plugin, state = make(name, **SPEAKING.get(name, {})), fleet(a=["n1"])
     if hasattr(plugin, "explain"):
         json.dumps(plugin.explain(state_of(plugin, asking, state), asking.placed(), view_of(state), 0), allow_nan=False)
 
@@ -118,6 +124,10 @@ def _written(name: str, key: str, default: Any) -> object:
         ("NodeAffinity", "added_affinity"): [],
         ("NodeResourcesFit", "resources"): {"cpu": 1, "memory": 1},
         ("NodeResourcesFit", "shape"): [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}],
+        ("DataLocality", "datasets"): {},
+        ("EgressPrice", "datasets"): {},
+        ("NodePrice", "prices"): {},
+        ("NodePrice", "clusters"): {},
         ("GPUFragmentation", "mix"): [{"cpu": 0, "gpu": 1000, "share": 1}],
     }
     return others.get((name, key), default)

@@ -10,8 +10,9 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE, KUBE_SCHEDULER_PROFIL
 
 PROFILES = Path(__file__).parents[2] / "configs" / "profiles"
 
-# GPUs shared by thousandths; the headroom of single signals, for profiles that want it beside ExpectedLoad.
-SPECIAL = ("GPUFragmentation", "LiveCPU", "LiveHeadroom", "LiveMemory", "LiveNetwork")
+# GPUs shared by thousandths; the headroom of single signals, for profiles that want it beside ExpectedLoad; what nodes
+# and bytes cost.
+SPECIAL = ("GPUFragmentation", "LiveCPU", "LiveHeadroom", "LiveMemory", "LiveNetwork", "EgressPrice", "NodePrice")
 
 
 def test_the_default_profile_uses_every_plugin_once() -> None:

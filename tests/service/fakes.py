@@ -198,6 +198,14 @@ class FakeViews:
             },
         ]
 
+    def links(self) -> list[dict[str, Any]]:
+        measured = {"rtt_ms": 40.612, "jitter_ms": 1.25, "loss": 0.031, "age_s": 7.0, "counts_ms": 41.0}
+        never = dict.fromkeys(("rtt_ms", "jitter_ms", "loss", "age_s", "counts_ms"))
+        return [
+            {"from": "east", "to": "west", **measured, "source": "measured"},
+            {"from": "west", "to": "east", **never, "source": "unknown"},
+        ]
+
     def nodes(self) -> list[dict[str, Any]]:
         use = {"requested": "500m", "allocatable": "4", "share": 0.125}
         load = {

@@ -40,6 +40,7 @@ from dispatcher.model.messages.outcomes import (
     Outcome,
     OutcomeBatch,
 )
+from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.peers import NO_SHADOWS, Cover, Peer, Peers, PeersAck, Shadow, Shadows, UncountedBudgets
 from dispatcher.model.messages.reports import Changes, Hello
 from dispatcher.model.messages.telemetry import SourceReport, Telemetry, UnreadSignal
@@ -75,6 +76,7 @@ __all__ = [
     "Hello",
     "Intent",
     "IntentBatch",
+    "LinkReading",
     "MirrorStatus",
     "Outcome",
     "OutcomeBatch",

@@ -1,5 +1,6 @@
 """Dispatcher to agent: the other clusters as their proxy nodes shall show them; and the agent's answer."""
 
+from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import PodRef, Record
 
@@ -9,6 +10,7 @@ class Peer(Record, frozen=True):
 
     `uid` is the UID of its kube-system namespace, `keys` its public keys as in Hello. `api_ok`: its agent said at last
     that its API server answers. `unrenewed_s`: for so long no lease of it can have been renewed; 0 while it is ready.
+    `probe`: where its agent answers probes, as it says itself (IP:port); an agent probes what its own settings allow.
     """
 
     cluster: str
@@ -19,6 +21,7 @@ class Peer(Record, frozen=True):
     keys: tuple[str, ...] = ()
     api_ok: bool = False
     unrenewed_s: float = 0.0
+    probe: str = ""
 
 
 class Shadow(Record, frozen=True):
@@ -81,8 +84,13 @@ class Peers(Record, frozen=True):
 
 
 class PeersAck(Record, frozen=True):
-    """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows no leases."""
+    """The answer to Peers. `word` is another one each time, to be echoed; "" of an agent that knows no leases.
+
+    `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it measured to others.
+    """
 
     cluster: str
     word: str = ""
     version: int = VERSION
+    probe: str = ""
+    links: tuple[LinkReading, ...] = ()

@@ -9,6 +9,7 @@ decided, since the room and quota in use would be unknown.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from dispatcher.model.probe_address import published
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.outcomes import Outcomes
@@ -96,7 +97,9 @@ class SchedulerCore:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _peers_told(self, event: events.PeersAcknowledged, now: float) -> None:
-        self.clusters[event.cluster].answered_at = now
+        view = self.clusters[event.cluster]
+        view.answered_at, view.probe = now, published(event.probe)
+        self.fleet.links.take(event.cluster, event.links, now)
 
     def _decide(self, event: events.Decide, now: float) -> None:
         if self.open:
@@ -106,6 +109,7 @@ class SchedulerCore:
     def _tick(self, event: events.Tick, now: float) -> None:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
+        state.fleet.links.expire(now)
         state.due |= state.waiting
         state.ring(now)
         state.due.update(state.outbox.overdue(now, state.timing.settle_s))

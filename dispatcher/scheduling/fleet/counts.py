@@ -11,7 +11,7 @@ from dispatcher.scheduling.framework.pod_sets import LabelsOf, PodSet, PodSetInd
 
 DomainOf = Callable[[str, int], int]  # (level, row) -> domain code, -1 unknown
 DomainsOf = Callable[[str, RowList], SmallInts]  # the same of many rows
-Build = Callable[[frozenset[str] | None, str], Iterable[tuple[Placed, int]]]  # (namespaces, level) -> placed, domain
+Build = Callable[[PodSet, str], Iterable[tuple[Placed, int]]]  # (set, level) -> placed that may be in it, domain
 
 
 @dataclass(eq=False)
@@ -91,7 +91,7 @@ class MatchCounts:
             self._drop(self._counts.pop(next(iter(self._counts))))
         count = MatchCount(key, pods=pods, namespaces_at=namespaces_at)
         self._index.put(count, pods)
-        for placed, domain in build(pods.namespaces, key):
+        for placed, domain in build(pods, key):
             if count.has(placed, self._labels_of):
                 count.add(domain, 1)
         return count

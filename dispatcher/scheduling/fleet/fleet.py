@@ -24,6 +24,7 @@ from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
+    Apps,
     Occupant,
     Ports,
     SharedDicts,
@@ -63,6 +64,7 @@ class FleetState(NodeTable):
         self.volumes = VolumesInUse()
         self.selectors = DefaultSelectors(self.kept)
         self._occupants: dict[PodId, Occupant] = {}
+        self._apps = Apps()
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
@@ -194,6 +196,7 @@ class FleetState(NodeTable):
                 new.unseen_cpu, new.unseen_memory = old.unseen_cpu, old.unseen_memory
             self.remove(pod_id)
         self._occupants[pod_id] = new
+        self._apps.put(new)
         self._at.setdefault((cluster, node), {})[pod_id] = new
         if row is not None:
             self._attach(new, row)
@@ -203,6 +206,7 @@ class FleetState(NodeTable):
         occupant = self._occupants.pop(pod_id, None)
         if occupant is None:
             return False
+        self._apps.drop(occupant)
         self._detach(occupant)
         where = (occupant.cluster, occupant.node)
         del self._at[where][pod_id]
@@ -230,6 +234,7 @@ class FleetState(NodeTable):
             where = self._places[row]
             occupant = Occupant(pod_id, placed, *where, True, now, row, True, True, True, settling)
             occupants[pod_id] = occupant
+            self._apps.put(occupant)
             on_node, unseen = by_node.get(where), by_row.get(row)
             if on_node is None or unseen is None:
                 on_node, unseen = by_node.setdefault(where, {}), by_row.setdefault(row, [])
@@ -366,7 +371,8 @@ class FleetState(NodeTable):
         """How many nodes have an image."""
         return self._images.nodes_with(image)
 
-    def _placed_in(self, namespaces: frozenset[str] | None, level: str) -> Iterator[tuple[Placed, int]]:
-        for occupant in self._occupants.values():
+    def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
+        namespaces = pods.namespaces
+        for occupant in self._occupants.values() if pods.app is None else self._apps.of(pods.app):
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
                 yield occupant.placed, self._domain_of(level, occupant.row)

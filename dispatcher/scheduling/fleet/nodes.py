@@ -16,6 +16,7 @@ from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore, 
 from dispatcher.scheduling.fleet.images import ImageColumns
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.labels import LabelColumns
+from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
@@ -52,6 +53,7 @@ class NodeTable(NodeColumns):
         self._labels = LabelColumns(self._cluster_name)
         self.kept = ClusterObjects()
         self._images = ImageColumns(self.kept.versions)
+        self.links = LinkTable(self.kept.versions, self._infos)
         self._metrics = MetricColumns()
         self._domains: dict[str, SmallInts] = {}
         self._domains_at = -1

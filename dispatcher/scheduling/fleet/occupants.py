@@ -1,6 +1,6 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.pod_sets import AppName, app_name
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):
@@ -72,6 +73,42 @@ def _counts_alike(one: Pod, other: Pod) -> bool:
 def is_unseen(placed: Placed) -> bool:
     """Whether a pod that is met for the first time still has its load before it: not if it already runs."""
     return placed.pod.phase != RUNNING
+
+
+class Apps:
+    """The pods of each app, so that those of one are counted without a look at all others. Pods without labels that
+    tell their app are in none.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[AppName, dict[PodId, Occupant]] = {}
+        self._last: tuple[Mapping[str, str], AppName] = ({}, ("", frozenset()))  # mostly the next pod's, too
+
+    def put(self, occupant: Occupant) -> None:
+        """A pod is somewhere."""
+        name = self._name(occupant.placed.pod)
+        if name[1]:
+            self._pods.setdefault(name, {})[occupant.pod_id] = occupant
+
+    def drop(self, occupant: Occupant) -> None:
+        """The exact inverse of `put`."""
+        name = self._name(occupant.placed.pod)
+        if name[1]:
+            pods = self._pods[name]
+            del pods[occupant.pod_id]
+            if not pods:
+                del self._pods[name]
+
+    def of(self, name: AppName) -> Collection[Occupant]:
+        """Those of an app."""
+        return self._pods.get(name, {}).values()
+
+    def _name(self, pod: Pod) -> AppName:
+        labels, name = self._last
+        if name[0] != pod.namespace or labels != pod.labels:
+            name = app_name(pod)
+            self._last = pod.labels, name
+        return name
 
 
 _SHARED_FIELDS = ("labels", "requests", "annotations", "node_selector")

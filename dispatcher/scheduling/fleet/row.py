@@ -115,6 +115,7 @@ class OneRow:
         mean, usual = (np.asarray([[pair[at]] for pair in facts.means], dtype=np.float32) for at in (0, 1))
         columns = SignalColumns(used.astype(np.float32), times, mean, usual)
         self.signals = NotedSignals(fleet.signal_axis, columns)
+        self.links = whole.links
 
 
 class NotedSignals(SignalView):

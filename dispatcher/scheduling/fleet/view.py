@@ -17,8 +17,9 @@ from dispatcher.model.pod import Pod
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
+from dispatcher.scheduling.fleet.links import LINKS
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
-from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Placed, Signals, SmallInts
+from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Signals, SmallInts
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
 
 
@@ -52,6 +53,7 @@ class ObservedView:
         "affinity",
         "axis",
         "images",
+        "links",
         "nodes",
         "objects",
         "observed",
@@ -71,6 +73,7 @@ class ObservedView:
         self.volumes = ObservedVolumes(fleet, observed)
         self.objects = ObservedObjects(fleet, observed)
         self.images = ObservedImages(fleet, observed)
+        self.links = ObservedLinks(fleet, observed)
 
     @property
     def now(self) -> float:
@@ -270,3 +273,19 @@ class ObservedImages(_Facet):
         """How many nodes have an image."""
         self._observed.kinds.add(IMAGES)
         return self._fleet.nodes_with_image(image)
+
+
+class ObservedLinks(_Facet):
+    """Satisfies `framework.Links`."""
+
+    __slots__ = ()
+
+    def rtt_ms(self) -> Floats:
+        """[clusters, clusters] what counts, ms."""
+        self._observed.kinds.add(LINKS)
+        return self._fleet.links.rtt_ms()
+
+    def between(self, one: str, other: str) -> Link | None:
+        """What counts between two clusters."""
+        self._observed.kinds.add(LINKS)
+        return self._fleet.links.between(one, other, self._fleet.now)

@@ -1,7 +1,8 @@
 """What a plugin may read of the fleet: the view that every extension point is handed, facet by facet.
 
 Each facet is about one thing that kube-scheduler's plugins ask: nodes (NodeInfo), topology (domains and how pods are
-spread over them), affinity (terms and sets of pods), volumes, objects (the informers' listers), images, signals.
+spread over them), affinity (terms and sets of pods), volumes, objects (the informers' listers), images, signals,
+links between clusters.
 What belongs to no facet (the clock, tables of names) is on the view itself.
 
 A view notes what is read through it besides rows: the clock, counts, kinds of objects. An answer that rests on these is
@@ -48,6 +49,18 @@ class ClusterInfo:
     ready: bool
     synced: bool
     opens: tuple[Opening, ...] | None = None
+
+
+MEASURED, CONFIGURED = "measured", "configured"
+
+
+@dataclass(frozen=True)
+class Link:
+    """Between two clusters: the round-trip time that counts, where it is from, and its age (None: it is configured)."""
+
+    rtt_ms: float
+    source: str
+    age_s: float | None
 
 
 class Nodes(Protocol):
@@ -227,6 +240,18 @@ class Signals(Protocol):
         ...
 
 
+class Links(Protocol):
+    """How far clusters are from each other. Whoever asks is judged anew when what counts changes, or is too old."""
+
+    def rtt_ms(self) -> Floats:
+        """[clusters, clusters] round-trip time that counts, ms; 0 within a cluster, NaN unknown. Symmetric."""
+        ...
+
+    def between(self, one: str, other: str) -> Link | None:
+        """What counts between two clusters by name, for an explanation: its age is that of now. None unknown."""
+        ...
+
+
 class FleetView(Protocol):
     """The fleet as one plugin is shown it: facets, the clock, and tables of names that codes stand for."""
 
@@ -293,4 +318,9 @@ class FleetView(Protocol):
     @property
     def signals(self) -> Signals:
         """Live load by signal."""
+        ...
+
+    @property
+    def links(self) -> Links:
+        """How far clusters are from each other."""
         ...

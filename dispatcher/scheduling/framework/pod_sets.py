@@ -17,6 +17,7 @@ T = TypeVar("T", bound=Hashable)
 _MOST_NAMED = 16
 LabelsOf = Callable[[str, str], Mapping[str, str]]  # (cluster, namespace) -> labels of that namespace
 Label = tuple[str, str]
+AppName = tuple[str, frozenset[Label]]  # namespace, app labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,7 @@ class PodSet:
     clues: tuple[Label, ...] = ()
     asks_namespaces: bool = False  # whether labels of namespaces have a say
     terminating: bool = True  # whether a terminating pod may be a member
+    app: "AppName | None" = None  # of which app all members are
 
 
 class TermKind(enum.Enum):
@@ -52,22 +54,40 @@ class StandingTerm:
     key: str
 
 
+def app_name(pod: Pod) -> AppName:
+    """Equal for pods of one app."""
+    return pod.namespace, frozenset(pod.app_labels.items())
+
+
 def selector_key(pod: Pod, selector: LabelSelector | None) -> Hashable:
     """A hashable name for what `selector` matches; None stands for the pods of the same app as `pod`."""
     if selector is None:
         return ("app", frozenset(pod.app_labels.items()))
-    return ("selector", frozenset(selector.match_labels.items()), selector.match_expressions)
+    return ("selector", *_names(selector))
+
+
+def _names(selector: LabelSelector) -> tuple[Hashable, ...]:
+    return frozenset(selector.match_labels.items()), selector.match_expressions
 
 
 def pods_beside(pod: Pod, selector: LabelSelector | None) -> PodSet:
     """The live pods of `pod`'s namespace that match `selector`; None: those of the same app."""
-    name, home = ("beside", pod.namespace, selector_key(pod, selector)), frozenset((pod.namespace,))
     if selector is not None:
-        matches = selector.matches
-        return PodSet(name, lambda one, *_: matches(one.labels), home, _clues(selector), terminating=False)
+        return pods_in(pod.namespace, selector)
+    name, home = ("beside", pod.namespace, selector_key(pod, None)), frozenset((pod.namespace,))
     app = pod.app_labels
     clue = tuple(sorted(app.items())[:1])
-    return PodSet(name, lambda one, *_: one.app_labels == app, home, clue, terminating=False)
+    return PodSet(
+        name, lambda one, *_: one.app_labels == app, home, clue, terminating=False, app=app_name(pod) if app else None
+    )
+
+
+def pods_in(namespace: str, selector: LabelSelector) -> PodSet:
+    """The live pods of a namespace that `selector` matches: those behind a Service, say."""
+    name, matches = ("beside", namespace, ("selector", *_names(selector))), selector.matches
+    return PodSet(
+        name, lambda one, *_: matches(one.labels), frozenset((namespace,)), _clues(selector), terminating=False
+    )
 
 
 def pods_of_terms(terms: Sequence[PodAffinityTerm]) -> PodSet:

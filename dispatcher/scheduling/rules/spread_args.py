@@ -13,8 +13,15 @@ from dispatcher.scheduling.framework.plugin_args import shown
 
 SYSTEM: Final = "System"
 LIST: Final = "List"
+APP: Final = "App"
 # kube-scheduler's own defaults, in its order.
 SYSTEM_DEFAULTS = (SpreadConstraint(names.HOSTNAME, 3, hard=False), SpreadConstraint(names.ZONE, 5, hard=False))
+# Ours for pods of one app: soft, and the wider the more lenient, so that a few pods may stay together.
+APP_DEFAULTS = (
+    SpreadConstraint("cluster", 5, hard=False),
+    SpreadConstraint("zone", 5, hard=False),
+    SpreadConstraint("host", 3, hard=False),
+)
 
 
 class WrittenConstraint(msgspec.Struct, forbid_unknown_fields=True):

@@ -40,6 +40,7 @@ class FakeApi:
         self.stalls: set[str] = set()  # pages by continue token that stop half-way and stay open, once each
         self.drips_s = 0.0  # between two eighths of a page
         self.port = 0
+        self.cluster_uid = "cluster-uid"
         self.metrics: list[Object] = []
         self.state: Object = {}  # the Lease in which an executor stores what it must not forget
         self._queues: dict[str, list[asyncio.Queue[bytes | None]]] = {kind: [] for kind in SERVED}
@@ -166,7 +167,7 @@ class FakeApi:
         return web.json_response({"gitVersion": "v1.36.3"})
 
     async def _namespace(self, _: web.Request) -> web.Response:
-        return web.json_response({"metadata": {"name": "kube-system", "uid": "cluster-uid"}})
+        return web.json_response({"metadata": {"name": "kube-system", "uid": self.cluster_uid}})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.json_response({"items": self.metrics})

@@ -51,6 +51,7 @@ def notes_of(thing: Object) -> list[str]:
         ("domain_scope", "domain-scope"),
         ("domainscope", "domain-scope"),
         ("fail-over", "failover"),
+        ("required-data", "require-data"),
     ],
 )
 def test_a_pod_whose_unknown_key_is_like_one_that_narrows_waits(key: str, meant: str) -> None:
@@ -140,6 +141,8 @@ def test_a_delegate_is_not_judged() -> None:
         (names.CLUSTERS, "a,,b", "'a,,b' has an empty name between its commas; write names of clusters as 'a,b', or "),
         (names.CLUSTERS, "a b", "'a b' can be no cluster's name (a-z, 0-9, '-'); write names of clusters as 'a,b', "),
         (names.CLUSTERS, "West", "'West' can be no cluster's name"),
+        (names.REQUIRE_DATA, "", "must be the name of one dataset (a-z, 0-9, '-', '_', '.'), not ''"),
+        (names.REQUIRE_DATA, "a,b", "must be the name of one dataset (a-z, 0-9, '-', '_', '.'), not 'a,b'"),
         (names.CLUSTERS, ",".join("c" for _ in range(65)), "names 65 clusters, more than 64"),
     ],
 )
@@ -160,6 +163,12 @@ def test_a_pod_whose_narrowing_annotation_means_nothing_waits(key: str, value: s
         (names.DOMAIN_SCOPE, "fleet"),
         (names.FAILOVER, "strict"),
         (names.FAILOVER, "lease"),
+        (names.NEAR, "cluster/west"),
+        (names.NEAR, "service/shop/db"),
+        (names.NEAR, "zone/eu-central-1a"),
+        (names.NEAR, "zone/Rack_7.b"),
+        (names.DATA, "genomes-2026.1"),
+        (names.REQUIRE_DATA, "genomes"),
         (P + "x-power", "whatever a plugin reads"),
     ],
 )
@@ -178,6 +187,20 @@ def test_a_pod_says_when_it_may_be_replaced(text: str, want: str) -> None:
     ("key", "value", "says"),
     [
         (names.SPREAD, "zoen=1", "'zoen' is no level and so taken as a node label; did you mean 'zone'?"),
+        (
+            names.NEAR,
+            "clusters/west",
+            "must be one of cluster/NAME, service/NAMESPACE/NAME, zone/NAME, not 'clusters/west'; did you mean "
+            "cluster/NAME?",
+        ),
+        (names.NEAR, "west", "must be one of cluster/NAME, service/NAMESPACE/NAME, zone/NAME, not 'west'"),
+        (names.NEAR, "", "must be one of cluster/NAME, service/NAMESPACE/NAME, zone/NAME, not ''"),
+        (names.NEAR, "service/db", "'service/db' cannot be read; write service/NAMESPACE/NAME"),
+        (names.NEAR, "cluster/a/b", "'cluster/a/b' cannot be read; write cluster/NAME"),
+        (names.NEAR, "cluster/West", "'cluster/West' cannot be read; write cluster/NAME"),
+        (names.NEAR, "zone/", "'zone/' cannot be read; write zone/NAME"),
+        (names.DATA, "two words", "must be the name of one dataset (a-z, 0-9, '-', '_', '.'), not 'two words'"),
+        (P + "nearby", "cluster/west", f"is not known; did you mean {names.NEAR}? Rename or remove it"),
         (names.SCHEDULE, "True", "'True' is not \"true\", but spec.schedulerName asks for this scheduler, so "),
         (names.SCHEDULE, "false", "'false' is not \"true\", but spec.schedulerName asks for this scheduler, so "),
     ],

@@ -1,0 +1,138 @@
+"""Better are nodes on which the pod costs less.
+
+    cost  = price of the node * the pod's share of it: the larger of CPU and memory, at least of 100m and 200 MiB
+    score = 100 * the least cost of a feasible node / cost; so twice as dear is half as good
+
+The price is that of the node's value of a label (`prices`) times the factor of its cluster (`clusters`). A node without
+a price is neither cheap nor dear: it gets the mean of the different scores of others. Where no node has a price, all
+get 100. Unit: one currency an hour, the same in all rows. Source: cost by the larger share as OpenCost allocates a
+node's cost to pods; that scores are ratios is ours.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import Meta
+
+from dispatcher.model.resources import CPU, MEMORY
+from dispatcher.scheduling.framework import (
+    MAX_SCORE,
+    SKIP,
+    Depends,
+    FleetView,
+    Floats,
+    Placed,
+    Refuse,
+    Rows,
+    Score,
+    Skip,
+)
+from dispatcher.scheduling.framework.plugin_args import LABEL_KEY, Args, number, read_by, shown
+from dispatcher.scheduling.rules.requests import nonzero_request
+
+Table = tuple[tuple[str, float], ...]
+_UNPRICED = 1.0  # raw score of a node without a price; those with one have minus their cost
+_LEAST_PRICE, _MOST_PRICE = 1e-6, 1e6
+_LEAST_FACTOR, _MOST_FACTOR = 1e-3, 1e3
+
+
+def _read_table(low: float, high: float) -> Callable[[object], Table]:
+    check = number(low, high)
+
+    def read(raw: object) -> Table:
+        if not isinstance(raw, Mapping) or not all(isinstance(name, str) and name for name in raw):
+            raise ValueError(f"must map names to numbers, for example {{m5.large: 0.096}}, not {shown(raw)}")
+        return tuple((name, _checked(check, name, value)) for name, value in raw.items())
+
+    return read
+
+
+def _checked(check: Callable[[object], float], name: str, value: object) -> float:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ValueError(f"{shown(name)} {error}") from None
+
+
+_PRICES: dict[str, Any] = read_by(
+    _read_table(_LEAST_PRICE, _MOST_PRICE), dict[str, Annotated[float, Meta(ge=_LEAST_PRICE, le=_MOST_PRICE)]]
+)
+_FACTORS: dict[str, Any] = read_by(
+    _read_table(_LEAST_FACTOR, _MOST_FACTOR), dict[str, Annotated[float, Meta(ge=_LEAST_FACTOR, le=_MOST_FACTOR)]]
+)
+
+
+class PriceArgs(Args):
+    """What nodes cost."""
+
+    label: Annotated[str, Meta(description="node label whose values have prices", extra=LABEL_KEY)] = (
+        "node.kubernetes.io/instance-type"
+    )
+    prices: Annotated[Table, Meta(description="value of the label: price of a whole node an hour", extra=_PRICES)] = ()
+    clusters: Annotated[Table, Meta(description="name of a cluster: factor on its prices, else 1", extra=_FACTORS)] = ()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """`prices`: [label values + 1], NaN unknown, the last that of nodes without the label. `factors`: [clusters]."""
+
+    cpu: int
+    memory: int
+    prices: Floats
+    factors: Floats
+
+
+class NodePrice(Score[_Asked]):
+    """Prefers nodes on which the pod costs less."""
+
+    name: ClassVar[str] = "NodePrice"
+    depends: ClassVar[Depends] = Depends.STATIC
+    normalizes: ClassVar[bool] = True
+
+    def __init__(self, label: str, prices: Table, clusters: Table) -> None:
+        self._label, self._prices, self._factors = label, dict(prices), dict(clusters)
+
+    def class_key(self, placed: Placed) -> Hashable:
+        """What the pod is taken to use."""
+        return nonzero_request(placed.pod) if self._prices else None
+
+    def pre_filter(self, placed: Placed, fleet: FleetView) -> _Asked | Refuse | Skip:
+        """The tables by code; SKIP where nothing has a price."""
+        if not self._prices:
+            return SKIP
+        known = [self._prices.get(value, np.nan) for value in fleet.nodes.label_values(self._label)]
+        factors = [self._factors.get(info.name, 1.0) for info in fleet.clusters]
+        return _Asked(*nonzero_request(placed.pod), np.array([*known, np.nan]), np.array(factors))
+
+    def score(self, state: _Asked, fleet: FleetView, rows: Rows) -> Floats:
+        """Minus the cost; _UNPRICED where it is unknown."""
+        nodes = fleet.nodes
+        price = state.prices[nodes.label(self._label)[rows]] * state.factors[nodes.cluster[rows]]
+        cost = price * np.maximum(_share(CPU, state.cpu, fleet, rows), _share(MEMORY, state.memory, fleet, rows))
+        raw: Floats = np.where(np.isnan(cost), _UNPRICED, -cost)
+        return raw
+
+    def normalize(self, raw: Floats) -> Floats:
+        """The cheapest over each; the mean of the different ones for what has no price."""
+        priced = raw <= 0.0
+        if not priced.any():
+            return np.full(len(raw), MAX_SCORE)
+        cost = np.where(priced, -raw, 1.0)
+        found = MAX_SCORE * (cost[priced].min() / cost)
+        scores: Floats = np.where(priced, found, np.unique(found[priced]).mean())
+        return scores
+
+    def explain(self, state: _Asked, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
+        """What the pod costs there an hour."""
+        raw = float(self.score(state, fleet, slice(row, row + 1))[0])
+        return {"cost_per_hour": "unknown" if raw == _UNPRICED else round(-raw, 9)}
+
+
+def _share(resource: str, amount: int, fleet: FleetView, rows: Rows) -> Floats:
+    """[rows] of each node's allocatable; NaN where it has none."""
+    column = fleet.axis.column(resource)
+    has = np.asarray(fleet.nodes.allocatable[column][rows], dtype=np.float64)
+    share: Floats = np.divide(amount, has, out=np.full(len(has), np.nan), where=has > 0)
+    return share

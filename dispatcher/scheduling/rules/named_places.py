@@ -1,0 +1,61 @@
+"""Where what a pod names is: by cluster, as the fleet is now."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from dispatcher.model import names
+from dispatcher.model.labels import LabelSelector
+from dispatcher.model.nearness import CLUSTER, SERVICE, ZONE, Near, read_near
+from dispatcher.model.objects import Service
+from dispatcher.model.pod import Pod
+from dispatcher.scheduling.framework import FleetView, Ints, Placed
+from dispatcher.scheduling.framework.pod_sets import PodSet, pods_beside, pods_in
+
+APP = "app"
+CLUSTER_KEY, ZONE_KEY = "cluster", "zone"
+OWN_APP = Near(APP, "")
+
+
+def near_of(pod: Pod) -> Near | None:
+    """What the annotation `near` names; None for a pod without it, or with one that cannot be read: its agent has said
+    so.
+    """
+    text = pod.annotations.get(names.NEAR)
+    try:
+        return None if text is None else read_near(text)
+    except ValueError:
+        return None
+
+
+def near_key(near: Near | None, placed: Placed) -> Hashable:
+    """All of the pod that `clusters_with` looks at."""
+    if near is None:
+        return None
+    if near.kind == APP:
+        return near, placed.pod.namespace, frozenset(placed.pod.app_labels.items())
+    return (near, placed.home) if near.kind == SERVICE else near
+
+
+def clusters_with(near: Near, placed: Placed, fleet: FleetView) -> Ints:
+    """[clusters] how many of the named pods run there; of a cluster or a zone, 1 where it is."""
+    found = np.zeros(len(fleet.clusters), dtype=np.int64)
+    if near.kind in (APP, SERVICE):
+        pods = pods_beside(placed.pod, None) if near.kind == APP else _pods_of(near, placed, fleet)
+        return found if pods is None else fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
+    if near.kind == CLUSTER:
+        found[[at for at, info in enumerate(fleet.clusters) if info.name == near.name]] = 1
+        return found
+    values = list(fleet.topology.domain_values(ZONE_KEY))
+    if near.kind == ZONE and near.name in values:
+        in_zone = fleet.nodes.live & (fleet.topology.domain(ZONE_KEY) == values.index(near.name))
+        found[np.unique(fleet.nodes.cluster[in_zone])] = 1
+    return found
+
+
+def _pods_of(near: Near, placed: Placed, fleet: FleetView) -> PodSet | None:
+    """The pods that a Service of the cluster of submission selects; None if there is none, or it selects none."""
+    service = fleet.objects.of(placed.home, Service).get(f"{near.namespace}/{near.name}")
+    if service is None or not service.selector:
+        return None
+    return pods_in(near.namespace, LabelSelector(dict(service.selector)))
