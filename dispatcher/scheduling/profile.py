@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dispatcher.model.names import SCHEDULER_NAME
 from dispatcher.scheduling.framework import PluginUse, Profile
-from dispatcher.scheduling.rules.spread_args import SYSTEM
+from dispatcher.scheduling.rules.spread_args import APP, SYSTEM
 
 _Table = tuple[tuple[str, float], ...]  # name, weight (of scores)
 
@@ -50,11 +50,12 @@ _LIVE: _Table = (
     ("HomeCluster", 0.1),
 )
 _LAST: _Table = (("DefaultPreemption", 1),)
+_ARGS = {"FaultDomainSpread": {"defaulting": APP}}
 _KUBERNETES_ARGS = {"FaultDomainSpread": {"defaulting": SYSTEM}}
 
 
 def _uses(*tables: _Table) -> Iterable[PluginUse]:
-    return (PluginUse(name, weight) for table in tables for name, weight in table)
+    return (PluginUse(name, weight, _ARGS.get(name, {})) for table in tables for name, weight in table)
 
 
 DEFAULT_PROFILE = Profile(SCHEDULER_NAME, tuple(_uses(_QUEUE, _FLEET, _KUBERNETES, _LIVE, _LAST)))

@@ -126,3 +126,31 @@ def test_stale_heat_is_not_believed_and_said_so(age: float, words: str) -> None:
     result = decide(scheduler, pod().cpu("100m"))
     assert isinstance(result, Decision)
     assert result.record()["extras"]["LiveCPU"]["judged"] == words
+
+
+@pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
+def test_an_app_is_spread_over_clusters_zones_and_hosts(batched: bool) -> None:
+    zones = [[node(f"{name}{at}").cpu(64).labels(zone=f"{name}-{at % 3}") for at in range(12)] for name in CLUSTERS]
+    state = fleet(**dict(zip(CLUSTERS, zones, strict=True)))  # type: ignore[arg-type]
+    scheduler, web = scheduler_of(state), pod().labels(app="web").cpu("100m").memory("100Mi")
+    items = [(("a", f"{at}"), web.uid(f"{at}").placed("a")) for at in range(60)]
+    results = scheduler.schedule_class(items) if batched else [scheduler.schedule(one, at) for at, one in items]
+    places = [(one.cluster, one.node) for one in results if isinstance(one, Decision)]
+    by_cluster = Counter(cluster for cluster, _ in places)
+    by_zone = Counter(f"{cluster}-{int(name[1:]) % 3}" for cluster, name in places)
+    assert (len(places), len(by_cluster), len(by_zone)) == (60, 3, 9)
+    assert max(by_cluster.values()) - min(by_cluster.values()) <= 5
+    assert max(by_zone.values()) - min(by_zone.values()) <= 5
+    assert max(Counter(places).values()) <= 3
+
+
+def test_an_app_stays_together_where_only_one_cluster_has_room_or_headroom() -> None:
+    """Soft: it bars nobody, and a hot cluster does not get its share."""
+    state = fleet(a=[node("n1").cpu(64)], b=[node("n1").cpu("100m")], c=[node("n1").cpu(64)])
+    state.put_reading("c", reading("n1", cpu=0.97, memory=0.5, net=0.5))
+    for name in "ab":
+        state.put_reading(name, reading("n1", cpu=0.05, memory=0.05, net=0.05))
+    scheduler, web = scheduler_of(state), pod().labels(app="web").cpu("200m").memory("100Mi")
+    chosen = Counter(one.cluster for one in (decide(scheduler, web) for _ in range(6)) if isinstance(one, Decision))
+    assert chosen.total() == 6
+    assert chosen["a"] > chosen["c"]
