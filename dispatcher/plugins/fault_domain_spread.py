@@ -11,7 +11,7 @@ Soft: cost = sum of count(d) * ln(domains + 2) + max_skew - 1, rounded; score = 
 A pod without constraints gets the profile's `defaults`, if it has labels to tell its app by; or, with `defaulting`
 System, kube-scheduler's (hosts by 3, zones by 5, both soft) over the pods that the pod's Services and its ReplicaSet,
 StatefulSet or ReplicationController mean, if any does. With `defaulting` App, a pod whose app has other pods gets
-clusters by 5, zones by 5 and hosts by 3, all soft; nodes without a zone count as in one without pods. Source:
+clusters and zones by 50 and hosts by 20, all soft; nodes without a zone count as in one without pods. Source:
 kube-scheduler's PodTopologySpread; App is ours.
 """
 

@@ -341,7 +341,8 @@ def test_app_defaults_spread_an_app_softly_and_little_for_few_pods() -> None:
     for found in (few, many):
         assert found["a/n1"] < found["a/n2"] < found["b/n1"]
         assert found["b/n1"] == found["c/n1"] == found["c/n2"] == 100  # to lack a zone is no edge
-    assert few["a/n1"] > 50 > many["a/n1"]
+    assert few["a/n1"] > 90
+    assert many["a/n1"] < 75
     assert reasons(plugin, web(), state) == {}
 
 

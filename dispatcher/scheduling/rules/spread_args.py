@@ -16,11 +16,11 @@ LIST: Final = "List"
 APP: Final = "App"
 # kube-scheduler's own defaults, in its order.
 SYSTEM_DEFAULTS = (SpreadConstraint(names.HOSTNAME, 3, hard=False), SpreadConstraint(names.ZONE, 5, hard=False))
-# Ours for pods of one app: soft, and the wider the more lenient, so that a few pods may stay together.
+# Ours for pods of one app: so lenient that they decide between equals, and a hot node weighs more than a dozen pods.
 APP_DEFAULTS = (
-    SpreadConstraint("cluster", 5, hard=False),
-    SpreadConstraint("zone", 5, hard=False),
-    SpreadConstraint("host", 3, hard=False),
+    SpreadConstraint("cluster", 50, hard=False),
+    SpreadConstraint("zone", 50, hard=False),
+    SpreadConstraint("host", 20, hard=False),
 )
 
 
