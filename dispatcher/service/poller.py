@@ -63,11 +63,7 @@ class Poller:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-<<<<<<< HEAD
-        """All of a cluster is large: few are asked for it at once. Those that hang hold up others for a while."""
-=======
         """All of a cluster is large: only a few are asked for it at once. Those that hang hold others up for a bit."""
->>>>>>> h-fleet
         got = False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timing.silent_s / 2):
