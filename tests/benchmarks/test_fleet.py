@@ -1,6 +1,7 @@
 """The fleet benchmark: a small fleet gives every figure, and its load is made of its arguments alone."""
 
 import json
+import math
 from dataclasses import replace
 from random import Random
 
@@ -35,7 +36,7 @@ def test_a_small_fleet_gives_every_figure() -> None:
     assert rows["burst_bound"]["pods"] == 12
     assert rows["reading_cpu"]["pods"] >= 60
     assert rows["burst_bound"]["value"] > 0
-    assert rows["remote_later"]["value"] > 0
+    assert math.isfinite(rows["remote_later"]["value"])  # a difference: of few pods it may be any number
 
 
 def _told(load: Load) -> bytes:
