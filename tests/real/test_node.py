@@ -81,22 +81,10 @@ class World:
 
     def submit(self, name: str, script: str, *, cpu: str = "10m", where: Object | None = None) -> None:
         """A pod that runs a shell script and asks for us; `where` is its nodeSelector."""
-        container = {
-            "name": "main",
-            "image": IMAGE,
-            "imagePullPolicy": "Never",
-            "command": ["sh", "-c", script],
-            "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}},
-        }
-        spec = {
-            "nodeSelector": where or {},
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "dnsPolicy": "Default",
-            "containers": [container],
-        }
-        metadata = {"name": name, "annotations": {"global-dispatcher.io/schedule": "true"}}
-        self.plane.admin.create(PODS, {"metadata": metadata, "spec": spec})
+        made = shell_pod(name, script, cpu)
+        made["metadata"]["annotations"] = {"global-dispatcher.io/schedule": "true"}
+        made["spec"]["nodeSelector"] = where or {}
+        self.plane.admin.create(PODS, made)
 
     def place(self, name: str, phase: str = "Running") -> str:
         """The node of a pod, once it is in that phase."""
@@ -144,6 +132,33 @@ class World:
         return record
 
 
+def shell_pod(name: str, script: str, cpu: str) -> Object:
+    """A pod that runs a shell script."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", script],
+        "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}},
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "dnsPolicy": "Default",
+        "containers": [container],
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def fill(plane: ControlPlane, node: str, percent: int) -> None:
+    """A pod that requests so much of the node's CPU and uses nothing runs there: it came long before the dispatcher."""
+    made = shell_pod(f"idle-{node}", "sleep 3600", f"{CPUS * percent * 10}m")
+    made["spec"]["nodeName"] = node
+    plane.admin.create(PODS, made)
+    path = f"{PODS}/idle-{node}"
+    eventually(lambda: plane.admin.get(path)["status"]["phase"] == "Running", WAIT_S)
+
+
 def whole_machine() -> NodeSpec:
     """A KWOK node of the size of the real ones."""
     memory = next(line.split()[1] for line in Path("/proc/meminfo").read_text().splitlines() if "MemTotal" in line)
@@ -164,13 +179,12 @@ def world(
     fleet = NodeFleet({plane.name: plane}, folder)
     fleet.kubelets = kubelets.certificate
     fleet.grant(helm)
+    for node, percent in {**dict.fromkeys(nodes, 60), KWOK: 75}.items():
+        fill(plane, node, percent)
     with System(folder, fleet, readings=False) as system:
         world = World(plane, nodes, system, kubelets)
         system.wait_ready(WAIT_S)
         eventually(lambda: all(world.used(node) >= 0 for node in nodes), WAIT_S, world.told)
-        for node, percent in {**dict.fromkeys(nodes, 60), KWOK: 75}.items():
-            world.submit(f"idle-{node}", "sleep 3600", cpu=f"{CPUS * percent * 10}m", where=on(node))
-        assert [world.place(f"idle-{node}") for node in (*nodes, KWOK)] == [*nodes, KWOK]
         world.wait_read_anew()
         yield world
 
