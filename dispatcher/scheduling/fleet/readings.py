@@ -40,7 +40,7 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
 
 
 def _left_of(before: Array, sampled_at: Array) -> Array:
-    with np.errstate(invalid="ignore", over="ignore"):  # of what is no news, and was never read
+    with np.errstate(invalid="ignore"):  # of what was never read, and is no news
         return np.exp((before - sampled_at) / MEAN_S)
 
 
@@ -71,7 +71,9 @@ def take_samples(
     store.used[first, rows] = share
     store.used_at[first, rows] = np.where(news, sampled_at, before)
     mean = store.used_mean[first, rows]
-    moved = share + (np.where(np.isfinite(before), mean, share) - share) * _left_of(before, sampled_at)
+    moved = share + (np.where(np.isfinite(before), mean, share) - share) * _left_of(
+        before, np.where(news, sampled_at, before)
+    )
     store.used_mean[first, rows] = np.where(news, moved, mean)
 
 
