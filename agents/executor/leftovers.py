@@ -19,6 +19,7 @@ from dispatcher.model import names, signatures
 from dispatcher.model.pod import PodRef
 
 LEFT_S = 30.0  # longer than an order takes from POST to binding where the API server answers
+NOT_OURS_S = 600.0  # until a pod is looked at again that names our scheduler and bears no claim
 
 
 def reconcile_tasks(local: Local, now: Moment) -> Iterator[ReconcileTask]:
@@ -35,7 +36,11 @@ def _collect(ref: PodRef, local: Local, now: Moment) -> Procedure[str]:
     if look.pod is None and not look.answered:
         return look.problem
     local.unfinished[ref.uid] = now.mono
-    if look.pod is None or look.pod.uid != ref.uid or not is_leftover(look.pod, ref, local):
+    if look.pod is None or look.pod.uid != ref.uid:
+        return ""
+    if not is_leftover(look.pod, ref, local):
+        if not look.pod.mark:
+            local.unfinished[ref.uid] += NOT_OURS_S - LEFT_S
         return ""
     answer = yield from delete_exactly(ref, version=unbound_version(look.pod))
     return answer.message

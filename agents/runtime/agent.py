@@ -53,6 +53,7 @@ class Agent:
         self.settings = settings
         self.incarnation = uuid.uuid4().hex
         self._news = asyncio.Event()
+        self._telemetry: asyncio.Task[Telemetry] | None = None  # the last report of sources, or the one in the making
         self._log = ChangeLog(max_graves=settings.max_graves, on_change=self._news.set)
         self.cache = ClusterCache(self._log, (kind.name for kind in KINDS))
         self._loads = Loads(
@@ -183,7 +184,10 @@ class Agent:
 
     async def telemetry(self) -> Telemetry:
         """The same for whoever asks from afar, with what each source tells of which nodes."""
-        return await report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
+        if self._telemetry is None or self._telemetry.done():  # one at a time, however many ask: it takes a while
+            made = report(self.settings, self.sources, self._loads, self.cache.targets.keys(), time.monotonic())
+            self._telemetry = asyncio.create_task(made)
+        return await asyncio.shield(self._telemetry)
 
     async def _told(self) -> Told:
         """For metrics."""

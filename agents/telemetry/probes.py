@@ -36,7 +36,7 @@ async def probe(address: ProbeAddress, cluster_uid: str, patience_s: float = PAT
     family = socket.AF_INET6 if address.ip.version == 6 else socket.AF_INET
     loop, nonce = asyncio.get_running_loop(), secrets.token_bytes(ASKED)
     connect_s = echo_s = kernel_s = None
-    with socket.socket(family, socket.SOCK_STREAM) as way, suppress(OSError, TimeoutError):
+    with suppress(OSError, TimeoutError), socket.socket(family, socket.SOCK_STREAM) as way:
         way.setblocking(False)
         way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         async with asyncio.timeout(patience_s):

@@ -11,7 +11,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "let the agent's account get nodes/stats (the chart's observer role has it); where kubelets take no tokens, "
         "start them with webhook authentication and authorization",
     ),
-    (r"kubelet of .*(certificate|ssl)", "name the authority of the kubelets' certificates as kubelet.ca_file"),
+    (
+        r"kubelet of .*(certificate|ssl(?!:default))",
+        "name the authority of the kubelets' certificates as kubelet.ca_file",
+    ),
     (r"kubelet of .*no answer within", "see whether the node is up; kubelet.timeout_s may be raised"),
     (r"kubelet of ", "see whether the node is up, and whether the agent may reach port 10250 of it (network policies)"),
     ("no InternalIP", "the node's status needs an address of type InternalIP: its cloud provider sets it"),
@@ -26,7 +29,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (r"metrics\.k8s\.io", "see how metrics-server does: kubectl get apiservice v1beta1.metrics.k8s.io"),
     ("allow_addresses", "if the address is meant, list its network in KEY.allow_addresses; else correct ADDRESS"),
     ("cannot be resolved|has no address", "correct the host in ADDRESS, or the DNS where the agent runs"),
-    ("certificate|ssl|no tls with", "name the authority of the server's certificate as KEY.ca_file, or correct it"),
+    (
+        "certificate|ssl(?!:default)|no tls with",
+        "name the authority of the server's certificate as KEY.ca_file, or correct it",
+    ),
     (
         "cannot be read: .*(no such file|permission)|holds no secret",
         "put the file there, readable by the agent, or correct FILE",

@@ -202,11 +202,17 @@ class Web:
                 )
         return found
 
+    def _secrets_in(self, request: httpx.Request) -> list[str]:
+        """What of a request nobody may read who reads its answer: some servers repeat what they were asked."""
+        sent = [request.headers.get(name, "") for name in ("Authorization", *self._credentials.header_files)]
+        return [part for value in sent for part in (value, value.rpartition(" ")[2]) if part]
+
     async def _read(self, answer: httpx.Response) -> Page:
         try:
             if answer.status_code != 200:
                 moved = ", and redirects are not followed" if answer.is_redirect else ""
-                raise SourceError(f"{self.base} answers {answer.status_code}{moved}: {await _words(answer)}"[:500])
+                words = await _words(answer, self._secrets_in(answer.request))
+                raise SourceError(f"{self.base} answers {answer.status_code}{moved}: {words}"[:500])
             body = await bounded(answer, self._limits.max_bytes)
         finally:
             await answer.aclose()
@@ -226,10 +232,10 @@ async def bounded(answer: httpx.Response, most: int) -> bytes:
     return bytes(body)
 
 
-async def _words(answer: httpx.Response) -> str:
+async def _words(answer: httpx.Response, secrets: Sequence[str]) -> str:
     """What an answer that is none says of it, in one line: the error that a server's JSON names, else how it begins.
 
-    Decompressed: Prometheus compresses also why it refuses a query.
+    Decompressed: Prometheus compresses also why it refuses a query. `secrets` are not shown.
     """
     zipped = answer.headers.get("content-encoding", "").lower() == "gzip"
     start = bytearray()
@@ -241,8 +247,11 @@ async def _words(answer: httpx.Response) -> str:
         told = msgspec.json.decode(start, type=_Refusal)
     except (ValueError, zlib.error):  # msgspec's errors and those of _decoded are ValueErrors
         told = _Refusal()
-    text = told.error or told.message or start[:200].decode("utf-8", "replace")
-    return " ".join(text.split())[:300] or "without a word"
+    said = told.error or told.message
+    text = said or start.decode("utf-8", "replace")
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return " ".join(text.split())[: 300 if said else 200] or "without a word"
 
 
 async def _decoded(raw: AsyncIterator[bytes], most: int, *, zipped: bool) -> AsyncIterator[bytes]:

@@ -66,7 +66,7 @@ def _clusters(file: Path) -> list[tuple[str, AgentSettings]]:
         document = yaml.safe_load(file.read_bytes())
     except OSError as error:
         raise CommandError(f"{file}: cannot be read: {error.strerror or error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that is none is a ValueError
         raise CommandError(f"{file}: is no YAML: {' '.join(str(error).split())}") from None
     if isinstance(document, dict) and "cluster" in document:
         try:

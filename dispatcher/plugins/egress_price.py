@@ -95,6 +95,7 @@ class EgressPrice(DomainPlugin[_Ground]):
     def __init__(self, prices: tuple[Price, ...], datasets: Datasets) -> None:
         self._prices, self._datasets = prices, dict(datasets)
         self._most = max((price for _, _, price in prices), default=0.0)
+        self._known: tuple[tuple[str, ...], Floats] | None = None  # names of the clusters, and [from, to]
 
     def class_key(self, placed: Placed) -> Hashable:
         """What is named."""
@@ -117,10 +118,15 @@ class EgressPrice(DomainPlugin[_Ground]):
         price = self._to_each(there, fleet, by_pods=by_pods)
         return _Ground(what, there, price, filled(MAX_SCORE * (1.0 - price / self._most), there > 0))
 
+    def _between_all(self, clusters: tuple[str, ...]) -> Floats:
+        """[from, to] prices; looked up once while the clusters are the same."""
+        if self._known is None or self._known[0] != clusters:
+            self._known = clusters, np.array([[self._price(one, other) for other in clusters] for one in clusters])
+        return self._known[1]
+
     def _to_each(self, there: Ints, fleet: FleetView, *, by_pods: bool) -> Floats:
         sources = np.flatnonzero(there).tolist()
-        clusters = [info.name for info in fleet.clusters]
-        table = np.array([[self._price(clusters[one], other) for one in sources] for other in clusters])
+        table = self._between_all(tuple(info.name for info in fleet.clusters))[sources].T
         if by_pods:
             weights = there[sources] / there[sources].sum()
             mean: Floats = table @ weights

@@ -93,7 +93,7 @@ class Exceeded:
         return f"tenant {self.tenant}: {self.resource} asked {asked}, used {used}, limit {limit}"
 
 
-_FIGURES = re.compile(r"used .+, limit .+")
+_FIGURES = re.compile(r"used [^,;]+, limit [^\s,;]+")
 
 
 def without_figures(text: str) -> str:

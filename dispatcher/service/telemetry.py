@@ -1,11 +1,14 @@
 """How the sources of live load do in each cluster, asked of the agents when somebody wants to know."""
 
 import asyncio
+import math
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import msgspec
 
+from dispatcher.model.messages import SourceReport
 from dispatcher.service.link import AgentLink, LinkError
 
 TIMEOUT_S = 5.0
@@ -19,11 +22,20 @@ async def ask_all(links: Iterable[AgentLink]) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["cluster"]))
 
 
+def _possible(one: SourceReport) -> bool:
+    """Whether an agent can have found that: whoever reads it counts on numbers, and on a name where something fails."""
+    numbers = (one.lag_s, one.answered_s or 0.0, *chain.from_iterable(one.ages.values()))
+    return all(map(math.isfinite, numbers)) and not (one.failing and not one.failing_names)
+
+
 async def _ask(link: AgentLink) -> Row:
     try:
         told = await link.telemetry(timeout_s=TIMEOUT_S)
     except LinkError as error:
         return {"cluster": link.cluster, "problem": str(error), "nodes": 0, "stale_s": 0.0, "sources": [], "unread": []}
+    if not all(map(_possible, told.sources)):
+        problem = "its agent tells of its sources what cannot be"
+        return {"cluster": link.cluster, "problem": problem, "nodes": 0, "stale_s": 0.0, "sources": [], "unread": []}
     return {
         "cluster": link.cluster,
         "problem": "",

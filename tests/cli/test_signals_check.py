@@ -175,6 +175,9 @@ async def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
         1,
         f"error: {tmp_path / 'none.yaml'}: cannot be read: No such file or directory\n",
     )
+    (tmp_path / "date.yaml").write_text("clusters: 2026-13-45\n")
+    date = await check(tmp_path / "date.yaml")
+    assert (date.exit_code, date.stderr.count("\n")) == (1, 1)
     (tmp_path / "bare.yaml").write_text("clusters: []\n")
     bare = await check(tmp_path / "bare.yaml")
     assert bare.stderr.startswith(f"error: {tmp_path / 'bare.yaml'}: clusters: none is listed")

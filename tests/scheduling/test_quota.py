@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.tenant import Share, Tenant
-from dispatcher.scheduling.quota import Charge, QuotaLedger, QuotaNode, charge_of, limit_of
+from dispatcher.scheduling.quota import Charge, QuotaLedger, QuotaNode, charge_of, limit_of, without_figures
 from tests.builders import pod
 
 TOTALS = {"cpu": 100_000, "memory": 1000, "pods": 110}
@@ -137,3 +137,9 @@ def test_a_charge_that_fits_never_takes_usage_above_nominal(history: list[tuple[
         for name in ("one", "two"):
             limits, usage = ledger.limits(name, totals), ledger.usage(name)
             assert all(usage.get(resource, 0) <= limit for resource, limit in limits.items())
+
+
+def test_what_a_refusal_says_beside_moving_figures_is_kept() -> None:
+    over = "tenant quota exceeded: tenant a: cpu asked 1, used 2, limit 2; cluster c refused it: {}"
+    assert without_figures(over.format("x")) != without_figures(over.format("y"))
+    assert without_figures(over.format("x")) == without_figures(over.format("x").replace("used 2", "used 1500m"))

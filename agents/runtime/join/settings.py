@@ -77,9 +77,11 @@ def read_settings(path: Path) -> JoinSettings:
         return JoinSettings.model_validate(yaml.safe_load(raw) or {})
     except OSError as error:
         raise WrongConfiguration(f"{path}: cannot be read: {error.strerror or error}") from None
-    except yaml.YAMLError as error:
-        raise WrongConfiguration(f"{path}: is no YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in found]
         raise WrongConfiguration("\n".join(lines)) from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that is none is a ValueError
+        if isinstance(error, WrongConfiguration):
+            raise
+        raise WrongConfiguration(f"{path}: is no YAML: {' '.join(str(error).split())}") from None

@@ -64,8 +64,9 @@ class Deciding:
         fleet, nominations = self._state.fleet, self._state.profiles.nominations
         for nominee in promised:
             occupant = fleet.occupant(nominee.pod_id)
-            place = (occupant.cluster, occupant.node) if occupant is not None else None
-            if nominations.of(nominee.pod_id) is None and place != (nominee.cluster, nominee.node):
+            kept, promised_place = nominations.of(nominee.pod_id), (nominee.cluster, nominee.node)
+            places = [(one.cluster, one.node) for one in (occupant, kept) if one is not None]
+            if promised_place not in places:
                 self._state.queue.wake(WakeEvent.POD_REMOVED, now)
                 return
 

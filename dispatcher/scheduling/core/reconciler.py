@@ -22,6 +22,7 @@ from dispatcher.scheduling.delegation.steps import Attempt, intent_for
 from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.hints import WakeEvent
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
@@ -85,7 +86,7 @@ class Reconciler:
             state = self._state
             attempt = Attempt(tracked, cluster, state.clusters, state.outbox.next_epoch(), state.why(tracked), now)
             state.outbox.send(tracked, intent_for(step, attempt))
-        self._rest(tracked)
+        self._rest(tracked, now)
 
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
@@ -122,10 +123,11 @@ class Reconciler:
             self._binding.cancel(tracked.pod_id, now)
         return self._binding.holds(tracked.pod_id)
 
-    def _rest(self, tracked: Tracked) -> None:
+    def _rest(self, tracked: Tracked, now: float) -> None:
         """Nothing to do by event: forget what is over, come back by time to what is only missing."""
-        if tracked.source is None or not wants_place(tracked.source):
-            self._state.profiles.nominations.drop(tracked.pod_id)
+        wants = tracked.source is not None and wants_place(tracked.source)
+        if not wants and self._state.profiles.nominations.drop(tracked.pod_id) is not None:
+            self._state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
         if tracked.forgotten:
             self._state.forget(tracked.pod_id)
         if tracked.waits_for_time and not tracked.forgotten:

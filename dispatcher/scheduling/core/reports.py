@@ -96,7 +96,9 @@ class Reports:
         fold, view = self._folds[cluster], self._state.clusters[cluster]
         try:
             taken = sum(1 for _ in islice(fold.steps, steps))
-        except Exception:  # as if it had not come; it is asked for anew, and then it is no first one
+        except (
+            Exception
+        ):  # it is asked for anew; what raised is not taken in again, so that it stops nothing but itself
             del self._folds[cluster]
             (view.uid, view.keys), view.hidden = fold.before, False
             raise

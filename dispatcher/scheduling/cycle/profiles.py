@@ -4,12 +4,17 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
+from dispatcher.model import names
 from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import PluginError, guarded
+
+# Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
+# decides no pod that has one.
+FOLLOWED_BY = {names.REQUIRE_DATA: "DataLocality"}
 
 
 class Profiles:
@@ -52,7 +57,11 @@ class Profiles:
     # --- what the queue asks (queue.Gates) ---------------------------------------------------------------------------
 
     def gate(self, placed: Placed) -> Why | None:
-        """Why a pod may not enter the queue: its scheduling gates, or what the first PreEnqueue plugin says."""
+        """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin says, or an
+        annotation that the profile does not follow.
+        """
+        if (ignored := self._not_followed(placed)) is not None:
+            return ignored
         for plugin in self.of(placed).plan.pre_enqueues:
             try:
                 refused = guarded(plugin, plugin.pre_enqueue, placed)
@@ -61,6 +70,14 @@ class Profiles:
             if refused is not None:
                 return refused.why
         return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
+
+    def _not_followed(self, placed: Placed) -> Why | None:
+        plan = self.of(placed).plan
+        for key, plugin in FOLLOWED_BY.items():
+            if key in placed.pod.annotations and all(one.name != plugin for one in plan.plugins):
+                text = f"annotation {key} is not followed by profile {plan.profile}, which has no plugin {plugin}"
+                return Why(Reason.INVALID, text)
+        return None
 
     def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
         """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""

@@ -106,7 +106,8 @@ class FleetState(NodeTable):
         for node in fresh:
             self._dicts.share_node(node)
         if fresh:
-            self._new_rows(home, fresh)
+            rows = self._new_rows(home, fresh)
+            self._store.usual[: len(self._usual), rows] = self._usual[:, None]
 
     def remove_node(self, cluster: str, name: str) -> None:
         """The row dies and may be used again; the pods on it stay known by name. Unknown nodes are ignored."""

@@ -8,7 +8,7 @@ import pytest
 
 from agents.executor import leftovers
 from agents.executor.http import Request, Response
-from agents.executor.leftovers import LEFT_S
+from agents.executor.leftovers import LEFT_S, NOT_OURS_S
 from agents.executor.manifest import sanitise
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
@@ -162,3 +162,12 @@ def test_an_order_that_ended_between_creation_and_binding_leaves_one_that_is_col
     it = Duty(world)
     it.tend(0)
     assert (it.tend(LEFT_S), it.left) == ([""], 0)
+
+
+def test_a_strangers_pod_that_names_our_scheduler_is_looked_at_seldom() -> None:
+    it = Duty(landed(lambda pod: pod["metadata"]["annotations"].clear()))
+    it.tend(0)
+    assert it.tend(LEFT_S) == [""]
+    assert it.tend(2 * LEFT_S) == it.tend(NOT_OURS_S + LEFT_S - 1) == []
+    assert it.tend(NOT_OURS_S + LEFT_S) == [""]
+    assert it.left == 1

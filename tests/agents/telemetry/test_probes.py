@@ -112,3 +112,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     assert published(text) == ""
     with pytest.raises(ValueError, match="must be an IP address and a port"):
         read_address(text)
+
+
+async def test_an_agent_without_a_file_left_to_open_measures_nothing_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("agents.telemetry.probes.socket.socket", none_left)
+    assert await probe(ProbeAddress(LOOPBACK, 1), "uid-b") == Trip(None, None, None)

@@ -211,3 +211,19 @@ async def test_why_a_server_refuses_is_told_in_its_own_words(body: bytes, header
             await one.get("/x")
         await one.close()
     assert str(caught.value) == f"{url} answers 400: {text}"
+
+
+async def test_a_server_that_repeats_what_it_was_asked_does_not_make_secrets_known(tmp_path: Path) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(status=403, text=f"denied: {dict(request.headers)}")
+
+    (tmp_path / "token").write_text("s3cr3t-token")
+    (tmp_path / "key").write_text("s3cr3t-key")
+    async with serving(handle) as base:
+        client = web_at(base, Credentials(str(tmp_path / "token"), header_files={"A-Key": str(tmp_path / "key")}))
+        with pytest.raises(SourceError) as caught:
+            await client.get("/x")
+        await client.close()
+    assert "answers 403: denied" in str(caught.value)
+    assert "***" in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)

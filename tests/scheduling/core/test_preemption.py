@@ -25,3 +25,16 @@ def test_room_that_was_promised_to_a_pod_which_quota_stops_goes_to_the_next_pod(
     effects = [one for second in range(3, 20) for one in core.handle(Tick(), float(second))]
     placed = [bind.pod.name for bind in intents(effects, Bind)]  # type: ignore[attr-defined]
     assert sorted(placed) in (["a", "meek"], ["b", "meek"])
+
+
+def test_room_that_was_promised_to_a_pod_which_is_deleted_goes_to_who_waits() -> None:
+    core = make_core(("east",))
+    large, small = ({"requests": {"cpu": cpu}} for cpu in (3000, 1500))
+    low = pod("low", node="n1", phase="Running", requests={"cpu": 2000})
+    report(core, low, pod("a", priority=10, **large))
+    core.handle(Tick(), 1.0)
+    change(core, pod("meek", **small), now=1.5)
+    assert not intents(core.handle(Tick(), 1.6), Bind)
+    change(core, gone=("uid-a",), now=3.0)
+    effects = [one for second in range(4, 20) for one in core.handle(Tick(), float(second))]
+    assert [bind.pod.name for bind in intents(effects, Bind)] == ["meek"]  # type: ignore[attr-defined]

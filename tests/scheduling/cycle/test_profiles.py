@@ -2,7 +2,9 @@
 
 import pytest
 
+from dispatcher.model import names
 from dispatcher.model.reasons import Reason
+from dispatcher.plugins.data_locality import DataLocality
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -85,3 +87,14 @@ def test_one_queue_has_one_order_and_who_differs_is_named() -> None:
     assert shared_queue_sort(built).sort_key(pod().priority(3).placed(), 7.0) == (-3, 7.0)
     with pytest.raises(ValueError, match="profile global-dispatcher-packing sorts the queue by another plugin"):
         shared_queue_sort([built[0], (second, [OtherSort()])])
+
+
+def test_a_profile_that_does_not_look_for_required_data_decides_no_pod_that_asks_for_it() -> None:
+    both = profiles(fleet(a=["n1"]), global_dispatcher=[Fit()], global_dispatcher_packing=[DataLocality((), 20.0)])
+    asks = pod().annotation(names.REQUIRE_DATA, "genomes")
+    why = both.gate(asks.placed())
+    assert why is not None
+    assert why.reason is Reason.INVALID
+    assert "profile global-dispatcher, which has no plugin DataLocality" in why.text
+    assert both.gate(asks.set(scheduler_name=PACKING).placed()) is None
+    assert both.gate(pod().placed()) is None

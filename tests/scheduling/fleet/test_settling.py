@@ -137,18 +137,19 @@ def test_what_is_used_of_requests_is_learnt_once_a_minute_and_told_to_new_nodes(
     state.learn_usual()
     assert state.signals.usual("cpu").tolist() == [0.5]
     state.put_node("a", node("n2").build())
-    assert state.signals.usual("cpu").tolist() == [0.5, 0.5]
+    state.put_nodes("a", [node(name).build() for name in ("n3", "n4")])
+    assert state.signals.usual("cpu").tolist() == [0.5] * 4
     state.now += 30
     state.put_reading("a", reading("n1", cpu=1.0))
     position = state.loads.position
     state.learn_usual()
-    assert state.signals.usual("cpu").tolist() == [0.5, 0.5]
+    assert state.signals.usual("cpu").tolist() == [0.5] * 4
     state.now += 30
     state.learn_usual()
     assert state.signals.usual("cpu")[0] > 0.5
     touched = state.loads.since(position)
     assert touched is not None
-    assert touched.tolist() == [0, 1], "all rows are judged anew"
+    assert touched.tolist() == [0, 1, 2, 3], "all rows are judged anew"
 
 
 def test_nothing_is_learnt_of_pods_that_have_just_come() -> None:
