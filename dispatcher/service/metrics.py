@@ -34,8 +34,8 @@ class Metrics:
         )
         self._sli = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "Time from a pod's creation to its decision, on the dispatcher's clock; kube-scheduler counts from the queue "
-            "to the end of binding, by `attempts`.",
+            "Time from a pod's creation to its decision, on the dispatcher's clock; kube-scheduler counts from the "
+            "queue to the end of binding, by `attempts`.",
             buckets=_SLI_BUCKETS,
             registry=self.registry,
         )
