@@ -6,7 +6,7 @@
            max(FLOOR, M)        M: the most that any node carries now, until its kind was watched for WARM_S
     share = max(receive, transmit) / full
 
-So the last one scores as `100 - 100 * x / max` does. *Carried* is the least of three rates in a row: one wrong counter,
+*Carried* is the least of three rates in a row: one wrong counter,
 also smoothed, must not make all nodes of a kind look idle for a day. C halves in HALF_LIFE_S, so that a link that
 became slower shows. What was carried is less than what could be, so such a share errs towards busy; FLOOR keeps the
 noise of an idle cluster from being called load. A kind is the instance type, or else nodes of equal CPU and memory.

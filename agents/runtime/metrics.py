@@ -193,7 +193,8 @@ def _signals(told: Telemetry) -> Iterator[Metric]:
             ages.add_metric([one.name, signal, "1"], oldest)
     unread = GaugeMetricFamily(
         "global_dispatcher_agent_unread_nodes",
-        "Nodes of which no source tells a signal that is fresh: there placement goes by requests.",
+        "Nodes of which no source tells a fresh signal (younger than telemetry.stale_s): placement uses the last "
+        "readings until the profile's stale_s, then requests.",
         labels=["signal"],
     )
     missing = {signal: 0 for one in told.sources for signal in one.ages} | {

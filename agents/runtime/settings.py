@@ -127,7 +127,9 @@ class ExecutorOptions(BaseModel):
 
     concurrency: int = Field(default=16, ge=1, description="Intents carried out at once.")
     peer_ttl_s: float = Field(default=60.0, gt=0, description="Seconds that word of a cluster is good for new pods.")
-    accept: tuple[AcceptSettings, ...] = Field(default=(AcceptSettings(),), description="Any row suffices.")
+    accept: tuple[AcceptSettings, ...] = Field(
+        default=(AcceptSettings(),), description="Consent, any row suffices: docs/crossing.md, keys below."
+    )
     closed: tuple[str, ...] = Field(
         default=(), description="Namespaces that take no pods of other clusters; patterns. kube-* never do."
     )
@@ -164,7 +166,9 @@ class AgentSettings(BaseModel):
     api: ApiSettings = Field(default_factory=ApiSettings)
     kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
     signals: tuple[SignalSettings, ...] = Field(
-        default=(), max_length=MAX_SIGNALS, description="Signals of live load beside cpu, memory and network."
+        default=(),
+        max_length=MAX_SIGNALS,
+        description="Signals of live load beside cpu, memory and network; keys below.",
     )
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     links: LinkSettings = Field(default_factory=LinkSettings)

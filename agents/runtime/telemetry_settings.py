@@ -18,6 +18,7 @@ from dispatcher.model.signals import NAME_PATTERN
 
 METRICS_API = "metrics.k8s.io"
 SOURCE_PATTERN = r"^[a-z][a-z0-9._-]{0,39}$"
+_NEVER = "loopback, pods' ends, bridges and overlays never do"
 _LABEL = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 
 
@@ -143,7 +144,9 @@ class PrometheusSettings(_Addressed):
     )
     queries: tuple[CustomQuery, ...] = Field(default=(), description="More signals, each by a query.")
     window: str = Field(default="2m", pattern=r"^[1-9][0-9]{0,4}[smh]$", description="Window of rates, for $window.")
-    interfaces: str = Field(default=".+", min_length=1, description="Network interfaces that count, for $interfaces.")
+    interfaces: str = Field(
+        default=".+", min_length=1, description=f"Network interfaces that count, for $interfaces; {_NEVER} ($virtual)."
+    )
     node_labels: tuple[str, ...] = Field(
         default=LABELS, min_length=1, description="Labels that may name a node; those that do have to agree."
     )
@@ -176,7 +179,9 @@ class NodeExporterSettings(_Connected):
     scheme: Literal["http", "https"] = Field(default="http", description="How it is served.")
     port: int = Field(default=9100, ge=1, le=65_535, description="Port on every node.")
     concurrency: int = Field(default=32, ge=1, description="Nodes asked at once.")
-    interfaces: str = Field(default=".+", min_length=1, description="Network interfaces that count, an expression.")
+    interfaces: str = Field(
+        default=".+", min_length=1, description=f"Network interfaces that count, an expression; {_NEVER}."
+    )
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
@@ -216,7 +221,9 @@ class TelemetrySettings(_Section):
     node_exporter: tuple[NodeExporterSettings, ...] = Field(
         default=(), max_length=1, description="node_exporter asked directly, one entry; keys below."
     )
-    load_watcher: tuple[LoadWatcherSettings, ...] = Field(default=(), max_length=4, description="load-watchers.")
+    load_watcher: tuple[LoadWatcherSettings, ...] = Field(
+        default=(), max_length=4, description="load-watchers; keys below."
+    )
     file: tuple[FileSettings, ...] = Field(default=(), max_length=8, description="Files; keys below.")
     metrics_api: MetricsApiSettings = Field(default_factory=MetricsApiSettings)
     order: dict[str, tuple[str, ...]] = Field(

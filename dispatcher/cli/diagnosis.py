@@ -67,7 +67,10 @@ def _unread(row: Row) -> Iterator[Finding]:
         alike.setdefault((missing["nodes"], tuple(missing["names"])), []).append(missing["signal"])
     for (nodes, names), signals in alike.items():
         told = _counted(nodes, row["nodes"], "nodes", names)
-        text = f"no source tells {', '.join(signals)} of {told}, or not any more: there placement goes by requests"
+        text = (
+            f"no source tells {', '.join(signals)} of {told}, or not any more: placement uses the last readings, if "
+            "there are any, until the profile's stale_s, then requests"
+        )
         fix = "mend the sources; `global-dispatcher signals check` shows what each of them would tell of a node"
         yield Finding(row["cluster"], "", PROBLEM if _NEEDED.intersection(signals) else NOTE, text, fix)
 

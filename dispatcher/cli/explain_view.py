@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 _BAR = 24
 _VICTIMS = 3  # named in one line
+_UNKNOWN = "unknown, by requests"  # of a reading, in the words of the plugins
 
 
 def print_explained(console: "Console", found: Record) -> None:
@@ -122,7 +123,7 @@ def _live_load(row: Record, decision: Record) -> str:
     readings, said = decision.get("readings") or {}, (decision.get("extras") or {}).get(row["plugin"]) or {}
     told = []
     for name in row.get("signals") or ():
-        words, seen = ["unknown, by requests"], readings.get(name)
+        words, seen = [_UNKNOWN], readings.get(name)
         if isinstance(seen, Mapping):
             words = [share(seen["used"]), seen.get("source") or "", age(seen["age_s"]), _judged(said, name)]
         told.append(f"{name} {', '.join(filter(None, words))}")
@@ -211,7 +212,7 @@ def _readings(readings: Record) -> "RenderableType":
         Column("USED", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", _reading_style, right=True),
         Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
         Column("SOURCE", lambda row: (row["seen"] or {}).get("source") or "-"),
-        Column("NOTE", lambda row: "" if row["seen"] else "unknown: judged by requests", lambda row: "yellow"),
+        Column("NOTE", lambda row: "" if row["seen"] else _UNKNOWN, lambda row: "yellow"),
     )
     return table_of(columns, rows)
 

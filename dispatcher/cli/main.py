@@ -134,7 +134,11 @@ def join(
 
 @app.command()
 def explain(
-    pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="A pod; without a namespace, of `default`.")],
+    pod: Annotated[
+        str,
+        typer.Argument(metavar="NAMESPACE/POD", help="A pod; without a namespace, of that of -n, else `default`."),
+    ],
+    of_namespace: Annotated[str, typer.Option("-n", "--namespace", help="Namespace of the pod.")] = "",
     cluster: Annotated[str, typer.Option(help="The cluster it was submitted in, if several have one.")] = "",
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
@@ -142,7 +146,7 @@ def explain(
     """Say why a pod went where it is, or why it waits."""
     from dispatcher.cli.output import make_console, print_value
 
-    namespace, name = _pod_name(pod)
+    namespace, name = _pod_name(pod, of_namespace)
     found = _client(server).explain(namespace, name, cluster)
     if output is not Output.TABLE:
         print_value(found, output)
@@ -160,6 +164,9 @@ def clusters(
 ) -> None:
     """List the clusters: readiness, nodes, pods.
 
+    PODS: that run there, REMOTE: those of them that are copies of other clusters' pods. SUBMITTED: to us in that
+    cluster, wherever they run. REPORT: since its agent last answered.
+
     With --links: the round-trip times that agents measured, and those that count.
     """
     if links:
@@ -174,7 +181,10 @@ def nodes(
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """List the nodes of all clusters: requests and live load."""
+    """List the nodes of all clusters: requests and live load.
+
+    SAMPLE AGE is that of the reading of CPU. `top nodes` sorts by load and shows all signals, and who told them.
+    """
     _list("nodes", "no nodes are known yet", server, output, cluster=cluster)
 
 
@@ -286,11 +296,13 @@ def _client(server: str) -> Any:
     return ApiClient(server)
 
 
-def _pod_name(text: str) -> tuple[str, str]:
+def _pod_name(text: str, given: str) -> tuple[str, str]:
     namespace, slash, name = text.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise CommandError(f"{text!r} is no pod: write NAMESPACE/POD, or POD for the namespace default", ExitCode.USAGE)
-    return namespace or "default", name
+    if given and namespace not in ("", given):
+        raise CommandError(f"{text!r} is not of namespace {given}: leave -n or the namespace out", ExitCode.USAGE)
+    return namespace or given or "default", name
 
 
 if __name__ == "__main__":

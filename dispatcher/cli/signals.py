@@ -30,7 +30,7 @@ def check(
     ],
     cluster: Annotated[str, typer.Option(help="Only of this cluster.")] = "",
     node: Annotated[list[str] | None, typer.Option(help="Show this node; may be repeated. Default: the first.")] = None,
-    nodes: Annotated[int, typer.Option(min=1, max=100, help="How many nodes are shown.")] = 3,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="Only so many nodes of each cluster.")] = 3,
     wait: Annotated[float, typer.Option(min=0, help="Seconds that rates of counters may take to be known.")] = 15.0,
     output: Out = Output.TABLE,
 ) -> None:
@@ -42,4 +42,4 @@ def check(
     """
     from dispatcher.cli.signals_check import Wanted, check_signals
 
-    raise typer.Exit(check_signals(config, Wanted(cluster, tuple(node or ()), nodes, wait), output))
+    raise typer.Exit(check_signals(config, Wanted(cluster, tuple(node or ()), limit, wait), output))

@@ -105,7 +105,7 @@ NODES = (
     _load("cpu", "CPU%"),
     _load("memory", "MEM%"),
     _load("network", "NET%"),
-    Column("AGE", lambda row: age(row["load"]["cpu"]["age_s"]), right=True),
+    Column("SAMPLE AGE", lambda row: age(row["load"]["cpu"]["age_s"]), right=True),
 )
 
 PODS = (

@@ -40,7 +40,7 @@ SortBy = Annotated[
         "--sort-by",
         metavar="KEY",
         help="cpu, memory, network or another signal (used, highest first), cpu-requested, memory-requested, pods, "
-        "age (oldest first), name.",
+        "age (of the sample, oldest first), name.",
     ),
 ]
 
@@ -55,7 +55,9 @@ def top_nodes(
 ) -> None:
     """Show requested and used of each node, the hottest first.
 
-    AGE is that of the oldest reading shown. `-` is unknown: there placement goes by requests.
+    ALLOC is what can be allocated, REQ the share of it that is requested, USED the share of the machine that is in use.
+    SAMPLE AGE is that of the oldest reading shown. `-` is unknown: there placement goes by requests. `nodes` has
+    what is requested in numbers.
     """
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_rows
@@ -110,7 +112,7 @@ def _use(resource: str) -> tuple[Column, Column]:
 
     name = _SHORT.get(resource, resource.upper())
     return (
-        Column(resource.upper(), lambda row: str(row[resource]["allocatable"]), right=True),
+        Column(f"{name} ALLOC", lambda row: str(row[resource]["allocatable"]), right=True),
         Column(f"{name} REQ", lambda row: share(row[resource].get("share")), right=True),
     )
 
@@ -135,7 +137,7 @@ def _middle(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
         *_use("memory"),
         *(_used(signal) for signal in _signals(rows)[1:]),
         Column("PODS", lambda row: f"{row['pods']['requested']}/{row['pods']['allocatable']}", right=True),
-        Column("AGE", lambda row: age(_age(row)), right=True),
+        Column("SAMPLE AGE", lambda row: age(_age(row)), right=True),
     )
 
 

@@ -63,7 +63,10 @@ class QuotaSection(Section):
     ledger: Annotated[str, Field(description="file that remembers it; empty: nothing is remembered")] = ""
     unheard: Annotated[
         Literal["wait", "ignore"],
-        Field(description="what clusters use that are neither heard since the start nor remembered"),
+        Field(
+            description="what clusters use that are neither heard since the start nor remembered: pods of tenants with "
+            "a quota wait for it, or it is ignored",
+        ),
     ] = "wait"
 
 
@@ -109,7 +112,9 @@ class LinksSection(Section):
 class LogSection(Section):
     """Logging, to standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Field(description="the least severe lines that are written")
+    ] = "info"
     format: Annotated[Literal["auto", "text", "json"], Field(description="auto: text on a terminal")] = "auto"
 
 

@@ -1,6 +1,6 @@
-"""What the dispatcher counts, in Prometheus' form; `scheduler_*` names, labels and buckets are kube-scheduler's.
+"""What the dispatcher counts, in Prometheus' form; `scheduler_*` are names of kube-scheduler.
 
-No label value is chosen by a user: clusters, queues, results and kinds of intents are all there is.
+No label value is chosen by a user: clusters, profiles, queues, results and kinds of intents are all there is.
 """
 
 from collections import Counter
@@ -26,14 +26,16 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._attempt = Histogram(
             "scheduler_scheduling_attempt_duration_seconds",
-            "Mean time of a decision (scheduling algorithm, without the bind), by Tick.",
+            "Mean time of a decision (scheduling algorithm, without the bind), one observation a Tick and profile; "
+            "kube-scheduler has one an attempt, by `result`, too, in other buckets.",
             ["profile"],
             buckets=_ATTEMPT_BUCKETS,
             registry=self.registry,
         )
         self._sli = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "Time from a pod's creation to its decision, on the dispatcher's clock.",
+            "Time from a pod's creation to its decision, on the dispatcher's clock; kube-scheduler counts from the "
+            "queue to the end of binding, by `attempts`.",
             buckets=_SLI_BUCKETS,
             registry=self.registry,
         )

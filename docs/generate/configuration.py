@@ -1,13 +1,16 @@
 """The page of settings: every key of dispatcher.yaml and of an agent, with unit, bounds and default."""
 
+import inspect
 import json
 from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from agents.runtime.settings import AgentSettings
+from agents.runtime.join.settings import JoinSettings
+from agents.runtime.settings import AcceptSettings, SignalSettings
 from agents.runtime.telemetry_settings import (
     CustomQuery,
     FileSettings,
@@ -15,7 +18,7 @@ from agents.runtime.telemetry_settings import (
     NodeExporterSettings,
     PrometheusSettings,
 )
-from dispatcher.config.sections import ConfigFile
+from dispatcher.config.sections import ClusterSection, ConfigFile
 from docs.generate.markdown import code, page, table
 
 SOURCES: dict[str, type[BaseModel]] = {
@@ -25,18 +28,32 @@ SOURCES: dict[str, type[BaseModel]] = {
     "load_watcher": LoadWatcherSettings,
     "file": FileSettings,
 }
+LISTS: dict[str, type[BaseModel]] = {
+    "signals": SignalSettings,
+    "executor.accept": AcceptSettings,
+    **{f"telemetry.{key}": model for key, model in SOURCES.items()},
+}
 _BOUNDS = ((Ge, "ge", ">="), (Gt, "gt", ">"), (Le, "le", "<="), (Lt, "lt", "<"))
 
 
 def bounds(field: FieldInfo) -> str:
-    """'>= 1, <= 256'."""
+    """'>= 1, <= 256', or what may stand there: 'wait, ignore'."""
     limits = [
         f"{sign} {getattr(one, name):_}"
         for kind, name, sign in _BOUNDS
         for one in field.metadata
         if isinstance(one, kind)
     ]
-    return ", ".join(limits)
+    return ", ".join([*limits, *(code(one) for one in _choices(field.annotation))])
+
+
+def _choices(annotation: Any) -> Iterator[str]:
+    """The texts of a Literal, also of one among others."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    elif not isinstance(annotation, type):
+        for one in get_args(annotation):
+            yield from _choices(one)
 
 
 def default(field: FieldInfo) -> str:
@@ -44,8 +61,12 @@ def default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    plain = isinstance(value, bool | int | float | str | None) or value in ((), {}, [])
-    return code(json.dumps(value)) if plain else "see there"
+    return code(json.dumps(value, default=_section))
+
+
+def _section(model: BaseModel) -> dict[str, Any]:
+    """What a section has beside its own defaults."""
+    return model.model_dump(mode="json", exclude_defaults=True)
 
 
 def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
@@ -68,12 +89,18 @@ def render() -> str:
         "## dispatcher.yaml",
         "Each key may be overridden by the environment: `GLOBAL_DISPATCHER_HTTP__PORT=8080` sets `http.port`.",
         table(head, rows(ConfigFile)),
+        f"### {code('clusters[]')}",
+        inspect.getdoc(ClusterSection) or "",
+        table(head, rows(ClusterSection)),
         "## An agent",
-        "Under `clusters[].agent` of dispatcher.yaml, and under `config` of the agent's chart.",
-        table(head, rows(AgentSettings)),
+        "Keys of agent.yaml, the file of `global-dispatcher join`. Under `clusters[].agent` of dispatcher.yaml stand all but "
+        "`cluster`, `kubeconfig` and `context` (there keys of the cluster itself), `ray` and `health`. In the agent's chart "
+        "`cluster`, `metrics`, `ray`, `health` and, for `key_file`, `keySecret` are values of their own; `kubeconfig`, `context` "
+        "and `log_file` are not there, and the rest is under `config`.",
+        table(head, rows(JoinSettings)),
         *(
             part
-            for key, model in SOURCES.items()
-            for part in (f"### {code(f'telemetry.{key}[]')}", (model.__doc__ or "").strip(), table(head, rows(model)))
+            for key, model in LISTS.items()
+            for part in (f"### {code(f'{key}[]')}", inspect.getdoc(model) or "", table(head, rows(model)))
         ),
     )

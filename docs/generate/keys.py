@@ -56,7 +56,12 @@ USERS = (
 ADMINS = (
     Key("ACCEPT", "Namespace, label", '`"false"`', "Closes the namespace to pods of other clusters."),
     Key("PROVIDER", "node, label", "any", "The level `provider`: whose data centre the node is in."),
-    Key("BANDWIDTH", "node, label or annotation", "a quantity, bytes/s", "Network capacity in each direction."),
+    Key(
+        "BANDWIDTH",
+        "node, label or annotation",
+        "a quantity, **bytes**/s",
+        "Network capacity in each direction: 10 Gbit/s is `1250M`.",
+    ),
     Key(
         "METRIC_PREFIX",
         "node, annotation",

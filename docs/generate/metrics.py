@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from prometheus_client.core import Metric
+from prometheus_client.metrics import MetricWrapperBase
 
 from agents.runtime.metrics import AgentCollector, Told
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -22,11 +23,19 @@ def families() -> list[Metric]:
     service = SimpleNamespace(
         core=SimpleNamespace(queue=queue, counters={}, clusters={}), senders={}, clock=lambda: 0.0
     )
+    counted = [
+        (one, one.describe()) for one in metrics.registry._collector_to_names if isinstance(one, MetricWrapperBase)
+    ]
+    labels = {family.name: one._labelnames for one, described in counted for family in described}
     metrics.watch(ServiceCollector(cast(Any, service)))
     metrics.watch(LinkCollector((), FleetState()))
     metrics.watch(LeaderCollector(lambda: True))
     metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
-    return sorted(metrics.registry.collect(), key=lambda family: family.name)
+    found = sorted(metrics.registry.collect(), key=lambda family: family.name)
+    for family in found:
+        if family.name in labels:  # without a sample the library does not tell them
+            vars(family)["_labelnames"] = labels[family.name]
+    return found
 
 
 def _name(family: Metric) -> str:
@@ -38,8 +47,14 @@ def of_agents() -> list[Metric]:
     return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
 
 
+def _labels(family: Metric) -> str:
+    names = getattr(family, "_labelnames", ())  # of a family made for a scrape; `families` adds those of the others
+    return ", ".join(code(name) for name in names)
+
+
 def _table(found: list[Metric]) -> str:
-    return table(("metric", "type", "meaning"), ((code(_name(one)), one.type, one.documentation) for one in found))
+    head = ("metric", "type", "labels", "meaning")
+    return table(head, ((code(_name(one)), one.type, _labels(one), one.documentation) for one in found))
 
 
 def render() -> str:
@@ -47,8 +62,8 @@ def render() -> str:
     return page(
         "Metrics",
         "## The dispatcher",
-        "At `/metrics` of the HTTP API. Names that begin with `scheduler_` mean what they mean in kube-scheduler. No label is "
-        "chosen by a user.",
+        "At `/metrics` of the HTTP API. Names that begin with `scheduler_` are kube-scheduler's; what differs from there is said "
+        "in the row. No value of a label is chosen by users; names of clusters and profiles are the administrator's.",
         _table(families()),
         "## An agent",
         "At `/metrics` on the port `metrics.port` of the agent, where `metrics.enabled` is true (in the chart: `metrics.enabled` "

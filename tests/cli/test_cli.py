@@ -103,7 +103,11 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         (("clusters",), "NAME", "west   NotReady,Fenced     0/1      1        1           0        -   <b>silent</b>"),
         (("clusters", "--links"), "FROM", "east   west   40.6ms    1.2ms   3.1%    7s   41.0ms   measured"),
         (("clusters", "--links"), "FROM", "west   east        -        -      -     -        -   unknown"),
-        (("nodes",), "CLUSTER", "east      east-1   Ready    500m/4   500m/4   500m/4    34%    20%      -    3s"),
+        (
+            ("nodes",),
+            "CLUSTER",
+            "east      east-1   Ready    500m/4   500m/4   500m/4    34%    20%      -           3s",
+        ),
         (
             ("pods",),
             "NAMESPACE",
@@ -163,6 +167,23 @@ def test_a_server_without_a_scheme_is_told_how_to_write_it() -> None:
 )
 def test_explain(pod: str, code: ExitCode, text: str) -> None:
     shown = run("explain", pod)
+    assert shown.exit_code == code
+    assert text in shown.output
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        pytest.param(("api-1", "-n", "shop"), ExitCode.OK, "nowhere yet", id="of the namespace that -n names"),
+        pytest.param(("shop/api-1", "-n", "shop"), ExitCode.OK, "nowhere yet", id="both say the same"),
+        pytest.param(
+            ("shop/api-1", "-n", "web"), ExitCode.USAGE, "'shop/api-1' is not of namespace web", id="they differ"
+        ),
+    ],
+)
+def test_explain_takes_a_namespace_as_kubectl_does(words: tuple[str, ...], code: ExitCode, text: str) -> None:
+    shown = run("explain", *words)
     assert shown.exit_code == code
     assert text in shown.output
 

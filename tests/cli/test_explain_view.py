@@ -49,7 +49,7 @@ def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
         "Refused nodes (4 of 6)",
         "4 3 1 Insufficient cpu",
         "cpu 34% 3s kubelet",
-        "network - - - unknown: judged by requests",
+        "network - - - unknown, by requests",
         "TenantQuota tenant team-a",
         "cpu: used 12, limit 40",
     ):

@@ -49,7 +49,7 @@ def lines(*words: str) -> list[str]:
 @pytest.mark.usefixtures("rows")
 def test_nodes_show_requested_used_age_and_source() -> None:
     assert lines("nodes") == [
-        "CLUSTER NAME STATUS CPU CPU REQ CPU USED MEMORY MEM REQ MEM USED NET USED PODS AGE SOURCE",
+        "CLUSTER NAME STATUS CPU ALLOC CPU REQ CPU USED MEM ALLOC MEM REQ MEM USED NET USED PODS SAMPLE AGE SOURCE",
         "east east-1 Ready 4 12% 34% 4 12% 20% - 500m/4 3s kubelet",
         "west west-1 Ready 4 12% 34% 4 12% 20% - 500m/4 3s kubelet",
     ]
@@ -58,7 +58,8 @@ def test_nodes_show_requested_used_age_and_source() -> None:
 @pytest.mark.usefixtures("rows")
 def test_clusters_show_the_mean_how_many_were_read_and_the_hottest() -> None:
     assert lines("clusters") == [
-        "CLUSTER STATUS NODES READ CPU CPU REQ CPU USED MEMORY MEM REQ MEM USED NET USED PODS AGE HOTTEST SOURCE",
+        "CLUSTER STATUS NODES READ CPU ALLOC CPU REQ CPU USED MEM ALLOC MEM REQ MEM USED NET USED PODS SAMPLE AGE "
+        "HOTTEST SOURCE",
         "east Ready 1 1 4 12% 34% 4 12% 34% - 500m/4 3s east-1 34% kubelet",
         "west NotReady 1 0 4 12% - 4 12% - - 500m/4 - - -",
     ]
@@ -69,7 +70,7 @@ def test_a_signal_that_any_node_tells_has_a_column_and_several_sources_say_what_
 ) -> None:
     rows["nodes"] = [a_node("a", 0.2, gpu=told(0.9, 40.0, "prometheus")), a_node("b", 0.1, disk=UNKNOWN)]
     head, first, second = lines("nodes", "--sort-by", "gpu")
-    assert head.endswith("NET USED GPU USED PODS AGE SOURCE")
+    assert head.endswith("NET USED GPU USED PODS SAMPLE AGE SOURCE")
     assert first == "east a Ready 4 50% 20% 4 50% - - 90% 2/4 40s kubelet (cpu), prometheus (gpu)"
     assert second == "east b Ready 4 50% 10% 4 50% - - - 2/4 3s kubelet"
 

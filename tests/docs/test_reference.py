@@ -3,13 +3,14 @@
 import json
 
 import pytest
+import yaml
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY, canonical
 from dispatcher.scheduling.framework.plugin_args import check_args
-from docs.generate import chart, configuration, keys, reasons
+from docs.generate import chart, configuration, keys, plugins, reasons
 from docs.generate.__main__ import FOLDER, PAGES
 
 
@@ -58,6 +59,16 @@ def test_the_schema_and_the_dispatcher_agree_on_arguments(name: str, args: dict[
     spec = REGISTRY.get(canonical(name, REGISTRY))
     assert is_valid == right
     assert spec is None or (check_args(spec.arguments, args)[1] == []) == right
+
+
+@pytest.mark.parametrize("name", [name for name, spec in REGISTRY.items() if spec.arguments])
+def test_a_profile_takes_defaults_of_plugins_as_they_are_printed(name: str) -> None:
+    arguments = REGISTRY[name].arguments
+    values, problems = check_args(
+        arguments, {key: yaml.safe_load(plugins.default(arg)) for key, arg in arguments.items()}
+    )
+    assert problems == []
+    assert values == {key: arg.default for key, arg in arguments.items()}
 
 
 def test_every_list_of_telemetry_sources_is_in_the_reference_and_in_the_charts_schema() -> None:

@@ -15,12 +15,22 @@ class Ports(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    node_manager: int = Field(default=6380, ge=1024, le=65_535)
-    object_manager: int = Field(default=6381, ge=1024, le=65_535)
-    dashboard_agent_grpc: int = Field(default=6382, ge=1024, le=65_535)
-    dashboard_agent_listen: int = Field(default=6383, ge=1024, le=65_535)
-    runtime_env_agent: int = Field(default=6384, ge=1024, le=65_535)
-    metrics_export: int = Field(default=6385, ge=1024, le=65_535)
+    node_manager: int = Field(default=6380, ge=1024, le=65_535, description="As `--node-manager-port` of `ray start`.")
+    object_manager: int = Field(
+        default=6381, ge=1024, le=65_535, description="As `--object-manager-port` of `ray start`."
+    )
+    dashboard_agent_grpc: int = Field(
+        default=6382, ge=1024, le=65_535, description="As `--dashboard-agent-grpc-port` of `ray start`."
+    )
+    dashboard_agent_listen: int = Field(
+        default=6383, ge=1024, le=65_535, description="As `--dashboard-agent-listen-port` of `ray start`."
+    )
+    runtime_env_agent: int = Field(
+        default=6384, ge=1024, le=65_535, description="As `--runtime-env-agent-port` of `ray start`."
+    )
+    metrics_export: int = Field(
+        default=6385, ge=1024, le=65_535, description="As `--metrics-export-port` of `ray start`."
+    )
     min_worker: int = Field(default=10_100, ge=1024, le=65_535, description="First port of Ray's processes.")
     max_worker: int = Field(default=10_149, ge=1024, le=65_535, description="Last port of Ray's processes.")
 

@@ -36,7 +36,10 @@ class SourceReport(Record, frozen=True):
 
 
 class UnreadSignal(Record, frozen=True):
-    """Nodes of which no source tells a signal that is fresh: there placement goes by requests."""
+    """Nodes of which no source tells a fresh signal, one younger than the agent's `telemetry.stale_s`.
+
+    Placement uses the last readings until the profile's `stale_s`, then requests.
+    """
 
     signal: str
     nodes: int
