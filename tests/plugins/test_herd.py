@@ -1,4 +1,4 @@
-"""A crowd within one scrape interval: readings are as old for the last pod as for the first, and still no node is hot."""
+"""A crowd within one scrape interval: readings are as old for the last pod as for the first, and no node is hot."""
 
 from collections import Counter
 
