@@ -66,6 +66,7 @@ class Store:
 
     def __init__(self, cluster: str, clock: Callable[[], float]) -> None:
         self.cluster, self.revision, self.clock = cluster, 100, clock
+        self._served = self.revision  # the highest revision before the last restore
         self.kept: dict[str, Kept] = {}
         # By resource: (revision, event, JSON) since `compacted`.
         self.history: dict[str, list[tuple[int, str, bytes]]] = {}
@@ -150,7 +151,8 @@ class Store:
         A bump is chosen to lead above every revision that was ever served, also that of an earlier bump: it has no
         other purpose. `bump` is by how much more.
         """
-        self.kept, self.revision = dict(backup.kept), self.revision + bump if bump else backup.revision
+        self._served = max(self._served, self.revision)
+        self.kept, self.revision = dict(backup.kept), self._served + bump if bump else backup.revision
         self._lists.clear()
         self.compact()
 
