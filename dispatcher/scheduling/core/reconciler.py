@@ -9,7 +9,7 @@ from dispatcher.model.pod import Pod
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
-from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, settled
+from dispatcher.scheduling.delegation.in_flight import ENDED_WITH_SOURCE, PLACING, InFlightIntent, settled
 from dispatcher.scheduling.delegation.protocol import (
     NextStep,
     ObservedState,
@@ -140,12 +140,22 @@ class Reconciler:
         if in_flight is None:
             return
         shown = in_flight.settling and settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster))
-        late = in_flight.settling and now - in_flight.sent_at > self._state.timing.settle_s
+        late = in_flight.settling and self._is_late(tracked, in_flight, now)
         ends = tracked.source is not None and tracked.source.terminating
         unwanted = ends and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE
         over = tracked.in_flight_is_pointless or shown or late or unwanted
         if over or self._state.fences.outdates(tracked.home, in_flight, self._state.clusters):
             self._state.outbox.drop(tracked)
+
+    def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
+        """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing shows, and the effect
+        holds: what was bound there takes its room and quota.
+        """
+        view, settle_s = self._state.clusters.get(in_flight.via), self._state.timing.settle_s
+        ready_since = view.ready_since if view is not None else 0.0
+        if in_flight.sent_at < ready_since <= now:
+            self._state.look_at(tracked, ready_since + settle_s + 1.0)
+        return now - max(in_flight.sent_at, ready_since) > settle_s
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""

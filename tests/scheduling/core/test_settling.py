@@ -11,7 +11,7 @@ from dispatcher.model.node import Node
 from dispatcher.model.pod import Pod
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.reconciler import Reconciler
-from dispatcher.scheduling.events import Answered, ClusterChanged, SendIntents, Tick
+from dispatcher.scheduling.events import Answered, ClusterChanged, ClusterSilent, SendIntents, Tick
 from tests.laws.cores import make_core
 
 PODS = 20
@@ -66,3 +66,17 @@ def test_what_has_not_shown_for_too_long_is_decided_again_once_each(looked: list
     looked.clear()
     core.handle(Tick(), late + 0.2)
     assert looked == []
+
+
+def test_what_was_bound_holds_its_room_while_its_cluster_is_away_and_for_as_long_as_others_once_it_is_back() -> None:
+    core = bound()
+    core.handle(ClusterSilent("east", "no answer"), 2.0)
+    core.handle(Tick(), 60.0)
+    assert core.fleet.requested[0, 0] == PODS
+    core.handle(ClusterChanged(Changes("east", "east-uid", "life", 1, 2)), 61.0)
+    back = 61.0 + core.timing.settle_s
+    for now in (61.1, back):
+        assert not [one for one in core.handle(Tick(), now) if isinstance(one, SendIntents)]
+    assert core.fleet.requested[0, 0] == PODS
+    sent = [one for one in core.handle(Tick(), back + 1.1) if isinstance(one, SendIntents)]
+    assert sum(isinstance(intent, Bind) for one in sent for intent in one.intents) == PODS
