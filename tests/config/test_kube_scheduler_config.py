@@ -116,6 +116,11 @@ def test_spread_arguments_without_defaulting_type_mean_system_defaults(args: str
     assert uses(text)["FaultDomainSpread"].args == {"defaulting": "System"}
 
 
+def test_the_default_wait_for_volumes_may_be_written_out_as_kube_scheduler_does() -> None:
+    text = "profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 600}}]}]"
+    assert uses(text)["VolumeBinding"].args == {}
+
+
 def test_several_profiles_and_the_backoffs_are_read() -> None:
     text = """
         podInitialBackoffSeconds: 2
@@ -181,6 +186,11 @@ PROFILE = "profiles:\n- schedulerName: global-dispatcher\n"
             "RequestedToCapacityRatio, not 'Best'",
         ),
         (
+            PROFILE + "  pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 60}}]",
+            "s.yaml:5: profiles[0].pluginConfig[0].args.bindTimeoutSeconds: must be 600: the wait for volumes is "
+            "fixed here, not 60",
+        ),
+        (
             PROFILE + "  pluginConfig: [{name: NodeName}, {name: NodePorts}, {name: NodePorts}]",
             "s.yaml:5: profiles[0].pluginConfig[2].name: NodePorts is listed twice",
         ),
@@ -190,7 +200,7 @@ PROFILE = "profiles:\n- schedulerName: global-dispatcher\n"
             "together",
         ),
     ],
-    ids=["key", "point", "name", "plugin", "gangs", "extender", "argument", "value", "twice", "half"],
+    ids=["key", "point", "name", "plugin", "gangs", "extender", "argument", "value", "wait", "twice", "half"],
 )
 def test_what_cannot_be_followed_is_named(text: str, want: str) -> None:
     assert want in problems(text)

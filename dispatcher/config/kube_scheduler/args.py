@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dispatcher.model.topology import label_key
+from dispatcher.scheduling.framework.lifecycle import PreBind
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
 
 Ours = dict[str, Any]
@@ -100,6 +101,13 @@ def _added_affinity(raw: Any) -> Ours:
     return {"added_affinity": raw}
 
 
+def _bind_timeout(raw: Any) -> Ours:
+    """Nothing to take over: how long a pod waits for its volumes is fixed, at kube-scheduler's default."""
+    if raw != PreBind.deadline_s:
+        raise ValueError(f"must be {PreBind.deadline_s:g}: the wait for volumes is fixed here, not {shown(raw)}")
+    return {}
+
+
 TABLE: dict[str, Mapping[str, Convert]] = {
     "NodeResourcesFit": {
         "scoringStrategy": _strategy,
@@ -118,7 +126,7 @@ TABLE: dict[str, Mapping[str, Convert]] = {
         "minCandidateNodesAbsolute": renamed("min_candidate_nodes_absolute"),
     },
     "VolumeBinding": {
-        "bindTimeoutSeconds": renamed("bind_timeout_s"),
+        "bindTimeoutSeconds": _bind_timeout,
         "shape": _refused("is not supported: capacity of volumes has no part in scores"),
     },
 }
