@@ -4,7 +4,7 @@ Kept in full: our pods (by schedulerName) and delegates. Kept reduced: bound for
 room they hold. Not kept: the rest. What is kept is what crosses the wire, so the cache and a follower compare equal.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agents.observer.changes import ChangeLog
 from agents.observer.occupancy import Occupancy
@@ -51,6 +51,7 @@ class ClusterCache:
         self._warnings: list[WrongSchedulerName | InvalidAnnotation] = []
         self._unfinished: dict[str, PodRef] = {}
         self._choosy: set[str] = set()  # unbound pods that name clusters, not looked at yet
+        self.on_bound: Callable[[str, str], None] = lambda namespace, name: None  # a pod shows on a node
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -194,6 +195,8 @@ class ClusterCache:
         self._names[pod.namespace, pod.name] = pod.uid
         self._on.put(pod)
         self.log.touch(PODS, pod.uid, urgent=not pod.node)
+        if pod.node:
+            self.on_bound(pod.namespace, pod.name)
 
     def _drop_pod(self, uid: str, *, missing: bool = False) -> None:
         pod = self._pods.pop(uid, None)

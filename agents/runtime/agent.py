@@ -86,6 +86,7 @@ class Agent:
         executor = executor_settings(settings)
         self._policy = executor.policy
         self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
+        self.cache.on_bound = self._executor.shown
         self._executor.accepted_leader.remote_pods = self._remote_pods
         self._executor.accepted_leader.confirm_restored = self.confirm_restored
         self._heard_at: float | None = None

@@ -171,6 +171,10 @@ class ExecutorLoop:
             if now - ended_at >= (self._settings.answer_s if hangs else self._settings.stalled_s):
                 return
 
+    def shown(self, namespace: str, name: str) -> None:
+        """The watch shows a pod on a node: what was booked for it is in the view, also if it goes again at once."""
+        self._local.ledger.drop(namespace, name)
+
     async def set_peers(self, peers: Peers) -> PeersAck:
         """Take over what the proxy nodes shall show, soon; ignored from a superseded dispatcher. Its echo counts at
         once: an API server that does not tell whom to obey must not end what runs.

@@ -211,3 +211,14 @@ def test_running_totals_equal_a_fresh_count(steps: list[tuple[str, str, int, str
         running = [pod for pod in cache.pods() if pod.node == node and not pod.terminal]
         used = sum(pod.requests["cpu"] for pod in running)
         assert cache.free(node) == {"cpu": 4000 - used, "pods": 10 - len(running)}
+
+
+def test_a_pod_that_shows_on_a_node_is_told_at_once_also_if_it_goes_with_the_next_event() -> None:
+    """What was booked for it is given back then: who looks later finds neither the pod nor a reason to wait for it."""
+    cache, told = ClusterCache(ChangeLog()), list[tuple[str, str]]()
+    cache.on_bound = lambda namespace, name: told.append((namespace, name))
+    cache.apply(PodSeen("u", 1, Pod("u", "default", "copy")))
+    assert told == []
+    cache.apply(PodSeen("u", 2, Pod("u", "default", "copy", node="n1")))
+    cache.forget(PODS, "u")
+    assert told == [("default", "copy")]
