@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agents.observer.signals import CPU, LINK_SPEED, MEMORY, RECEIVE, TRANSMIT
 from agents.runtime.join.settings import WrongConfiguration, read_settings
 from agents.runtime.settings import AgentSettings
@@ -18,6 +16,7 @@ from dispatcher.cli.output import Column, Output, print_advice, print_table, pri
 from dispatcher.cli.tables import age, heat, share
 from dispatcher.config import ConfigError, load_config, plugin_registry
 from dispatcher.config.agents import agent_settings
+from dispatcher.config.document import read_document
 from dispatcher.service.errors import CommandError, ExitCode
 
 Row = Mapping[str, Any]
@@ -63,19 +62,11 @@ def check_signals(config: Path, wanted: Wanted, output: Output) -> int:
 def _clusters(file: Path) -> list[tuple[str, AgentSettings]]:
     """(where it stands, settings of an agent) of each cluster of the file; CommandError says what is wrong with it."""
     try:
-        document = yaml.safe_load(file.read_bytes())
-    except OSError as error:
-        raise CommandError(f"{file}: cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that is none is a ValueError
-        raise CommandError(f"{file}: is no YAML: {' '.join(str(error).split())}") from None
-    if isinstance(document, dict) and "cluster" in document:
-        try:
+        data = read_document(file).data
+        if isinstance(data, Mapping) and "cluster" in data:
             return [("", read_settings(file).agent)]
-        except WrongConfiguration as error:
-            raise CommandError(str(error)) from None
-    try:
         clusters = load_config(file, registry=plugin_registry()).clusters
-    except ConfigError as error:
+    except (ConfigError, WrongConfiguration) as error:
         raise CommandError(str(error)) from None
     if not clusters:
         raise CommandError(f"{file}: clusters: none is listed, so there is nobody to ask")

@@ -36,7 +36,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.datasets import DATASETS, Datasets
 from dispatcher.scheduling.rules.named_places import CLUSTER_KEY, clusters_with, near_key, near_of
-from dispatcher.scheduling.rules.nearness import filled
+from dispatcher.scheduling.rules.nearness import filled, least_known
 
 _ANY = "*"
 _MOST_PRICE = 1e6
@@ -131,9 +131,7 @@ class EgressPrice(DomainPlugin[_Ground]):
             weights = there[sources] / there[sources].sum()
             mean: Floats = table @ weights
             return mean
-        unknown = np.isnan(table).all(axis=1)
-        least = np.where(np.isnan(table), np.inf, table).min(axis=1)
-        return np.where(unknown, np.nan, least)
+        return least_known(table)
 
     def _price(self, source: str, target: str) -> float:
         if source == target:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.model.messages import SourceReport
+from dispatcher.model.messages import SourceReport, Telemetry
 from dispatcher.service.link import AgentLink, LinkError
 
 TIMEOUT_S = 5.0
@@ -32,13 +32,16 @@ async def _ask(link: AgentLink) -> Row:
     try:
         told = await link.telemetry(timeout_s=TIMEOUT_S)
     except LinkError as error:
-        return {"cluster": link.cluster, "problem": str(error), "nodes": 0, "stale_s": 0.0, "sources": [], "unread": []}
+        return _row(Telemetry(link.cluster), str(error))
     if not all(map(_possible, told.sources)):
-        problem = "its agent tells of its sources what cannot be"
-        return {"cluster": link.cluster, "problem": problem, "nodes": 0, "stale_s": 0.0, "sources": [], "unread": []}
+        return _row(Telemetry(link.cluster), "its agent tells of its sources what cannot be")
+    return _row(told)
+
+
+def _row(told: Telemetry, problem: str = "") -> Row:
     return {
-        "cluster": link.cluster,
-        "problem": "",
+        "cluster": told.cluster,
+        "problem": problem,
         "nodes": told.nodes,
         "stale_s": told.stale_s,
         "sources": [msgspec.structs.asdict(one) for one in told.sources],

@@ -91,7 +91,7 @@ def read_settings(path: Path) -> JoinSettings:
         found = error.errors(include_url=False, include_input=False)
         lines = [f"{path}: {'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in found]
         raise WrongConfiguration("\n".join(lines)) from None
+    except WrongConfiguration:
+        raise
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date that is none is a ValueError
-        if isinstance(error, WrongConfiguration):
-            raise
         raise WrongConfiguration(f"{path}: is no YAML: {' '.join(str(error).split())}") from None

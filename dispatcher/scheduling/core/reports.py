@@ -72,10 +72,8 @@ class Reports:
         if changes.full and not view.ready and size > self._state.timing.fold_at_once:
             self._folds[view.name] = _Fold(changes, self._steps(view, changes), (view.uid, view.keys))
             view.hidden = not view.uid
-            view.uid, view.keys = (
-                changes.cluster_uid or view.uid,
-                changes.keys or view.keys,
-            )  # its pods are known by them
+            # Its pods are known by them.
+            view.uid, view.keys = changes.cluster_uid or view.uid, changes.keys or view.keys
             self._go_on(view.name, self._state.timing.fold_at_once, now)
             return
         self._fold_health(view, changes, now)

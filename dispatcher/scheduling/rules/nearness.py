@@ -25,11 +25,13 @@ def to_nearest(rtt_ms: Floats, there: Bools, half_ms: float) -> Floats:
 
     `rtt_ms`: [clusters, clusters], NaN unknown.
     """
-    ways = rtt_ms[:, there]
-    unknown = np.isnan(ways).all(axis=1)
-    nearest = np.where(np.isnan(ways), np.inf, ways).min(axis=1)
-    found = np.where(unknown, np.nan, points(nearest, half_ms))
-    return filled(found, there)
+    return filled(points(least_known(rtt_ms[:, there]), half_ms), there)
+
+
+def least_known(table: Floats) -> Floats:
+    """[rows] the least number of each row of a table that has columns; NaN where all are unknown (NaN)."""
+    least: Floats = np.fmin.reduce(table, axis=1)
+    return least
 
 
 def to_many(rtt_ms: Floats, weights: Floats, half_ms: float) -> Floats:
