@@ -92,6 +92,7 @@ class Books:
             tuple(fleet.axis.names[:resources]),
             tuple(fleet.signal_axis.names[: len(fleet.used)]),
             len(rows),
+            fleet.signals.derived,
             question,
         )
         page.blank = False
