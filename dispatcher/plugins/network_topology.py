@@ -3,14 +3,14 @@
     score = 100 * sum(weight of level * share of those pods in the node's domain of that level) / sum(weights)
 
 Those pods are the others of its app or, with the annotation `global-dispatcher.io/near: service/ns/name`, the pods
-behind that Service. Levels are host, rack, zone, region, provider and cluster, or any label of nodes; a node without the label
-has nothing of that level. Without such pods no node is better.
+behind that Service. Levels are host, rack, zone, region, provider and cluster, or any label of nodes; a node without
+the label has nothing of that level. Without such pods no node is better.
 Example: weights {rack: 1, zone: 1}; 4 pods, 1 in this rack and 3 in this zone: 100 * (1/4 + 3/4) / 2 = 50.
 
 Source: ours, a mean over the pods of the levels that are shared. It is what preferred pod affinity says with one term
 a level (InterPodAffinity), of a whole fleet instead of by each pod; Nearness goes by round-trip times between clusters,
-and knows nothing smaller. It pulls an app together where FaultDomainSpread pulls it apart: give it the smaller weight, or
-name it in a profile of its own.
+and knows nothing smaller. It pulls an app together where FaultDomainSpread pulls it apart: give it the smaller weight,
+or name it in a profile of its own.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

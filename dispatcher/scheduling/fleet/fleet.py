@@ -195,7 +195,7 @@ class FleetState(NodeTable):
         """
         if not self.signals.derived.hot:
             return False
-        mask, before = judged(self, self._store, self.signals.derived.hot), self.hot
+        mask, before = judged(self, self._store, self.signals.derived.hot, self.now), self.hot
         turned = np.flatnonzero(mask != before)
         cooled = bool((before & ~mask).any())
         self._store.hot[: self.n] = mask

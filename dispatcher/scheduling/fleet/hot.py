@@ -16,12 +16,12 @@ from dispatcher.scheduling.framework.derived import HotRule
 MAX_RULES = 31  # bits of the mask
 
 
-def judged(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...]) -> SmallInts:
+def judged(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...], now: float) -> SmallInts:
     """[n] the mask as it is now; `hot_since` is written."""
     mask = np.zeros(fleet.n, dtype=np.int32)
     takes = fleet.live & fleet.ready & ~fleet.unschedulable
     for at, rule in enumerate(rules[:MAX_RULES]):
-        since = _since(fleet, rule, store.hot_since[at, : fleet.n])
+        since = _since(fleet, rule, store.hot_since[at, : fleet.n], now)
         store.hot_since[at, : fleet.n] = since
         hot = ~np.isnan(since)
         if hot.any():
@@ -29,13 +29,13 @@ def judged(fleet: NodeTable, store: RowStore, rules: tuple[HotRule, ...]) -> Sma
     return mask
 
 
-def _since(fleet: NodeTable, rule: HotRule, since: Floats) -> Floats:
+def _since(fleet: NodeTable, rule: HotRule, since: Floats, now: float) -> Floats:
     """[n] with the readings as they are."""
     column = fleet.signal_axis.column(rule.signal)
     if column is None or column >= len(fleet.used):
         return np.full(fleet.n, np.nan)
     mean, used, sampled_at = fleet.used_mean[column], fleet.used[column], fleet.used_at[column]
-    told = fleet.live & (fleet.now - sampled_at < rule.stale_s)
+    told = fleet.live & (now - sampled_at < rule.stale_s)
     enters = told & (mean >= rule.enter) & (used >= rule.enter)
     stays = told & ~np.isnan(since) & (mean > rule.leave)
     found: Floats = np.where(stays, since, np.where(enters, sampled_at, np.nan))

@@ -139,7 +139,7 @@ def _height(name: str, heights: Heights) -> int:
     height = _HEIGHT.get(name, 1)
     if isinstance(height, int):
         return height
-    found: int = getattr(heights, height)
+    found: int = getattr(heights, str(height))
     return found
 
 
