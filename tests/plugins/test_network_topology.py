@@ -28,7 +28,7 @@ def places() -> FleetState:
     for (cluster, name), labels in PLACES.items():
         told = {level: value for level, value in zip(LEVELS, labels, strict=True) if value}
         nodes[cluster].append(node(name).labels(**told))
-    return fleet(**nodes)
+    return fleet(a=nodes["a"], b=nodes["b"])
 
 
 def web(name: str = "asking") -> Any:

@@ -21,9 +21,8 @@ from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
-from dispatcher.scheduling.fleet.hot import MAX_RULES, judged
+from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
-from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
@@ -39,7 +38,6 @@ from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
 from dispatcher.scheduling.framework import Ints, Placed, Readings, Rows
-from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
@@ -50,7 +48,7 @@ _TOLD = {known: list(compress(BASE_SIGNALS, known)) for known in product((False,
 _CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
 
-class FleetState(NodeTable):
+class FleetState(DerivedReadings):
     """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader while it writes."""
 
     def __init__(self, *, now: float = 0.0) -> None:
@@ -172,35 +170,6 @@ class FleetState(NodeTable):
             self._usual = found.astype(np.float32)
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
             self.loads.extend(np.flatnonzero(self.live).tolist())
-
-    # --- what plugins derive of readings -----------------------------------------------------------------------------
-
-    def derive(self, wanted: Derived, *, only: bool = False) -> None:
-        """From now on keep this, too (`only`: and nothing else); rules that were kept go on. Rules past
-        the 31st are not kept."""
-        before = self.signals.derived
-        now = wanted if only else joined((before, wanted))
-        rules = now.hot[:MAX_RULES]
-        if (now.deviations, rules) != (before.deviations, before.hot):
-            known = [before.hot.index(rule) if rule in before.hot else None for rule in rules]
-            self._store.derive(deviations=now.deviations, rules=known)
-            self.signals.derived = Derived(now.deviations, rules)
-            self._show()
-            self.loads.extend(np.flatnonzero(self.live).tolist())
-            self.judge_hot()
-
-    def judge_hot(self) -> bool:
-        """Bring up to date which nodes are hot (`hot.py`): when readings came, and as they grow old. Whether one is so
-        no more.
-        """
-        if not self.signals.derived.hot:
-            return False
-        mask, before = judged(self, self._store, self.signals.derived.hot, self.now), self.hot
-        turned = np.flatnonzero(mask != before)
-        cooled = bool((before & ~mask).any())
-        self._store.hot[: self.n] = mask
-        self.loads.extend(turned.tolist())
-        return cooled
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
