@@ -1,4 +1,4 @@
-"""YAML blocks of pages that are files, named in their first lines: the dispatcher can load them. All are in migrating.md."""
+"""YAML blocks of pages that are files, named in their first lines: the dispatcher can load them (migrating.md: all)."""
 
 import re
 from pathlib import Path
