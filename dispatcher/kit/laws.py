@@ -43,6 +43,7 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
+from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
 from dispatcher.scheduling.framework.points import ExplainingPlugin
 
@@ -51,6 +52,9 @@ _SLACK = 1e-6
 
 def broken_laws(plugin: Plugin) -> list[str]:
     """What is wrong with a plugin, in words for its author; empty if it keeps all laws on the sample."""
+    derives: object = plugin.derives
+    if not isinstance(derives, Derived):
+        return [f"derives must be a framework.derived.Derived, not {_kind(derives)}"]
     asked = Asked(_fleet_for(plugin))
     broken: list[str] = []
     for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):

@@ -92,8 +92,8 @@ class Books:
             tuple(fleet.axis.names[:resources]),
             tuple(fleet.signal_axis.names[: len(fleet.used)]),
             len(rows),
-            fleet.signals.derived,
             question,
+            fleet.signals.derived,
         )
         page.blank = False
         self._due[rows] = False

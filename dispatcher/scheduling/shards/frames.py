@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dispatcher.model.pod import Pod, Record
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
+from dispatcher.scheduling.framework.derived import NOTHING as NOT_DERIVED
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.shards.held import MARKS, MASKS, NUMBERS, SHARES, HeldRows
 
@@ -63,8 +64,8 @@ class ShardRequest(Record, frozen=True):
     resources: tuple[str, ...]
     signals: tuple[str, ...]
     touched: int
-    derived: Derived
     question: Question | None = None
+    derived: Derived = NOT_DERIVED
 
 
 class Reply(Record, frozen=True):
