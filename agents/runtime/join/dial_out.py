@@ -1,0 +1,65 @@
+"""The agent in this process, without Ray: it dials out to the gateways, and does its local duties with or without them."""
+
+import asyncio
+import threading
+
+import structlog
+
+from agents.runtime.agent import Agent
+from agents.runtime.event_loop import run
+from agents.runtime.join.health import serving
+from agents.runtime.join.settings import JoinSettings
+from agents.runtime.limits import allow_open_files, collect_less_often
+from agents.runtime.outbound.answering import answers_of
+from agents.runtime.outbound.dialling import Dialler
+from agents.runtime.outbound.settings import GatewaySettings
+
+LOG = structlog.get_logger("join")
+_LOOK_S = 0.2
+STARTING = "starts"
+
+
+class Outbound:
+    """What /readyz asks. `problem` is '' while at least one dispatcher reaches the agent."""
+
+    def __init__(self) -> None:
+        self.dialler: Dialler | None = None
+
+    def unwell(self) -> str:
+        """What is wrong now."""
+        if self.dialler is None:
+            return STARTING
+        return "" if self.dialler.connected else "; ".join(self.dialler.problems.values())
+
+
+def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
+    """Be the agent until `stop`; returns the exit code. No cut, however long, ends it."""
+    allow_open_files()
+    collect_less_often()
+    outbound = Outbound()
+    with serving(outbound.unwell, settings.health):
+        run(_work(settings, outbound, stop))
+    return 0
+
+
+async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
+    agent = Agent(settings.agent)
+    await agent.start()
+    outbound.dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent))
+    dialling = asyncio.create_task(outbound.dialler.run(), name="dialler")
+    try:
+        while not stop.is_set() and not dialling.done():
+            await asyncio.sleep(_LOOK_S)
+        if dialling.done():
+            dialling.result()
+    finally:
+        LOG.info("stopping")
+        dialling.cancel()
+        await asyncio.gather(dialling, return_exceptions=True)
+        await agent.stop()
+
+
+def _gateway(settings: JoinSettings) -> GatewaySettings:
+    if settings.gateway is None:
+        raise TypeError("this agent has no gateway")
+    return settings.gateway
