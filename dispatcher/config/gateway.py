@@ -36,7 +36,7 @@ def gateway_problems(
     for name in FILES if coming else ():
         file = getattr(section, name)
         if not file:
-            text = f"is missing: cluster {coming[0][1].name} comes through the gateway (see docs/connectivity.md)"
+            text = f"is missing: cluster {coming[0][1].name} comes through the gateway (docs/connectivity.md)"
             problems.append(document.problem((GATEWAY, name), text))
         elif reach and not FilePath(file).is_file():
             problems.append(document.problem((GATEWAY, name), f"there is no file {file}"))

@@ -48,7 +48,7 @@ class RaySection(Section):
 
 
 class GatewaySection(Section):
-    """Where agents dial in, of clusters with `via: gateway`: one TLS port. Files are PEM, read again when they change."""
+    """Where agents of clusters with `via: gateway` dial in: one TLS port. Files are PEM, read again when changed."""
 
     host: Annotated[str, Field(min_length=1, description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="0: any free port")] = 7443

@@ -49,7 +49,8 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
         log.warning("a key of the configuration has no meaning here", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
-            ray = _start_ray(config, cleanup)
+            needed = here(config.clusters) or config.scheduling.shards
+            ray = _start_ray(config, cleanup) if needed else None
             return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
@@ -76,7 +77,9 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     return ray
 
 
-async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime, listen: Listen) -> int:
+async def _serve(
+    config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
+) -> int:
     if here(config.clusters) and not config.ray.address:
         log.info("agents write their own logs", files=str(log_path("*")))
     count = config.scheduling.shards
@@ -84,20 +87,21 @@ async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], r
         links = await _links(config, ray, stack)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
+        terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if ray else ())
         reloader = Reloader(config, registry, terms.take_policies)
         serve_http = partial(listen, terms, config.http.host, config.http.port)
-        return await serve_until_signal(terms, serve_http, ray.ended, reloader)
+        return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)
 
 
-async def _links(config: DispatcherConfig, ray: RayRuntime, stack: AsyncExitStack) -> list[AgentLink]:
+async def _links(config: DispatcherConfig, ray: RayRuntime | None, stack: AsyncExitStack) -> list[AgentLink]:
     """A way to each agent, in the order of the configuration; the gateway listens if any dials in."""
-    dialling = [cluster.name for cluster in config.clusters if cluster.via == "gateway"]
+    actors = {cluster.name: cluster for cluster in here(config.clusters)} if ray else {}
+    dialling = [cluster.name for cluster in config.clusters if cluster.name not in actors]
     gateway = Gateway(config.gateway, dialling)
     if dialling:
         await stack.enter_async_context(gateway.serving())
     return [
-        gateway.link(cluster.name) if cluster.via == "gateway" else ray.link(agent_with_log(cluster))
+        ray.link(agent_with_log(actors[cluster.name])) if ray and cluster.name in actors else gateway.link(cluster.name)
         for cluster in config.clusters
     ]
 

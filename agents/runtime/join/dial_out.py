@@ -1,4 +1,4 @@
-"""The agent in this process, without Ray: it dials out to the gateways, and does its local duties with or without them."""
+"""The agent in this process, without Ray: it dials out, and does its local duties with gateways and without."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Even
     dialling = asyncio.create_task(outbound.dialler.run(), name="dialler")
     try:
         while not stop.is_set() and not dialling.done():
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.wait({dialling}, timeout=_LOOK_S)  # signals come by a flag of the main thread
         if dialling.done():
             dialling.result()
     finally:

@@ -1,8 +1,9 @@
 """The agent of a cluster as a process of its own: `global-dispatcher join --config FILE`.
 
-With `gateway` it dials out (`dial_out`). With `ray` it starts a Ray node that offers the cluster's resource, joins it to the fleet's Ray head, makes the cluster's actor on
-it with the settings of this file, and stays as long as node, head and actor are there. What Ray does may hang for
-minutes when the head is gone, so it happens in a thread that the main thread only watches.
+With `gateway` it dials out (`dial_out`). With `ray` it starts a Ray node that offers the cluster's resource, joins it
+to the fleet's Ray head, makes the cluster's actor on it with the settings of this file, and stays as long as node, head
+and actor are there. What Ray does may hang for minutes when the head is gone, so it happens in a thread that the main
+thread only watches.
 """
 
 import signal
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from agents.runtime.join.health import serving
 from agents.runtime.join.dial_out import dial_out
+from agents.runtime.join.health import serving
 from agents.runtime.join.membership import Membership
 from agents.runtime.join.node import head_answers, prepare_environment, ray_node
 from agents.runtime.join.settings import JoinSettings, WrongConfiguration, read_settings

@@ -49,7 +49,7 @@ _WORDS = (
     ((aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError), _certificate),
     (
         (aiohttp.ClientConnectorSSLError, ssl.SSLError),
-        lambda error, host: f"{host}: TLS failed ({error}): see gateway.cert_file, gateway.key_file and gateway.ca_file",
+        lambda error, host: f"{host}: TLS failed ({error}): see gateway.cert_file, key_file and ca_file",
     ),
     (aiohttp.WSServerHandshakeError, _handshake),
     (

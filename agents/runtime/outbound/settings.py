@@ -17,15 +17,20 @@ class GatewaySettings(BaseModel):
     )
     ca_file: str = Field(min_length=1, description="Certificates of the authorities that signed the gateway's (PEM).")
     cert_file: str = Field(
-        min_length=1, description="This cluster's certificate (PEM), with the URI `spiffe://global-dispatcher.io/cluster/NAME`."
+        min_length=1,
+        description="This cluster's certificate (PEM), with the URI `spiffe://global-dispatcher.io/cluster/NAME`.",
     )
     key_file: str = Field(min_length=1, description="Its key (PEM).")
     server_name: str = Field(
         default="", description="Name that the gateway's certificate must have; empty: the host of the URL."
     )
     proxy: str = Field(
-        default="", description="`http://HOST:PORT` of a proxy that is asked to CONNECT; empty: HTTPS_PROXY and NO_PROXY."
+        default="",
+        description="`http://HOST:PORT` of a proxy; empty: as HTTPS_PROXY and NO_PROXY say.",
     )
     longest_pause_s: float = Field(
-        default=30.0, ge=1, le=3600, description="Seconds between two attempts, at most; the first pause is half a second."
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="Seconds between two attempts, at most; half a second at first.",
     )

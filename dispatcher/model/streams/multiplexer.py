@@ -53,7 +53,7 @@ class Message(NamedTuple):
 class _Sending:
     """A message that is being sent."""
 
-    __slots__ = ("at", "message", "counted")
+    __slots__ = ("at", "counted", "message")
 
     def __init__(self, message: Message, *, counted: bool) -> None:
         self.message, self.counted, self.at = message, counted, 0

@@ -56,8 +56,7 @@ def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[
         hosts = tuple(hosts)
         if hosts:
             found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], now))
-        for cluster in clusters:
-            found.append(_leaf(folder / f"cluster-{cluster}", authority, [_uri(cluster)], now))
+        found += [_leaf(folder / f"cluster-{cluster}", authority, [_uri(cluster)], now) for cluster in clusters]
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return found
@@ -112,9 +111,7 @@ def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], now: dt.da
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
     return _written(stem, Pair(certificate, key))[1]

@@ -43,7 +43,7 @@ class ServerTls:
 
 
 def cluster_of(certificate: Mapping[str, Any]) -> str:
-    """The cluster that a verified certificate is of (`SSLSocket.getpeercert`); '' if of none or of several."""
+    """The cluster that a verified certificate is of (as ssl's getpeercert gives it); '' if of none or of several."""
     names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI" and value.startswith(URI)]
     return names[0].removeprefix(URI) if len(names) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""Accepts the agents' connections. A cluster has one: a later one, as of an agent that was restarted, ends the earlier."""
+"""Accepts the agents' connections. A cluster has one: a later one, as of a restarted agent, ends the earlier."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,9 @@ class Gateway:
             log.info("gateway listens", host=self._section.host, port=self.port)
             yield
         except OSError as error:
-            raise CommandError(f"gateway: cannot listen at {self._section.host}:{self._section.port}: {error}") from None
+            raise CommandError(
+                f"gateway: cannot listen at {self._section.host}:{self._section.port}: {error}"
+            ) from None
         finally:
             refreshing.cancel()
             for _, socket in list(self._lines.values()):

@@ -1,4 +1,4 @@
-"""Laws of the multiplexer: whole messages arrive whole, urgent ones first, and never more on the way than the window."""
+"""Laws of the multiplexer: messages arrive whole, urgent ones first, and no more is on the way than the window."""
 
 from collections.abc import Iterator
 
@@ -103,16 +103,19 @@ def test_what_no_peer_may_send_ends_the_connection_with_its_reason(what: str, da
 def test_a_peer_that_sends_beyond_the_window_is_cut_off() -> None:
     receiver = Multiplexer(WINDOW)
     frame = encode_frame(Frame(Kind.ANSWER, COUNTED, 1, bytes(CHUNK)))
+    for _ in range(WINDOW // CHUNK):
+        receiver.receive(frame)
     with pytest.raises(ProtocolError, match="without leave"):
-        for _ in range(WINDOW // CHUNK + 1):
-            receiver.receive(frame)
+        receiver.receive(frame)
 
 
 def test_a_peer_that_never_ends_its_message_is_cut_off() -> None:
     receiver = Multiplexer(WINDOW, max_message=WINDOW)
+    frame = encode_frame(Frame(Kind.CALL, 0, 1, bytes(CHUNK)))
+    for _ in range(WINDOW // CHUNK):
+        receiver.receive(frame)
     with pytest.raises(ProtocolError, match="too long a message"):
-        for _ in range(WINDOW // CHUNK + 1):
-            receiver.receive(encode_frame(Frame(Kind.CALL, 0, 1, bytes(CHUNK))))
+        receiver.receive(frame)
 
 
 @given(st.binary(max_size=64))

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,10 +123,14 @@ async def connected(link: GatewayLink) -> None:
                 await asyncio.sleep(0.02)
 
 
-async def problem_of(dialler: Dialler, word: str) -> str:
+async def eventually(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S):
-        while not any(word in line for line in dialler.problems.values()):
+        while not true():  # noqa: ASYNC110 - what is asked has no event
             await asyncio.sleep(0.02)
+
+
+async def problem_of(dialler: Dialler, word: str) -> str:
+    await eventually(lambda: any(word in line for line in dialler.problems.values()))
     return next(iter(dialler.problems.values()))
 
 
@@ -155,8 +159,7 @@ async def test_a_call_under_way_at_a_cut_is_unknown_and_the_agent_comes_back(sit
         await connected(link)
         agent.gate.clear()
         poll = asyncio.create_task(link.changes("", 0, 5.0, timeout_s=WAIT_S))
-        while not agent.asked:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(agent.asked))
         relay.cut()
         with pytest.raises(AgentDied, match="before it answered"):
             await poll
@@ -207,8 +210,9 @@ async def test_a_later_connection_of_a_cluster_takes_the_place_of_the_earlier(si
             assert (await link.hello(timeout_s=WAIT_S)).incarnation == "new"
 
 
-REFUSED: Mapping[str, tuple[str, dict[str, object], str]] = {
-    "another cluster's certificate": ("east", {"cert_file": "cluster-west.crt", "key_file": "cluster-west.key"}, "of another cluster"),
+OTHERS = {"cert_file": "cluster-west.crt", "key_file": "cluster-west.key"}
+REFUSED: Mapping[str, tuple[str, Mapping[str, object], str]] = {
+    "another cluster's certificate": ("east", OTHERS, "of another cluster"),
     "a cluster that is not configured": ("west", {}, "does not know this cluster"),
     "a gateway of another name": ("east", {"server_name": "elsewhere.example"}, "not trusted"),
     "a file that is not there": ("east", {"cert_file": "none.crt"}, "none.crt: No such file"),
@@ -223,7 +227,7 @@ REFUSED: Mapping[str, tuple[str, dict[str, object], str]] = {
 async def test_who_cannot_connect_is_told_why(site: Site, name: str) -> None:
     cluster, given, words = REFUSED[name]
     files = {key: str(site.folder / str(value)) for key, value in given.items() if key.endswith("_file")}
-    async with dialling(site.settings(cluster, **given | files), cluster, FakeAgent(cluster)) as dialler:
+    async with dialling(site.settings(cluster, **{**given, **files}), cluster, FakeAgent(cluster)) as dialler:
         assert words in await problem_of(dialler, words)
         assert not dialler.connected
 
@@ -239,9 +243,7 @@ async def test_a_certificate_of_another_authority_is_refused(site: Site, tmp_pat
 
 async def test_a_gateway_of_another_authority_is_not_trusted(site: Site, tmp_path: Path) -> None:
     ensure(tmp_path, [], [])
-    async with dialling(
-        site.settings("east", ca_file=str(tmp_path / "ca.crt")), "east", FakeAgent("east")
-    ) as dialler:
+    async with dialling(site.settings("east", ca_file=str(tmp_path / "ca.crt")), "east", FakeAgent("east")) as dialler:
         assert "gateway.ca_file" in await problem_of(dialler, "not trusted")
 
 
