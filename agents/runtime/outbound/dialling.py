@@ -6,7 +6,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import structlog
@@ -117,4 +117,4 @@ def trust(settings: GatewaySettings) -> ssl.SSLContext:
 def _proxy(url: str) -> str | None:
     """As HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss."""
     host = urlsplit(url).hostname or ""
-    return None if proxy_bypass_environment(host) else getproxies_environment().get("https")
+    return None if proxy_bypass(host) else getproxies().get("https")

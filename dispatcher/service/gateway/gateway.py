@@ -5,6 +5,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
+from typing import Any
 
 import structlog
 from aiohttp import WSCloseCode, web
@@ -56,24 +57,27 @@ class Gateway:
         await runner.setup()
         refreshing = asyncio.create_task(_keep_fresh(tls), name="gateway certificates")
         try:
-            await web.TCPSite(runner, self._section.host, self._section.port, ssl_context=tls.context).start()
-            self.port = runner.addresses[0][1]
-            log.info("gateway listens", host=self._section.host, port=self.port)
+            await self._listen(runner, tls.context)
             yield
-        except OSError as error:
-            raise CommandError(
-                f"gateway: cannot listen at {self._section.host}:{self._section.port}: {error}"
-            ) from None
         finally:
             refreshing.cancel()
             for _, socket in list(self._lines.values()):
                 await socket.close(code=WSCloseCode.GOING_AWAY)
             await runner.cleanup()
 
+    async def _listen(self, runner: web.AppRunner, context: ssl.SSLContext) -> None:
+        host, port = self._section.host, self._section.port
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=context).start()
+        except OSError as error:
+            raise CommandError(f"gateway: cannot listen at {host}:{port}: {error.strerror or error}") from None
+        self.port = runner.addresses[0][1]
+        log.info("gateway listens", host=host, port=self.port)
+
     async def _accept(self, request: web.Request) -> web.StreamResponse:
         cluster = request.match_info["cluster"]
-        certificate = request.transport.get_extra_info("peercert") if request.transport else None
-        if (refusal := self._refusal(cluster, certificate or {})) is not None:
+        certificate: dict[str, Any] = request.get_extra_info("peercert") or {}
+        if (refusal := self._refusal(cluster, certificate)) is not None:
             return refusal
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=2 * CHUNK, timeout=1.0, compress=False)
         await socket.prepare(request)
@@ -83,7 +87,7 @@ class Gateway:
         await socket.close()
         return socket
 
-    def _refusal(self, cluster: str, certificate: dict[str, object]) -> web.Response | None:
+    def _refusal(self, cluster: str, certificate: dict[str, Any]) -> web.Response | None:
         named = cluster_of(certificate)
         if named != cluster:
             log.warning("an agent is refused: its certificate is of another cluster", asked=cluster, certificate=named)

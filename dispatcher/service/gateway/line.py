@@ -23,7 +23,8 @@ class Line:
         answer = self._waiting[stream] = asyncio.get_running_loop().create_future()
         self._connection.send(Message(Kind.CALL, stream, encode_call(call)), PRIORITIES[call.method])
         try:
-            return await answer
+            body: bytes = await answer
+            return body
         finally:
             del self._waiting[stream]
             if answer.cancelled():  # given up: the agent need not go on either
