@@ -9,6 +9,7 @@ from agents.runtime.agent import Agent
 from agents.runtime.event_loop import run
 from agents.runtime.join.health import serving
 from agents.runtime.join.settings import JoinSettings
+from agents.runtime.keyfile import KeyFileError
 from agents.runtime.limits import allow_open_files, collect_less_often
 from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler
@@ -17,6 +18,7 @@ from agents.runtime.outbound.settings import GatewaySettings
 LOG = structlog.get_logger("join")
 _LOOK_S = 0.2
 STARTING = "starts"
+STOPPED, WRONG = 0, 2
 
 
 class Outbound:
@@ -37,9 +39,13 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
     allow_open_files()
     collect_less_often()
     outbound = Outbound()
-    with serving(outbound.unwell, settings.health):
-        run(_work(settings, outbound, stop))
-    return 0
+    try:
+        with serving(outbound.unwell, settings.health):
+            run(_work(settings, outbound, stop))
+    except KeyFileError as error:
+        LOG.error("leaving", problem=str(error))
+        return WRONG
+    return STOPPED
 
 
 async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
