@@ -129,12 +129,8 @@ def test_an_agent_that_dials_out_has_certificates_and_nothing_of_ray(helm: Helm,
     (deployment,) = of_kind(objects, "Deployment")
     (one,) = containers([deployment])
     assert {"name": "gateway", "mountPath": GATEWAY_FOLDER, "readOnly": True} in one["volumeMounts"]
-    secrets = [
-        volume["secret"]["secretName"]
-        for volume in deployment["spec"]["template"]["spec"]["volumes"]
-        if "secret" in volume
-    ]
-    assert "mine" in secrets
+    volumes = deployment["spec"]["template"]["spec"]["volumes"]
+    assert "mine" in [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
     assert "RAY_AUTH_TOKEN" not in {env["name"] for env in one["env"]}
 
 
