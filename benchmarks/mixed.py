@@ -28,6 +28,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.records.decision import records_of
 from dispatcher.service.journal import Journal
 
 HOME, BATCH = "c000", 1000
@@ -92,10 +93,10 @@ class Stage:
             self.end(list(itertools.islice(self.bound, leaving)))
 
     def _take(self, effects: Sequence[events.Effect]) -> None:
+        if self.journal is not None:
+            self.journal.write(records_of(one.decision for one in effects if isinstance(one, events.Decided)))
         for effect in effects:
-            if isinstance(effect, events.Decided) and self.journal is not None:
-                self.journal.write(effect.decision.record())
-            elif isinstance(effect, events.SendIntents):
+            if isinstance(effect, events.SendIntents):
                 answers = tuple(self._answer(intent) for intent in effect.intents)
                 self._take(self.core.handle(events.Answered(effect.cluster, answers), self.now))
 

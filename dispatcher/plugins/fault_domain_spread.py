@@ -38,7 +38,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPod, Scale, ScoreTerm
+from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPods, Scale, ScoreTerm
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.eligibility import (
@@ -259,11 +259,14 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
-    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPod:
+    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPods:
         """The same of each pod of a batch."""
         ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
-        return lambda at: {level: story.record(at) for level, story in stories.items()}
+        return lambda ats: (
+            dict(zip(stories, told, strict=True))
+            for told in zip(*(story.records(ats) for story in stories.values()), strict=True)
+        )
 
 
 def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
