@@ -67,7 +67,7 @@ class RowFacts:
             self.nonzero[:, at],
             self.recent[:, at],
             self.settling[:, at],
-            SignalColumns(*(column[:, at] for column in self.signals)),
+            self.signals.of(at),
             self.sources[at],
         )
 

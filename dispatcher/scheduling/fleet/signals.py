@@ -16,6 +16,10 @@ class SignalColumns(NamedTuple):
     mean: Readings
     usual: Readings
 
+    def of(self, at: slice) -> "SignalColumns":
+        """Those of some rows."""
+        return SignalColumns(self.used[:, at], self.used_at[:, at], self.mean[:, at], self.usual[:, at])
+
 
 class SignalView:
     """Satisfies `framework.Signals`. `columns` are [signals, n] each, in the order of `axis`."""

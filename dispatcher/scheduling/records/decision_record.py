@@ -57,7 +57,7 @@ class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
     normalized: list[float]
     runner_up: list[float] | None
 
-    def record(self) -> dict[str, dict[str, float | None]]:
+    def record(self) -> dict[str, dict[str, Any]]:
         """{plugin: {raw, normalized, weight, weighted, runner_up_weighted}}."""
         rivals: Sequence[float | None] = self.runner_up or [None] * len(self.names)
         rows = zip(self.names, self.weights, self.raw, self.normalized, rivals, strict=True)

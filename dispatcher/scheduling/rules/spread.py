@@ -163,6 +163,7 @@ class SpreadStory:
         """What there was to say when pods of these numbers, ascending, were decided."""
         counts, met, done = dict(self.counts), frozenset(self.met), 0
         having = Counter(counts[code] for code in met)  # how many of the chosen domains have such a count
+        shown = {self.names[code]: counts[code] for code in self.shown}
         for at in ats:
             for code, more in zip(self.chosen[done:at], self.adds[done:at], strict=True):
                 if code >= 0 and more:
@@ -172,10 +173,14 @@ class SpreadStory:
                         if not having[counts[code]]:
                             del having[counts[code]]
                     counts[code] += more
+                    if self.names[code] in shown:
+                        shown[self.names[code]] = counts[code]
             done = at
-            yield self._record(self.chosen[at], counts, having)
+            yield self._record(self.chosen[at], counts, having, shown.copy())
 
-    def _record(self, here: int, counts: Mapping[int, int], having: Mapping[int, int]) -> dict[str, Any]:
+    def _record(
+        self, here: int, counts: Mapping[int, int], having: Mapping[int, int], shown: Mapping[str, int]
+    ) -> dict[str, Any]:
         found = [*having, *(() if self.least_else is None else (self.least_else,))]
         least = min(found) if self.enough else 0
         return {
@@ -184,7 +189,7 @@ class SpreadStory:
             "hard": self.constraint.hard,
             "min": least,
             "skew": counts[here] - least if here >= 0 else None,
-            "counts": {self.names[code]: counts[code] for code in self.shown},
+            "counts": shown,
             "domains": self.domains,
         }
 
