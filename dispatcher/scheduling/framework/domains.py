@@ -76,8 +76,8 @@ class BatchExplained(Protocol[S_contra]):
     """A policy with count rules that adds numbers to records: it explains a whole batch at once (see `Explained`)."""
 
     def explain_batch(self, state: S_contra, rows: NDArray[np.intp], fleet: FleetView) -> ExplainPods:
-        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, of any
-        of these pods in order, and may not look at the fleet any more.
+        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, of
+        any of these pods in order, and may not look at the fleet any more.
         """
         ...
 
