@@ -45,7 +45,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
-from dispatcher.scheduling.framework.points import ExplainingPlugin
+from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
 
 _SLACK = 1e-6
 
@@ -116,6 +116,10 @@ def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
                 json.dumps(plugin.explain(state, placed, fleet, 0), allow_nan=False)
             except (TypeError, ValueError) as error:
                 yield f"explain answers what is no plain JSON: {error}"
+        if isinstance(plugin, ExplainingPlugin) and isinstance(plugin, ExplainsRows):
+            together = list(plugin.explain_rows(state, fleet, np.arange(fleet.n)))
+            if together != [plugin.explain(state, placed, fleet, row) for row in range(fleet.n)]:
+                yield "explain_rows must answer for each row what explain says of it"
 
 
 def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[str]:

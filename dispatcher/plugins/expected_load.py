@@ -22,7 +22,8 @@ what is old cannot tell near-ties apart, and a crowd must not follow it to one n
 The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
 """
 
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -299,21 +300,27 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, and in words."""
-        return {name: self._told(name, state, fleet, row) for name, _ in self._signals}
+        return self.explain_rows(state, fleet, np.asarray([row]))[0]
 
-    def _told(self, name: str, amounts: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
-        columns = _columns(name, amounts, fleet, np.asarray([row]))
-        expected, weight = self._expected(columns, fleet.now)
-        mean, sampled_at = float(columns.mean[0]), float(columns.sampled_at[0])
-        known = bool(np.isfinite(mean) and np.isfinite(sampled_at))
-        return {
-            "utilisation": round(float(expected[0]), 4),
-            "mean": round(mean, 4) if known else None,
-            "reading": round(float(fleet.signals.used(name)[row]), 4) if known else None,
-            "age_s": round(max(fleet.now - sampled_at, 0.0), 1) if known else None,
-            "used_of_requested": round(float(columns.usual[0]), 3),
-            "judged": _in_words(known, float(weight[0])),
-        }
+    def explain_rows(self, state: Amounts, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+        """The same of each row."""
+        names = [name for name, _ in self._signals]
+        told = zip(*(self._told(name, state, fleet, rows) for name in names), strict=True)
+        return [dict(zip(names, one, strict=True)) for one in told]
+
+    def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Iterator[dict[str, Any]]:
+        columns, now = _columns(name, amounts, fleet, rows), fleet.now
+        numbers = *self._expected(columns, now), columns.mean, columns.used, columns.sampled_at, columns.usual
+        for expected, weight, mean, used, sampled_at, usual in zip(*(one.tolist() for one in numbers), strict=True):
+            known = math.isfinite(mean) and math.isfinite(sampled_at)
+            yield {
+                "utilisation": round(expected, 4),
+                "mean": round(mean, 4) if known else None,
+                "reading": round(used, 4) if known else None,
+                "age_s": round(max(now - sampled_at, 0.0), 1) if known else None,
+                "used_of_requested": round(usual, 3),
+                "judged": _in_words(known, weight),
+            }
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> SignalLoad:

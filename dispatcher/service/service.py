@@ -26,6 +26,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
+from dispatcher.scheduling.records.decision import records_of
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -259,6 +260,8 @@ class Service:
             self.quota_file.keep(self.clock())
         for effect in effects:
             self._effects[type(effect)](effect)
+        if self._journal is not None:
+            self._journal.write(records_of(one.decision for one in effects if isinstance(one, Decided)))
         return True
 
     def _send_intents(self, effect: SendIntents) -> None:
@@ -276,5 +279,3 @@ class Service:
 
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.placed.pod.created, self.clock())
-        if self._journal is not None:
-            self._journal.write(effect.decision.record())

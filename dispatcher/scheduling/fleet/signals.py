@@ -1,11 +1,12 @@
 """Live load by signal, as plugins read it: views of the columns that the fleet, one row of it or a shard holds."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.model.signals import SignalAxis
-from dispatcher.scheduling.fleet.columns import NodeColumns
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
 from dispatcher.scheduling.framework import Bools, Floats, Readings, SmallInts
 from dispatcher.scheduling.framework.derived import NOTHING, Derived, HotRule
 
@@ -26,6 +27,11 @@ class SignalColumns(NamedTuple):
     def of(cls, columns: NodeColumns) -> "SignalColumns":
         """Those of the fleet, or of what holds a part of it."""
         return cls(columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance, columns.hot)
+
+    def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
+        """Those of some rows; copied unless `at` is a slice."""
+        used, used_at, mean, usual, variance, hot = self
+        return SignalColumns(used[:, at], used_at[:, at], mean[:, at], usual[:, at], variance[:, at], hot[at])
 
 
 class SignalView:

@@ -1,7 +1,7 @@
 """A profile's plugins sorted by what they do, and the guard that keeps a broken one from breaking anything else."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -14,6 +14,7 @@ from dispatcher.scheduling.framework import (
     Plugin,
     Profile,
     Reserve,
+    Rows,
     Score,
 )
 from dispatcher.scheduling.framework.derived import Derived, joined
@@ -78,6 +79,15 @@ class ExplainingPlugin(Protocol):
 
     def explain(self, state: Any, placed: Placed, fleet: FleetView, row: int) -> object:
         """Plain JSON values about the chosen row."""
+        ...
+
+
+@runtime_checkable
+class ExplainsRows(Protocol):
+    """A plugin that explains many rows at once: faster, where all decisions are recorded."""
+
+    def explain_rows(self, state: Any, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+        """For each row what `explain` says of it, of whichever pod of the class."""
         ...
 
 
