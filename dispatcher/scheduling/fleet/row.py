@@ -189,8 +189,8 @@ class _VolumesOfRow(_FacetOfRow):
     def on(self, row: int) -> Collection[tuple[str, Volume]]:
         return self._whole.volumes.on(self._row + row)
 
-    def rows(self) -> Sequence[int]:
-        return [0] if self._whole.volumes.on(self._row) else []
+    def rows(self, more_than: int = 0) -> Sequence[int]:
+        return [0] if len(self._whole.volumes.on(self._row)) > more_than else []
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         return self._whole.volumes.claim_users(cluster, namespace, claim)
