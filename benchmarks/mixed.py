@@ -207,8 +207,8 @@ def preemption_ms(nodes: int, pods_each: int, budgets: int, rounds: int = 5) -> 
 # --- the rows --------------------------------------------------------------------------------------------------------
 
 
-def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, recorded: bool = False) -> Row:
-    rate = bound_rate(mix, recorded=recorded)
+def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, burst: int | None = None) -> Row:
+    rate = bound_rate(mix, burst=burst)
     return Row(name, mix.nodes, mix.pods, rate, "bound/s", target, one, _THROUGH, _BESIDE)
 
 
@@ -246,11 +246,16 @@ def mixed_small_pods(share: int) -> list[Row]:
 
 
 def mixed_rules(share: int) -> list[Row]:
-    """Templates that shun themselves by host, or spread softly over zones and hosts."""
-    mix, one = _one(4 * share)
+    """Templates that shun themselves by host, or spread softly over zones and hosts: all pods at once, then in bursts
+    of about one pod a template, so that each is decided alone.
+    """
+    mix, one = _one(share)
+    soft, few = replace(mix, soft_spread=100, classes=1000), mix.pods // 4
     return [
         _bound_row("mixed_500_classes_20_shun", replace(mix, classes=500, anti_affinity=20), 5000, one),
-        _bound_row("mixed_200_soft_spread", replace(mix, pods=mix.pods // 2, classes=200, soft_spread=100), 8000, one),
+        _bound_row("mixed_200_soft_spread", replace(soft, classes=200), 8000, one),
+        _bound_row("mixed_1000_soft_spread", soft, 4000, one),
+        _bound_row("mixed_1000_soft_spread_alone", replace(soft, pods=few), None, one, burst=few // 5),
     ]
 
 

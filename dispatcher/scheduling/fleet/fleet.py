@@ -373,7 +373,7 @@ class FleetState(DerivedReadings):
         return self._images.nodes_with(image)
 
     def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
-        namespaces = pods.namespaces
-        for occupant in self._occupants.values() if pods.app is None else self._apps.of(pods.app):
+        namespaces, found = pods.namespaces, self._apps.holding(pods)
+        for occupant in self._occupants.values() if found is None else found:
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
                 yield occupant.placed, self._domain_of(level, occupant.row)

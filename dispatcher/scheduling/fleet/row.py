@@ -204,8 +204,8 @@ class _PastVolumes(_PastFacet):
     def on(self, row: int) -> Collection[tuple[str, Volume]]:
         return self._whole.volumes.on(int(self._at[row]))
 
-    def rows(self) -> Sequence[int]:
-        return [place for place, row in enumerate(self._at.tolist()) if self._whole.volumes.on(row)]
+    def rows(self, more_than: int = 0) -> Sequence[int]:
+        return [place for place, row in enumerate(self._at.tolist()) if len(self._whole.volumes.on(row)) > more_than]
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         return self._whole.volumes.claim_users(cluster, namespace, claim)

@@ -11,7 +11,7 @@ and keeps neither it nor a facet. Arrays are read-only, of n rows, some of them 
 units (milli-CPU, bytes, counts); readings are float32 shares 0..1, NaN unknown.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,8 @@ class Volumes(Protocol):
         """(namespace of the pod, volume) that pods use on a row, each once."""
         ...
 
-    def rows(self) -> Sequence[int]:
-        """Rows on which pods use volumes."""
+    def rows(self, more_than: int = 0) -> Sequence[int]:
+        """Rows on which pods use more than so many different volumes."""
         ...
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
@@ -194,6 +195,10 @@ class Objects(Protocol):
 
     def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes."""
+        ...
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
+        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them has changed."""
         ...
 
     def reported(self, cluster: str, found: K) -> K | None:
