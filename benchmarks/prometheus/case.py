@@ -27,9 +27,9 @@ from benchmarks.report.rows import Row
 from dispatcher.config import DispatcherConfig
 from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.model.node import Reading
-from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged
 from dispatcher.service.assembly import assemble
+from dispatcher.service.service import Core
 
 NODES, ROUNDS, TURNS = 5_000, 30, 3
 INTERVAL_S = 1.0  # between two questions: fifteen times as often as by default
@@ -139,7 +139,7 @@ async def rounds_of(server: Server, nodes: int, rounds: int) -> Rounds:
     return found
 
 
-def _core() -> SchedulerCore:
+def _core() -> Core:
     return assemble([SocketLink("c000", "")], DispatcherConfig()).service.core
 
 
@@ -208,22 +208,12 @@ async def _latencies(server: Server, nodes: int, turn_s: float) -> tuple[list[fl
 
 
 def _latency_rows(nodes: int, answers: list[float], hangs: list[float]) -> list[Row]:
-    rows, said = [], "from submission to bound while a query hangs, one pod every 50 ms"
-    for name, share in (("p50", 0.5), ("p99", 0.99)):
+    rows, said, count = list[Row](), "from submission to bound while a query hangs, one pod every 50 ms", len(hangs)
+    for quantile, share in (("p50", 0.5), ("p99", 0.99)):
         well, ill = (1e3 * float(np.quantile(one, share)) for one in (answers, hangs))
-        rows += [
-            Row(f"prometheus_hangs_{name}", 2 * nodes, len(hangs), ill, "ms", None, well, said, ANSWERS),
-            Row(
-                f"prometheus_hangs_{name}_ratio",
-                2 * nodes,
-                len(hangs),
-                ill / well,
-                "x",
-                1.1,
-                None,
-                f"{said}: {ANSWERS}, 1",
-            ),
-        ]
+        name = f"prometheus_hangs_{quantile}"
+        rows.append(Row(name, 2 * nodes, count, ill, "ms", None, well, said, ANSWERS))
+        rows.append(Row(f"{name}_ratio", 2 * nodes, count, ill / well, "x", 1.1, None, f"{said}; {ANSWERS} is 1"))
     return rows
 
 

@@ -1,11 +1,14 @@
 """Live load end to end: stress-ng and iperf3 on two measured nodes, node_exporter, Prometheus, agent, dispatcher, and
 where the pods of a real control plane go. Once readings end, requests decide within the age that the profile states.
 
-n1 has the fewer requests, so pods go there unless it is read to be busy.
+Agent and dispatcher are whole, in one process without Ray. n1 has the fewer requests, so pods go there unless it is read
+to be busy.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,110 +17,62 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from agents.runtime.agent import Agent
+from agents.runtime.settings import AgentSettings
+from dispatcher.config import load_config
+from dispatcher.service.assembly import Dispatcher, assemble
+from dispatcher.service.link import LocalLink
 from localfleet.controlplane.nodes import NodeSpec
 from localfleet.controlplane.plane import ControlPlane
 from tests.controlplane.fixtures import ControlPlanes
 from tests.real.debian import needed
-from tests.real.fleet import RealFleet
 from tests.real.measured_nodes import MEMORY, RATE, MeasuredNode, Scraping, unavailable
-from tests.system.cluster_api import eventually
-from tests.system.harness import HOME, System
-from tests.system.ray_fleet import free_ports
 
+CLUSTER = "east"
 FRESH_S, STALE_S = 5.0, 10.0  # of the profile
-WAIT_S = 30.0
+WAIT_S = 240.0  # at most, for what takes seconds on a quiet machine
 PODS = "/api/v1/namespaces/default/pods"
 FRESH, STALE = "fresh", "stale, by requests"
 BUSY = 0.3  # share of a node's CPU or network, above which no pod goes there
 SOURCE = {"source": "prometheus"}
 Record = dict[str, Any]
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.skipif(bool(unavailable()), reason=unavailable()), pytest.mark.timeout(900)]
 
 
-class LiveFleet(RealFleet):
-    """One plane, whose agent reads its nodes from a Prometheus and nowhere else."""
+@dataclass
+class Rig:
+    """The nodes, what scrapes them, and the control plane that has them as its own."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, prometheus: str) -> None:
-        super().__init__({HOME: plane}, folder)
-        (self.metrics_port,) = free_ports(1)
-        source = {"url": prometheus, "interval_s": 1, "window": "5s", "sets": ["node_exporter"]}
-        self._agent = {
+    nodes: dict[str, MeasuredNode]
+    scraping: Scraping
+    plane: ControlPlane
+    folder: Path
+    pods: int = 0
+
+    def agent(self) -> Agent:
+        """It reads the nodes from Prometheus and nowhere else. What rights it needs is tested elsewhere."""
+        source = {"url": self.scraping.url, "interval_s": 1, "window": "5s", "sets": ["node_exporter"]}
+        settings = {
+            "cluster": CLUSTER,
+            "kubeconfig": str(self.plane.kubeconfig),
             "kubelet": {"smoothing_s": 0, "bandwidth": RATE},
             "telemetry": {"prometheus": [source], "order": {"default": ["prometheus"]}, "stale_s": FRESH_S},
-            "metrics": {"enabled": True, "port": self.metrics_port},
+            "metrics": {"enabled": True, "port": 0},
         }
+        return Agent(AgentSettings.model_validate(settings))
 
-    def members(self) -> list[Record]:
-        """With all rights: which ones the chart gives is tested elsewhere."""
-        return [{"name": HOME, "context": HOME, "kubeconfig": str(self.kubeconfig), "agent": self._agent}]
-
-
-class Live:
-    """The nodes, what reads them, and the dispatcher that places by it."""
-
-    def __init__(self, system: System, nodes: dict[str, MeasuredNode], scraping: Scraping, metrics_port: int) -> None:
-        self.system, self.nodes, self.scraping = system, nodes, scraping
-        self._metrics, self._pods = f"http://127.0.0.1:{metrics_port}/metrics", 0
-
-    def used(self, node: str, signal: str) -> float:
-        """What the dispatcher knows of a node, 0 for nothing."""
-        (row,) = (one for one in self.system.get("/v1/nodes") if one["name"] == node)
-        return float(row["load"][signal]["used"] or 0.0)
-
-    def until_used(self, node: str, signal: str, holds: Callable[[float], bool]) -> None:
-        eventually(lambda: holds(self.used(node, signal)), WAIT_S, lambda: f"{self.system.get('/v1/nodes')}")
-
-    def place(self) -> Record:
-        """The record of one more pod, which is deleted once it is decided."""
-        self._pods += 1
-        name = f"p{self._pods}"
-        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
-        spec = {"schedulerName": "global-dispatcher", "containers": [container]}
-        answer = self.system.home.create(PODS, {"metadata": {"name": name}, "spec": spec})
-        assert answer.status_code == 201, answer.text
-        eventually(lambda: self._decided(name), WAIT_S, lambda: self.system.log)
-        record: Record = self.system.explain(name)["decision"]
-        self.system.home.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
-        return record
-
-    def _decided(self, name: str) -> bool:
-        return bool((self.system.explain(name)["decision"] or {}).get("outcome") == "scheduled")
-
-    def until_pods_go_to(self, node: str, judged: str) -> Record:
-        """The first record of a pod that goes there, and is judged so by all signals. What is too old never counts."""
-        records: list[Record] = []
-
-        def there() -> bool:
-            records.append(self.place())
-            signals = records[-1]["extras"]["ExpectedLoad"].values()
-            assert all(one["judged"] == STALE for one in signals if (one["age_s"] or 0.0) >= STALE_S)
-            return records[-1]["decision"]["node"] == node and {one["judged"] for one in signals} == {judged}
-
-        eventually(there, WAIT_S, lambda: f"{records[-1]}")
-        return records[-1]
-
-    def metric(self, name: str, **labels: str) -> float:
-        """Of the agent; 0 where it has none of these labels."""
-        text = httpx.get(self._metrics, timeout=10, trust_env=False).text
-        samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
-        return sum(
-            one.value for one in samples if one.name == f"global_dispatcher_agent_{name}" and one.labels == labels
-        )
-
-    def until_told(self, name: str, holds: Callable[[float], bool], **labels: str) -> None:
-        eventually(lambda: holds(self.metric(name, **labels)), WAIT_S, lambda: f"{name} {self.metric(name, **labels)}")
-
-
-def profile(folder: Path) -> str:
-    """The default one, but for how long readings count."""
-    aged = {"name": "ExpectedLoad", "weight": 4, "args": {"fresh_s": FRESH_S, "stale_s": STALE_S}}
-    (folder / "profile.yaml").write_text(yaml.safe_dump({"extends": "default", "plugins": [aged]}))
-    return str(folder / "profile.yaml")
+    def dispatcher(self, agent: Agent) -> Dispatcher:
+        """The default profile, but for how long readings count."""
+        aged = {"name": "ExpectedLoad", "weight": 4, "args": {"fresh_s": FRESH_S, "stale_s": STALE_S}}
+        (self.folder / "profile.yaml").write_text(yaml.safe_dump({"extends": "default", "plugins": [aged]}))
+        config = {"clusters": [{"name": CLUSTER}], "profile": "profile.yaml"}
+        (self.folder / "dispatcher.yaml").write_text(yaml.safe_dump(config))
+        return assemble([LocalLink(CLUSTER, agent)], load_config(self.folder / "dispatcher.yaml"))
 
 
 @pytest.fixture(scope="module")
-def live(control_plane: ControlPlanes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def rig(control_plane: ControlPlanes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     programs = needed("prometheus", "prometheus-node-exporter", "stress-ng", "iperf3")
     folder = tmp_path_factory.mktemp("live")
     with ExitStack() as stack:
@@ -128,14 +83,97 @@ def live(control_plane: ControlPlanes, tmp_path_factory: pytest.TempPathFactory)
         scraping = Scraping(folder / "prometheus", programs["prometheus"], list(nodes.values()))
         stack.callback(scraping.close)
         shapes = [NodeSpec(name, cpu="8", memory=str(MEMORY), address=node.cable.node) for name, node in nodes.items()]
-        plane = control_plane(HOME, nodes=shapes)
-        there = {"cpu": "600m", "memory": "2Gi"}  # less than what teaches us what pods use of their requests
+        plane = control_plane(CLUSTER, nodes=shapes)
+        there = {"cpu": "600m", "memory": "2Gi"}  # too little to learn from it what pods use of their requests
         container = {"name": "main", "image": "none", "resources": {"requests": there}}
         plane.admin.create(PODS, {"metadata": {"name": "there"}, "spec": {"nodeName": "n2", "containers": [container]}})
-        fleet = LiveFleet(plane, folder, scraping.url)
-        system = stack.enter_context(System(folder, fleet, {"profile": profile(folder)}))
-        system.wait_ready()
-        yield Live(system, nodes, scraping, fleet.metrics_port)
+        yield Rig(nodes, scraping, plane, folder)
+
+
+class Live:
+    """An agent and a dispatcher that run, and what is asked of them."""
+
+    def __init__(self, rig: Rig, agent: Agent, dispatcher: Dispatcher) -> None:
+        self.rig, self.views = rig, dispatcher.views
+        self._agent = agent
+
+    def used(self, node: str, signal: str) -> float | None:
+        """What the dispatcher knows of a node."""
+        found = (one["load"].get(signal, {}).get("used") for one in self.views.nodes() if one["name"] == node)
+        return next(found, None)
+
+    async def until_used(self, node: str, signal: str, holds: Callable[[float], bool]) -> None:
+        await until(lambda: (used := self.used(node, signal)) is not None and holds(used), self.views.nodes)
+
+    async def place(self) -> Record:
+        """The record of one more pod, which is deleted once it is bound."""
+        self.rig.pods += 1
+        name, admin = f"p{self.rig.pods}", self.rig.plane.admin
+        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+        spec = {"schedulerName": "global-dispatcher", "containers": [container]}
+        await asyncio.to_thread(admin.create, PODS, {"metadata": {"name": name}, "spec": spec})
+        await until(lambda: (self.views.explain("default", name) or {}).get("node"), self.views.pods)
+        record: Record = (self.views.explain("default", name) or {})["decision"]
+        bound = await asyncio.to_thread(admin.get, f"{PODS}/{name}")
+        assert bound["spec"]["nodeName"] == record["decision"]["node"]
+        await asyncio.to_thread(admin.delete, f"{PODS}/{name}?gracePeriodSeconds=0")
+        return record
+
+    async def until_pods_go_to(self, node: str, judged: str) -> Record:
+        """The first record of a pod that goes there, judged so by all signals. What is too old never counts."""
+        records: list[Record] = []
+
+        async def there() -> bool:
+            records.append(await self.place())
+            signals = records[-1]["extras"]["ExpectedLoad"].values()
+            assert all(one["judged"] == STALE for one in signals if (one["age_s"] or 0.0) > STALE_S)
+            return records[-1]["decision"]["node"] == node and {one["judged"] for one in signals} == {judged}
+
+        await until(there, lambda: records[-1:])
+        return records[-1]
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """Of the agent; 0 where it has none of these labels."""
+        host, port = self._agent.metrics.address or ("", 0)
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+            text = (await client.get(f"http://{host}:{port}/metrics")).text
+        samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
+        full = f"global_dispatcher_agent_{name}"
+        return sum(one.value for one in samples if one.name == full and one.labels == labels)
+
+    async def until_told(self, name: str, holds: Callable[[float], bool], **labels: str) -> None:
+        async def told() -> bool:
+            return holds(await self.metric(name, **labels))
+
+        await until(told, lambda: f"{name} {labels}")
+
+
+async def until(holds: Callable[[], Awaitable[object] | object], what: Callable[[], object]) -> None:
+    """Wait for a condition; AssertionError with what there is instead."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WAIT_S
+    while not (await found if isinstance(found := holds(), Awaitable) else found):
+        assert loop.time() < deadline, what()
+        await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def dispatching(rig: Rig) -> AsyncIterator[Live]:
+    """Ready, with readings of all nodes."""
+    agent = rig.agent()
+    dispatcher = rig.dispatcher(agent)
+    await agent.start()
+    running = asyncio.create_task(dispatcher.service.run())
+    try:
+        live = Live(rig, agent, dispatcher)
+        for node in rig.nodes:
+            for signal in ("cpu", "memory", "network"):
+                await live.until_used(node, signal, lambda used: used < BUSY)
+        yield live
+    finally:
+        dispatcher.service.stop()
+        await running
+        await agent.stop()
 
 
 LOADS: dict[str, Callable[[MeasuredNode], AbstractContextManager[None]]] = {
@@ -145,41 +183,44 @@ LOADS: dict[str, Callable[[MeasuredNode], AbstractContextManager[None]]] = {
 
 
 @pytest.mark.parametrize("signal", LOADS)
-def test_pods_leave_a_node_that_is_read_to_be_busy_and_come_back(live: Live, signal: str) -> None:
-    live.until_pods_go_to("n1", FRESH)
-    with LOADS[signal](live.nodes["n1"]):
-        live.until_used("n1", signal, lambda used: used > BUSY)
-        record = live.until_pods_go_to("n2", FRESH)
-        assert live.used("n2", signal) < BUSY
-    assert record["readings"][signal]["source"] == "prometheus"
-    live.until_used("n1", signal, lambda used: used < BUSY)
-    live.until_pods_go_to("n1", FRESH)
+async def test_pods_leave_a_node_that_is_read_to_be_busy_and_come_back(rig: Rig, signal: str) -> None:
+    async with dispatching(rig) as live:
+        await live.until_pods_go_to("n1", FRESH)
+        with LOADS[signal](rig.nodes["n1"]):
+            await live.until_used("n1", signal, lambda used: used > BUSY)
+            await live.until_pods_go_to("n2", FRESH)
+        await live.until_used("n1", signal, lambda used: used < BUSY)
+        await live.until_pods_go_to("n1", FRESH)
 
 
-FAULTS: dict[str, Callable[[Live], AbstractContextManager[None]]] = {
-    "the exporter": lambda live: live.nodes["n1"].without_exporter(),
-    "the link": lambda live: live.nodes["n1"].without_link(),
-    "Prometheus": lambda live: live.scraping.dead(),
+FAULTS: dict[str, Callable[[Rig], AbstractContextManager[None]]] = {
+    "the exporter": lambda rig: rig.nodes["n1"].without_exporter(),
+    "the link": lambda rig: rig.nodes["n1"].without_link(),
+    "Prometheus": lambda rig: rig.scraping.dead(),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_without_readings_requests_decide_and_explain_and_metrics_say_so(live: Live, fault: str) -> None:
+async def test_without_readings_requests_decide_and_explain_and_metrics_say_so(rig: Rig, fault: str) -> None:
     """n1 is busy all the time: as long as that is known pods go to n2, by requests they go to n1."""
-    with live.nodes["n1"].computing():
-        live.until_used("n1", "cpu", lambda used: used > BUSY)
-        live.until_pods_go_to("n2", FRESH)
-        errors = live.metric("source_errors_total", **SOURCE)
-        with FAULTS[fault](live):
-            record = live.until_pods_go_to("n1", STALE)
-            assert all(one["age_s"] >= STALE_S for one in record["extras"]["ExpectedLoad"].values())
-            if fault == "Prometheus":
-                live.until_told("source_up", lambda up: up == 0.0, **SOURCE)
-                live.until_told("source_age_seconds", lambda age: age > STALE_S, **SOURCE)
-                assert live.metric("source_errors_total", **SOURCE) > errors
-            else:
-                live.until_told("source_silent_nodes", lambda count: count == 1.0, **SOURCE)
-                assert live.metric("source_up", **SOURCE) == 1.0
-            assert live.metric("unread_nodes", signal="cpu") >= 1.0
-            assert live.metric("reading_age_seconds", **SOURCE, signal="cpu", quantile="1") >= STALE_S
-        live.until_pods_go_to("n2", FRESH)
+    async with dispatching(rig) as live:
+        with rig.nodes["n1"].computing():
+            await live.until_used("n1", "cpu", lambda used: used > BUSY)
+            await live.until_pods_go_to("n2", FRESH)
+            with FAULTS[fault](rig):
+                record = await live.until_pods_go_to("n1", STALE)
+                assert all(one["age_s"] >= STALE_S for one in record["extras"]["ExpectedLoad"].values())
+                await metrics_say_so(live, fault)
+            await live.until_pods_go_to("n2", FRESH)
+
+
+async def metrics_say_so(live: Live, fault: str) -> None:
+    if fault == "Prometheus":
+        await live.until_told("source_up", lambda up: up == 0.0, **SOURCE)
+        await live.until_told("source_errors_total", lambda count: count > 0, **SOURCE)
+        await live.until_told("source_age_seconds", lambda age: age > STALE_S, **SOURCE)
+    else:
+        await live.until_told("source_silent_nodes", lambda count: count == 1.0, **SOURCE)
+    await live.until_told("unread_nodes", lambda count: count >= 1.0, signal="cpu")
+    oldest = {**SOURCE, "signal": "cpu", "quantile": "1"}
+    await live.until_told("reading_age_seconds", lambda age: age >= STALE_S, **oldest)
