@@ -1,8 +1,8 @@
 """Live load end to end: stress-ng and iperf3 on two measured nodes, node_exporter, Prometheus, agent, dispatcher, and
 where the pods of a real control plane go. Once readings end, requests decide within the age that the profile states.
 
-Agent and dispatcher are whole, in one process without Ray. n1 has the fewer requests, so pods go there unless it is read
-to be busy.
+Agent and dispatcher are whole, in one process without Ray. n1 has the fewer requests, so pods go there unless it is
+read to be busy.
 """
 
 import asyncio
