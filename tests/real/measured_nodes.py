@@ -86,7 +86,7 @@ class MeasuredNode:
         """iperf3 fills its cable, towards the machine."""
         (port,) = free_ports(1)
         iperf, at = self._programs["iperf3"], ("-p", str(port))
-        server = self._begin("iperf3-server", [*iperf, "-s", "-B", self.cable.machine, *at])
+        server = self._begin("iperf3-server", [*iperf, "-s", "-B", self.cable.machine, *at, "--forceflush"])
         server.wait_until(lambda: "listening" in server.tail(), "listening", _START_S)
         words = [*self._inside, *iperf, "-c", self.cable.machine, *at, "-t", "3600"]
         try:

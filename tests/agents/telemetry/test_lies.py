@@ -89,7 +89,8 @@ def make(folder: Path) -> Path:
 class Clusters:
     """Two clusters of two nodes, each with an agent and a Prometheus."""
 
-    def __init__(self, lie: Handler) -> None:
+    def __init__(self, lie: Handler, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self.servers = {LIAR: Server(lie), HONEST: Server(telling(HOT))}
         self.apis: dict[str, FakeApi] = {}
         self.agents: dict[str, Agent] = {}
@@ -98,7 +99,7 @@ class Clusters:
         url = await stack.enter_async_context(serving(self.servers[name].handle))
         api = self.apis[name] = await stack.enter_async_context(fake_api(nodes=2))
         api.cluster_uid = f"uid-{name}"
-        source = {"url": url, "interval_s": 0.1, "timeout_s": 0.3, "max_mib": 1}
+        source = {"url": url, "interval_s": 0.1, "timeout_s": self._timeout_s, "max_mib": 1}
         told = {"prometheus": [source], "order": {"default": ["prometheus"]}}
         access = {"cluster": name, "kubeconfig": api.kubeconfig(folder)}
         agent = self.agents[name] = Agent(AgentSettings.model_validate({**access, "telemetry": told}))
@@ -113,9 +114,9 @@ class Clusters:
 
 
 @asynccontextmanager
-async def clusters(answer: Handler, folder: Path) -> AsyncIterator[Clusters]:
+async def clusters(answer: Handler, folder: Path, timeout_s: float = 0.3) -> AsyncIterator[Clusters]:
     """Running, with new pods in the liar's cluster that every node has room for; the liar's source answers so."""
-    started = Clusters(answer)
+    started = Clusters(answer, timeout_s)
     async with AsyncExitStack() as stack:
         for name in (LIAR, HONEST):
             await started.start(name, make(folder / name), stack)
@@ -126,8 +127,7 @@ async def clusters(answer: Handler, folder: Path) -> AsyncIterator[Clusters]:
         agents = started.agents.values()
         await until(lambda: all(agent.cache.synced and agent.health.api_ok for agent in agents))
         await until(lambda: started.agents[LIAR].cache.count("pods") == 1 + len(PODS))
-        for name in started.agents:
-            await started.until_asked(name)
+        await started.until_asked(HONEST)
         yield started
 
 
@@ -190,6 +190,7 @@ ALL = {*READ, (LIAR, "n0"), (LIAR, "n1")}
 
 async def test_a_source_that_tells_the_truth_decides(tmp_path: Path) -> None:
     async with clusters(telling(TRUTH), tmp_path) as running:
+        await running.until_asked(LIAR)
         cores = Cores(running)
         await cores.hear(now=1000.0)
         cores.decide(now=1000.0)
@@ -202,6 +203,7 @@ async def test_a_source_that_tells_the_truth_decides(tmp_path: Path) -> None:
 async def test_where_a_source_lies_pods_go_as_if_it_were_not_there(lie: str, tmp_path: Path) -> None:
     handler, words = LIES[lie]
     async with clusters(handler, tmp_path) as running:
+        await running.until_asked(LIAR)
         always = Cores(running)
         await always.hear(now=1000.0)
         always.decide(now=1000.0)
@@ -220,3 +222,21 @@ async def test_where_a_source_lies_pods_go_as_if_it_were_not_there(lie: str, tmp
     assert places(began.told) == places(began.blind) == BY_REQUESTS
     assert judged(began.told) == {STALE}
     assert fresh(began.told) == READ
+
+
+async def test_decisions_wait_for_no_question(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def hang(_: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with clusters(hang, tmp_path, timeout_s=3600.0) as running:
+        await asked.wait()
+        cores = Cores(running)
+        await cores.hear(now=1000.0)
+        cores.decide(now=1000.0)
+        assert running.agents[LIAR].sources["prometheus"].asked == 0  # it still waits for its first answer
+    assert places(cores.told) == BY_REQUESTS
+    assert fresh(cores.told) == READ
