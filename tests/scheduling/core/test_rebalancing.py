@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from dispatcher.model.messages import DONE, NO_PRIORITY, REFUSED, Bind, Changes, Evict, Outcome
@@ -18,7 +19,8 @@ from tests.laws.cores import make_core
 
 ROOM = {"cpu": 4000, "memory": 2**33, "pods": 20}
 NODES = tuple(Node(name, ready=True, allocatable=ROOM) for name in ("n1", "n2"))
-RULES = RebalancingRules(signals=("cpu",), rest_s=120.0)
+RULES = RebalancingRules(signals=("cpu",), rest_s=600.0)
+RESTED = 10  # minutes, after which pods may go
 
 
 def web(name: str, node: str, cpu: int = 1200, **more: object) -> Pod:
@@ -29,10 +31,10 @@ def web(name: str, node: str, cpu: int = 1200, **more: object) -> Pod:
 class Fleet:
     """One cluster of two nodes, n1 hot; time passes minute by minute."""
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, scheduler: str = SCHEDULER_NAME) -> None:
         self.core: SchedulerCore = make_core(("east",), rebalancing=(RULES, mode))
         self.now, self.revision = 1000.0, 1
-        pods = (*(web(name, "n1") for name in "abc"), web("other", "n2", 100))
+        pods = (*(web(name, "n1", scheduler_name=scheduler) for name in "abc"), web("other", "n2", 100))
         self.report(Changes("east", "east-uid", "life-1", 0, 1, full=True, nodes=NODES, pods=pods))
 
     def report(self, changes: Changes) -> Sequence[Effect]:
@@ -70,31 +72,29 @@ def notices(effects: Sequence[Effect]) -> list[str]:
 
 def test_off_nothing_is_looked_at() -> None:
     fleet = Fleet(Mode.OFF)
-    assert not orders(fleet.minutes(10))
+    assert not orders(fleet.minutes(RESTED + 4))
     assert fleet.core.rebalancing.rows() == []
 
 
 def test_a_dry_run_says_once_what_would_be_moved_and_moves_nothing() -> None:
     fleet = Fleet(Mode.DRY_RUN)
-    effects = fleet.minutes(8)
+    effects = fleet.minutes(RESTED + 4)
     assert not orders(effects)
     (notice,) = notices(effects)
     assert notice.startswith("pod default/a would be moved off east/n1: node n1 of cluster east has been above")
-    (row, *stays) = fleet.core.rebalancing.rows()
+    (row, *_) = fleet.core.rebalancing.rows()
     assert (row["name"], row["from"], row["to"], row["result"]) == ("a", "east/n1", "east/n2", "planned")
     assert fleet.core.counters[COUNTER, Result.PLANNED] == 1
 
 
 def test_a_move_is_an_eviction_that_older_agents_refuse_and_the_new_pod_goes_to_the_better_node() -> None:
     fleet = Fleet(Mode.ON)
-    (order,) = orders(fleet.minutes(4))
+    (order,) = orders(fleet.minutes(RESTED))
     assert (order.pod.name, order.node, order.priority) == ("a", "n1", NO_PRIORITY)
     assert "cpu 90%" in order.moved
     fleet.answer(order, DONE)
     assert fleet.core.counters[COUNTER, Result.EVICTED] == 1
-    anew = Pod(
-        "uid-a2", "default", "a2", requests={"cpu": 1200}, scheduler_name=SCHEDULER_NAME, owner="ReplicaSet/web/u"
-    )
+    anew = msgspec.structs.replace(web("a2", ""), phase="Pending")
     fleet.change(anew, gone=("uid-a",))
     effects = fleet.core.handle(Tick(), fleet.now + 1)
     (bind,) = [one for effect in effects if isinstance(effect, SendIntents) for one in effect.intents]
@@ -107,18 +107,17 @@ def test_a_move_is_an_eviction_that_older_agents_refuse_and_the_new_pod_goes_to_
 
 def test_a_pod_that_a_budget_keeps_rests_and_another_one_is_tried() -> None:
     fleet = Fleet(Mode.ON)
-    (order,) = orders(fleet.minutes(4))
+    (order,) = orders(fleet.minutes(RESTED))
     fleet.answer(order, REFUSED, "Cannot evict pod as it would violate the pod's disruption budget.")
     (row, *_) = fleet.core.rebalancing.rows()
     assert row["result"] == "refused"
     assert "disruption budget" in row["why"]
-    (again,) = orders(fleet.minutes(1))
+    (again,) = orders(fleet.minutes(2))
     assert again.pod.name != order.pod.name
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", ""])
 def test_pods_of_other_schedulers_stay(scheduler: str) -> None:
-    fleet = Fleet(Mode.ON)
-    fleet.change(*(web(name, "n1", scheduler_name=scheduler) for name in "abc"))
-    assert not orders(fleet.minutes(6))
+    fleet = Fleet(Mode.ON, scheduler)
+    assert not orders(fleet.minutes(RESTED + 1))
     assert {row["why"] for row in fleet.core.rebalancing.rows()} == {"it is of another scheduler"}
