@@ -73,6 +73,9 @@ class Rebalancing:
         """Time has passed."""
         if self.mode is Mode.OFF or now - self._looked_at < LOOK_S:
             return
+        for told in self._told:
+            if told.result is Result.ORDERED and now - told.move.at > 2 * _ASKED_S:
+                self._answered(told, UNKNOWN, "its agent has not answered", now)
         planned = {one.pod_id for one in self.last.moves}
         self._looked_at, self.last = now, self._rebalancer.look()
         for move in self.last.moves:

@@ -4,7 +4,8 @@ For each hot spot, hottest first, the pods that may be moved are tried: first th
 enough to cool the node, then larger ones, then what comes nearest. For each the scheduler is asked where it would go
 if it came anew. It goes if
 
-    that is another node, of which all signals are known and stay below `cool` with the pod and with all that is coming
+    that is another node, of which all signals that are known here are known, too, and stay below `cool` with the pod
+    and with all that is coming
     gain = cost(here) - cost(here without) - cost(there with) + cost(there) >= rules.gain
 
 So each move makes the sum of the costs of all nodes smaller by `gain` at least, which is more than 0: without changes
@@ -26,7 +27,7 @@ from dispatcher.scheduling.fleet.nominations import is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots
+from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots, Place
 from dispatcher.scheduling.rebalancing.movable import stays
 from dispatcher.scheduling.rebalancing.moves import Move, Moves
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
@@ -35,6 +36,8 @@ from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules.budgets import Budgets, Left
 
 MOST_TRIES = 6  # what-ifs for one hot spot in one look
+MOST_ASKED = 120  # what-ifs of one look
+MOST_TOLD = 2000  # pods that stay, of one look
 _LEAST_USE = 0.01  # of a node: less is not worth a restart
 WouldGo = Callable[[Occupant], Decision | None]
 MayGo = Callable[[Occupant], str]  # why a pod must stay for reasons of its cluster; "" if it need not
@@ -64,6 +67,8 @@ class Rebalancer:
     def __init__(self, fleet: FleetState, rules: RebalancingRules, would_go: WouldGo, may_go: MayGo) -> None:
         self._fleet, self._rules, self._would_go, self._may_go = fleet, rules, would_go, may_go
         self._spots, self.moves = HotSpots(rules), Moves()
+        self._asked = 0
+        self._fruitless: set[Place] = set()  # hot spots of which no pod could go at the last look: others come first
 
     def look(self) -> Look:
         """The moves to be made now; they count as ordered. `moves.refused` tells of one that was not made."""
@@ -74,19 +79,23 @@ class Rebalancer:
         self.moves.shift(fleet, carried, expected)
         under_way = self.moves.under_way(fleet)
         budgets, left = Budgets(fleet.kept), Left()
-        for move in under_way:
-            budgets.take(move.victim, left)
+        for ordered in under_way:
+            budgets.take(ordered.victim, left)
         spots = self._spots.look(fleet, carried)
         moves, staying, room = list[Move](), list[Stay](), rules.under_way - len(under_way)
-        for spot in spots:
-            if len(moves) >= min(rules.moves_per_minute, room):
+        self._asked, fruitless = 0, set[Place]()
+        for spot in sorted(spots, key=lambda one: one.place in self._fruitless):
+            if len(moves) >= min(rules.moves_per_minute, room) or self._asked >= MOST_ASKED or len(staying) > MOST_TOLD:
                 break
             attempt = _Attempt(fleet, rules, spot, carried, expected)
             move = self._move_from(attempt, budgets, left, staying)
-            if move is not None:
+            if move is None:
+                fruitless.add(spot.place)
+            else:
                 moves.append(move)
                 self.moves.add(move)
                 expected[:, move.row] += move.there
+        self._fruitless = fruitless
         return Look(fleet.now, tuple(spots), tuple(moves), tuple(staying))
 
     def _move_from(self, attempt: "_Attempt", budgets: Budgets, left: Left, staying: list[Stay]) -> Move | None:
@@ -100,6 +109,7 @@ class Rebalancer:
         for occupant, use in attempt.ordered(candidates)[:MOST_TRIES]:
             victim, supposed = victim_of(occupant), dict(left)
             forbidding = budgets.take(victim, supposed)
+            self._asked += not forbidding
             found = (
                 f"PodDisruptionBudget {forbidding} allows no disruption"
                 if forbidding
@@ -129,6 +139,7 @@ class _Attempt:
         self, fleet: FleetState, rules: RebalancingRules, spot: HotSpot, carried: Floats, expected: Floats
     ) -> None:
         self._fleet, self._rules, self._spot, self._expected = fleet, rules, spot, expected
+        self._known = ~np.isnan(carried[:, spot.row])
         self._here: Floats = np.nan_to_num(carried[:, spot.row])
         self._worst = rules.signals.index(spot.signal)
 
@@ -155,8 +166,8 @@ class _Attempt:
             return "no node would take it"
         if decision.row == spot.row:
             return "its own node would be chosen again"
-        before = self._expected[:, decision.row]
-        there = in_node(fleet, use, spot.row, decision.row, rules.signals)
+        before = np.where(self._known, self._expected[:, decision.row], 0.0)
+        there = in_node(fleet, use, spot.row, decision.row, rules.signals)  # 0 of signals that are not known here
         where, after = f"node {decision.node} of cluster {decision.cluster}", before + there
         if np.isnan(after).any():
             return f"it would go to {where}, of which no fresh readings are known"

@@ -116,6 +116,15 @@ def test_a_pod_that_a_budget_keeps_rests_and_another_one_is_tried() -> None:
     assert again.pod.name != order.pod.name
 
 
+def test_a_move_that_nobody_answers_is_given_up() -> None:
+    fleet = Fleet(Mode.ON)
+    (order,) = orders(fleet.minutes(RESTED))
+    fleet.minutes(4)
+    told = [row for row in fleet.core.rebalancing.rows() if row["name"] == order.pod.name]
+    assert told[0]["result"] == "refused"
+    assert "has not answered" in told[0]["why"]
+
+
 @pytest.mark.parametrize("scheduler", ["default-scheduler", ""])
 def test_pods_of_other_schedulers_stay(scheduler: str) -> None:
     fleet = Fleet(Mode.ON, scheduler)

@@ -64,6 +64,19 @@ def test_a_node_without_fresh_readings_is_neither_hot_nor_a_place_to_go() -> Non
     assert "no fresh readings" in reasons(looks)["big"]
 
 
+def test_a_signal_that_no_node_tells_keeps_nobody() -> None:
+    rules = RebalancingRules(signals=("cpu", "gpu"), hot=0.8, cool=0.7)
+    assert moved(hot(rules=rules).minutes(4))
+
+
+def test_a_hot_spot_of_which_nothing_can_go_comes_after_others() -> None:
+    rules = RebalancingRules(signals=("cpu",), hot=0.8, cool=0.7, moves_per_minute=1)
+    stuck, other = [web("s", 3800, owner="")], [web(name, 1200) for name in "abc"]
+    looks = World({"stuck": stuck, "other": other, "cold": []}, rules=rules).minutes(4)
+    assert moved(looks)
+    assert looks[-1].spots[0].place == ("a", "stuck"), "the hottest is told first all the same"
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -142,7 +155,7 @@ def test_of_one_app_one_pod_goes_at_a_time() -> None:
 
 @pytest.mark.parametrize(("rules", "most"), [({"moves_per_minute": 1}, 1), ({"under_way": 1}, 1), ({}, 2)])
 def test_the_fleet_has_a_rate_and_a_number_at_once(rules: dict[str, int], most: int) -> None:
-    limits = RebalancingRules(signals=("cpu",), hot=0.8, cool=0.7, **rules)  # type: ignore[arg-type]
+    limits = RebalancingRules(signals=("cpu",), hot=0.8, cool=0.7, **rules)
     nodes = {f"n{at}": [web(f"{at}-{one}", 1200) for one in range(3)] for at in range(3)}
     looks = World({**nodes, **{f"cold{at}": [] for at in range(9)}}, rules=limits).minutes(5)
     assert max(len(look.moves) for look in looks) == most
