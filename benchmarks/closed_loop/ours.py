@@ -63,6 +63,7 @@ class Ours:
             reading = Reading(name, cpu, memory, net, cpu_age_s=age, memory_age_s=age, net_age_s=age, source="kubelet")
             self._fleet.put_reading(cluster, reading)
         self._fleet.learn_usual()
+        self._fleet.judge_hot()
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
