@@ -17,11 +17,8 @@ from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
-<<<<<<< HEAD
 from dispatcher.scheduling.framework import Placed
-=======
 from dispatcher.scheduling.framework.derived import HotRule
->>>>>>> main
 from dispatcher.scheduling.records.decision import Decision
 
 Row = dict[str, Any]
