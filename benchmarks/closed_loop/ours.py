@@ -1,5 +1,7 @@
 """The product's own scheduling core as a policy, under virtual time: FleetState and Scheduler with a profile file."""
 
+import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +11,17 @@ from benchmarks.closed_loop.readings import Batch
 from dispatcher.config.profile_files import read_profile_file
 from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed, Profile
+from dispatcher.scheduling.rebalancing.moves import Move
+from dispatcher.scheduling.rebalancing.rebalancer import Rebalancer
+from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
+RULES = RebalancingRules(**json.loads(os.environ.get("R_RULES", "{}")))
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
 
 
@@ -68,11 +75,14 @@ class Ours:
     def ended(self, pod: int, now: float) -> None:
         """The core forgets the pod."""
         self._fleet.now = now
-        self._scheduler.forget((f"cluster-{self._workload.home[pod]}", f"uid-{pod}"))
+        self._scheduler.forget(self._pod_id(pod))
 
     def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
-        """The product moves no pods for load."""
+        """Rebalancing is off."""
         return ()
+
+    def _pod_id(self, pod: int) -> PodId:
+        return f"cluster-{self._workload.home[pod]}", f"uid-{pod}"
 
     def _placed(self, pod: int) -> Placed:
         app = self._workload.app[pod]
@@ -84,5 +94,31 @@ class Ours:
             labels={"app": f"app-{app}"},
             requests={"cpu": cpu, "memory": memory},
             scheduler_name=SCHEDULER_NAME,
+            owner=f"ReplicaSet/app-{app}/uid-of-app-{app}",
+            phase=RUNNING,
         )
         return Placed(made, f"cluster-{self._workload.home[pod]}")
+
+
+class OursRebalancing(Ours):
+    """The same with the product's rebalancing: a pod that it moves is decided anew at once, as any other pod."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._rebalancer = Rebalancer(self._fleet, RebalancingRules(), self._would_go, lambda occupant: "")
+
+    def _would_go(self, occupant: Occupant) -> Decision | None:
+        return self._scheduler.would_go(occupant.pod_id, occupant.placed)
+
+    def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
+        """The pods that the product evicts, and where its core places the pods that replace them."""
+        self._fleet.now = now
+        return [self._moved(move, now) for move in self._rebalancer.look().moves]
+
+    def _moved(self, move: Move, now: float) -> tuple[int, int]:
+        pod = int(move.pod_id[1].removeprefix("uid-"))
+        self._scheduler.forget(move.pod_id)
+        node = self.place(pod, now)
+        if node is None:
+            raise LookupError(f"pod {pod} was moved and found no place")
+        return pod, node

@@ -17,6 +17,7 @@ from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.records.decision import Decision
 
@@ -213,6 +214,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,
         "refusals": _refusals(core, tracked),
+        "moved": core.rebalancing.of(tracked.pod_id, Placed(tracked.source, tracked.home)) if tracked.source else None,
         "decision": last.record() if last else None,
     }
 

@@ -9,6 +9,7 @@ from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import JournalSection, TimingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.core.reload import take_profiles
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -74,7 +75,13 @@ def assemble(
     )
     clusters = [link.cluster for link in links]
     core = SchedulerCore(
-        clusters, fleet, queue, profiles, boot_epoch=term.first_attempt, timing=_core_timing(config.timing)
+        clusters,
+        fleet,
+        queue,
+        profiles,
+        boot_epoch=term.first_attempt,
+        timing=_core_timing(config.timing),
+        rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
     )
     service = Service(
         core,

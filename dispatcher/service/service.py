@@ -21,6 +21,7 @@ from dispatcher.scheduling.events import (
     Effect,
     Event,
     FoldOn,
+    OperatorNotice,
     OperatorWarning,
     SendIntents,
     SendPeers,
@@ -125,6 +126,7 @@ class Service:
             SendPeers: self._send_peers,
             Decided: self._decided,
             OperatorWarning: self._log_warning,
+            OperatorNotice: self._log_notice,
         }
 
     @property
@@ -276,6 +278,9 @@ class Service:
         if now - self._warned_at.get(effect.text, float("-inf")) > _WARN_AGAIN_S:
             self._warned_at[effect.text] = now
             log.error("something is wrong; all else goes on", detail=effect.text)
+
+    def _log_notice(self, effect: OperatorNotice) -> None:
+        log.info("rebalancing", detail=effect.text)
 
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.placed.pod.created, self.clock())

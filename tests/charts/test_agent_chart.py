@@ -147,6 +147,12 @@ def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:
     assert (leases["metadata"]["namespace"], table(leases)) == ("kube-node-lease", LEASES)
 
 
+def test_the_right_to_evict_is_given_where_pods_are_to_be_moved_alone(helm: Helm) -> None:
+    objects = helm.template("agent", {"rebalancing": {"enabled": True}})
+    roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
+    assert roles[f"{PREFIX}-executor"] == EXECUTOR | {("", "pods/eviction", "", "create")}
+
+
 def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:
     assert bindings(helm.template("agent")) == {
         ("ClusterRoleBinding", "", f"{PREFIX}-observer"),
