@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.closed_loop.peers import MOST_PODS
+from benchmarks.closed_loop.pod_readings import PodReadings
 from benchmarks.closed_loop.policy import Setting
 from benchmarks.closed_loop.readings import Batch
 from dispatcher.config.profile_files import read_profile_file
 from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -34,6 +37,8 @@ class Ours:
         self._fleet = self._filled(size.clusters)
         plugins = build(setting.profile, PluginContext())
         self._scheduler = Scheduler(setting.profile, plugins, self._fleet)
+        self._pods = PodReadings(self._workload, setting.rng, size.clusters)
+        self._node: dict[int, int] = {}
 
     def _filled(self, clusters: int) -> FleetState:
         fleet = FleetState(now=0.0)
@@ -55,18 +60,27 @@ class Ours:
             cluster, name = self._places[node]
             reading = Reading(name, cpu, memory, net, cpu_age_s=age, memory_age_s=age, net_age_s=age, source="kubelet")
             self._fleet.put_reading(cluster, reading)
+        for number, uses in self._pods.read(batch):
+            self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
         self._fleet.now = now
-        placed = self._placed(pod)
+        placed = self._fleet.with_use(self._placed(pod))
         result = self._scheduler.schedule(placed, (placed.home, placed.pod.uid))
-        return self._numbers[result.cluster, result.node] if isinstance(result, Decision) else None
+        if not isinstance(result, Decision):
+            return None
+        node = self._node[pod] = self._numbers[result.cluster, result.node]
+        name = placed.pod.name
+        self._pods.on[node][pod] = name
+        self._pods.running[name] = msgspec.structs.replace(placed.pod, node=result.node, phase=RUNNING)
+        return node
 
     def ended(self, pod: int, now: float) -> None:
         """The core forgets the pod."""
         self._fleet.now = now
+        del self._pods.running[self._pods.on[self._node.pop(pod)].pop(pod)]
         self._scheduler.forget((f"cluster-{self._workload.home[pod]}", f"uid-{pod}"))
 
     def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
@@ -83,5 +97,6 @@ class Ours:
             labels={"app": f"app-{app}"},
             requests={"cpu": cpu, "memory": memory},
             scheduler_name=SCHEDULER_NAME,
+            owner=f"StatefulSet/app-{app}/uid-app-{app}",
         )
         return Placed(made, f"cluster-{self._workload.home[pod]}")

@@ -43,7 +43,7 @@ from dispatcher.scheduling.framework.kernels import (
     most,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import expected_request
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
@@ -229,11 +229,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
-        return nonzero_request(placed.pod)
+        return expected_request(placed)
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
-        """(milli-CPU, bytes) that the pod requests."""
-        return nonzero_request(placed.pod)
+        """(milli-CPU, bytes) that the pod counts as requesting."""
+        return expected_request(placed)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""

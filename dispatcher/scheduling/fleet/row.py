@@ -14,8 +14,8 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, Readings, SmallInts
-from dispatcher.scheduling.rules.requests import nonzero_request, requested
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, SmallInts
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class RowFacts:
 class FactSheet:
     """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
 
-    def __init__(self, fleet: FleetState, rows: RowList, pod: Pod) -> None:
-        self.now, self.pod, self.axis = fleet.now, pod, fleet.axis
+    def __init__(self, fleet: FleetState, rows: RowList, placed: Placed) -> None:
+        self.now, self.placed, self.axis = fleet.now, placed, fleet.axis
         self.at = {row: at for at, row in enumerate(rows.tolist())}
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
@@ -73,18 +73,19 @@ class FactSheet:
         self.taken[row] = self.taken.get(row, 0) + 1
 
     @cached_property
-    def _amounts(self) -> tuple[Ints, Ints]:
-        """What one pod takes: by resource, and what it is expected to use."""
+    def _amounts(self) -> tuple[Ints, Ints, Ints]:
+        """What one pod takes: by resource, by nonzero request, and until readings show it."""
         asked = np.zeros(len(self.requested), dtype=np.int64)
-        for resource, amount in requested(self.pod):
+        for resource, amount in requested(self.placed.pod):
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        return asked, np.asarray(nonzero_request(self.pod), dtype=np.int64)
+        nonzero, expected = nonzero_request(self.placed.pod), expected_request(self.placed)
+        return asked, np.asarray(nonzero, dtype=np.int64), np.asarray(expected, dtype=np.int64)
 
     def facts(self, row: int, pods: int) -> RowFacts:
         """The facts of a row that has taken `pods` pods of the batch."""
-        at, (asked, more) = self.at[row], self._amounts
+        at, (asked, more, settles) = self.at[row], self._amounts
         return RowFacts(
             row,
             self.now,
@@ -92,7 +93,7 @@ class FactSheet:
             self.requested[:, at] + pods * asked,
             self.nonzero[:, at] + pods * more,
             self.recent[:, at] + pods * more,
-            self.settling[:, at] + pods * more,
+            self.settling[:, at] + pods * settles,
             tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
             tuple(zip(self.used_mean[:, at].tolist(), self.usual[:, at].tolist(), strict=True)),
             self.source_sets[self.source_set.item(at)],
