@@ -23,7 +23,7 @@ USES = "uses"
 START_S = 120.0
 HALF_LIFE_S = 86_400.0
 MAX_OWNERS = 5000
-LOOK_S = 110.0  # between two samples of a pod that count: its use over hours is asked for
+LOOK_S = 170.0  # between two samples of a pod that count: its use over hours is asked for
 MAX_GAP_S = 300.0  # between two samples of a pod; more is not known, and does not count
 TELL_S = 30.0  # between two looks at what is to be told of an owner
 KEPT_S = 600.0  # since the last sample of a pod, until it is taken for gone
@@ -70,11 +70,13 @@ class Histogram:
     def add(self, value: float, weight: float, now: float) -> None:
         """Count a value; ones above the last bucket count there."""
         step = math.ceil(STEPS * math.log2(value / self._least) - 1e-9) if value > self._least else 0
-        self._weights[min(step, _BUCKETS - 1)] += weight * self._grown(now)
+        counted = weight * self._grown(now)
+        self._weights[min(step, _BUCKETS - 1)] += counted
 
     def total(self, now: float) -> float:
         """All weights, as of `now`."""
-        return sum(self._weights) / self._grown(now)
+        part = self._grown(now)
+        return sum(self._weights) / part
 
     def percentile(self, share: float) -> float | None:
         """The end of the bucket in which that share of all weights is reached; None without any."""
@@ -103,8 +105,9 @@ class _Owner:
 
 @dataclass(slots=True)
 class _Track:
-    """A pod that is looked at: when first, when last, and the sample's own time then."""
+    """A pod that is looked at: its owner, when first, when last, and the sample's own time then."""
 
+    owner: OwnerName | None
     since: float
     at: float
     time: float
@@ -131,11 +134,12 @@ class OwnerUses:
         touched: dict[OwnerName, _Owner] = {}
         for sample in samples:
             pod = self._pod(sample.namespace, sample.name)
-            name = owner_of(pod) if pod is not None and pod.phase == RUNNING and _is_sane(sample) else None
-            if pod is None or name is None:
+            if pod is None or pod.phase != RUNNING or sample.cores is None or sample.memory is None:
                 continue
-            weight = self._since_last(pod.uid, sample, now)
-            if weight > 0.0 and sample.cores is not None and sample.memory is not None:
+            if not (0.0 <= sample.cores <= _ABSURD and 0.0 <= sample.memory <= _ABSURD):
+                continue
+            name, weight = self._since_last(pod, sample, now)
+            if name is not None and weight > 0.0:
                 owner = touched[name] = self._owner(name, now)
                 owner.cpu.add(1000.0 * sample.cores, weight, now)
                 owner.memory.add(sample.memory, weight, now)
@@ -145,17 +149,17 @@ class OwnerUses:
             self._pruned_at = now
             self._tracks = {uid: track for uid, track in self._tracks.items() if now - track.at <= KEPT_S}
 
-    def _since_last(self, uid: str, sample: PodUse, now: float) -> float:
-        """Minutes since the last sample of this pod, 0 while it starts and for the same sample again."""
-        track = self._tracks.get(uid)
+    def _since_last(self, pod: Pod, sample: PodUse, now: float) -> tuple[OwnerName | None, float]:
+        """Whose the pod is, and minutes since its last sample: 0 while it starts, and for the same sample again."""
+        track = self._tracks.get(pod.uid)
         if track is None:
-            self._tracks[uid] = _Track(now, now, sample.time)
-            return 0.0
+            self._tracks[pod.uid] = _Track(owner_of(pod), now, now, sample.time)
+            return None, 0.0
         if now - track.at < LOOK_S or (sample.time and sample.time <= track.time):
-            return 0.0
+            return None, 0.0
         since = min(now - max(track.at, track.since + START_S), MAX_GAP_S)
         track.at, track.time = now, sample.time
-        return max(since, 0.0) / 60.0
+        return track.owner, since / 60.0
 
     def _owner(self, name: OwnerName, now: float) -> _Owner:
         owner = self._owners.pop(name, None) or _Owner(now)
@@ -193,9 +197,3 @@ class OwnerUses:
 
 def _key(name: OwnerName) -> str:
     return "/".join(name)
-
-
-def _is_sane(sample: PodUse) -> bool:
-    """Whether both numbers are known, and can be."""
-    numbers = sample.cores, sample.memory
-    return all(one is not None and math.isfinite(one) and 0.0 <= one <= _ABSURD for one in numbers)

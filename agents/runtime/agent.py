@@ -206,6 +206,8 @@ class Agent:
             watches=self._watches,
             outcomes=self._outcomes,
             telemetry=await self.telemetry(),
+            owner_uses=len(self._uses),
+            owner_uses_dropped=self._uses.dropped,
         )
 
     def confirm_restored(self) -> None:

@@ -56,4 +56,6 @@ class PodReadings:
         use = self._workload.use[CPU : MEMORY + 1, pods, int(at // 60)]
         noisy = use + self._rng.normal(0.0, _NOISE / np.sqrt(len(pods)), use.shape)
         cores, memory = np.maximum(noisy, 0.0) * [[milli / 1000.0], [size]]
-        return [PodUse("default", *one, at) for one in zip(names.values(), cores.tolist(), memory.tolist(), strict=True)]
+        return [
+            PodUse("default", *one, at) for one in zip(names.values(), cores.tolist(), memory.tolist(), strict=True)
+        ]

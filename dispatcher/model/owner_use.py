@@ -47,8 +47,8 @@ def owner_of(pod: Pod) -> OwnerName | None:
     if pod.source is not None:
         return _by_name(pod.source.namespace, pod.source.name)
     kind, _, rest = pod.owner.partition("/")
-    name = rest.rpartition("/")[0] or rest
-    if not name or kind == "Node":
+    name = rest.partition("/")[0]
+    if not (kind and name) or kind == "Node":
         return None
     template = pod.labels.get(_HASH, "")
     if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):

@@ -298,13 +298,18 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
 
     def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, and in words."""
-        return {name: self._told(name, state, fleet, row) for name, _ in self._signals}
+        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, what of the
+        utilisation is the pod, and in words.
+        """
+        by = "what pods of its owner use" if placed.counts_as else "its request"
+        return {name: self._told(name, state, fleet, row) | {"pod_by": by} for name, _ in self._signals}
 
     def _told(self, name: str, amounts: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
         columns = _columns(name, amounts, fleet, np.asarray([row]))
         expected, weight = self._expected(columns, fleet.now)
         mean, sampled_at = float(columns.mean[0]), float(columns.sampled_at[0])
+        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+        coming = _share(np.asarray([columns.more0]), part0, np.asarray([columns.more1]), part1)
         known = bool(np.isfinite(mean) and np.isfinite(sampled_at))
         return {
             "utilisation": round(float(expected[0]), 4),
@@ -312,6 +317,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
             "reading": round(float(fleet.signals.used(name)[row]), 4) if known else None,
             "age_s": round(max(fleet.now - sampled_at, 0.0), 1) if known else None,
             "used_of_requested": round(float(columns.usual[0]), 3),
+            "pod": round(float(columns.usual[0] * coming[0]), 4),
             "judged": _in_words(known, float(weight[0])),
         }
 
