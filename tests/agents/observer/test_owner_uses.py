@@ -117,7 +117,7 @@ def test_what_pods_of_a_deployment_use_is_learnt_once_they_have_started() -> Non
     assert (found.namespace, found.owner) == ("default", "Deployment/web")
     assert found.cpu == pytest.approx(200, rel=0.2)
     assert found.memory == pytest.approx(2**30, rel=0.2)
-    assert found.minutes == pytest.approx(6 * LOOK_S / 60)
+    assert found.minutes == pytest.approx(6 * LOOK_S / 60, rel=0.01), "what is older counts a little less"
 
 
 def test_time_that_nobody_looked_counts_only_so_far() -> None:
