@@ -21,7 +21,7 @@ def families() -> list[Metric]:
     metrics = Metrics()
     queue = SimpleNamespace(counts=dict)
     service = SimpleNamespace(
-        core=SimpleNamespace(queue=queue, counters={}, clusters={}), senders={}, clock=lambda: 0.0
+        core=SimpleNamespace(queue=queue, counters={}, clusters={}, fleet=FleetState()), senders={}, clock=lambda: 0.0
     )
     counted = [
         (one, one.describe()) for one in metrics.registry._collector_to_names if isinstance(one, MetricWrapperBase)
