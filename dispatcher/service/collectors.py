@@ -36,14 +36,6 @@ class ServiceCollector(Collector):
         yield self._attempts()
         yield from self._clusters()
         yield from self._boxes()
-        uses = self._service.core.fleet.uses
-        known = GaugeMetricFamily("global_dispatcher_owner_uses", "Owners of which it is known what their pods use.")
-        known.add_metric([], len(uses))
-        dropped = CounterMetricFamily(
-            "global_dispatcher_owner_uses_dropped", "Reports of that which were absurd, or gave way to newer ones."
-        )
-        dropped.add_metric([], uses.dropped)
-        yield from (known, dropped)
 
     def _pending(self) -> Metric:
         family = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"])

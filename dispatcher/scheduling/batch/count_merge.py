@@ -50,7 +50,7 @@ def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Plac
             return None
         best = _candidates_of(eq_class, layout, len(items))
         rows = np.sort(best.candidates.row)
-        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first.pod, len(items) + 1)
+        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, len(items) + 1)
         return CountMerge(eq_class, first, len(items), plugin_rules, layout, best) if exact else None
     except PluginError:
         return None  # decided alone, the pod meets the error again and says so

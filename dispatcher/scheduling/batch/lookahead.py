@@ -60,12 +60,9 @@ def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]
     """Whether all pods take the same, and nothing that cannot be supposed."""
     if any(isinstance(one.role.plugin, Reserve) for one in eq_class.evaluators):
         return False  # what a plugin books for itself cannot be supposed
-    like = items[0][1]
-    first = like.pod
+    first = items[0][1].pod
     return all(
-        placed.pod is first
-        or (placed.pod.requests == first.requests and placed.counts_as == like.counts_as and not placed.pod.ports)
-        for _, placed in items
+        placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
     )
 
 

@@ -236,7 +236,8 @@ class FleetState(NodeTable):
     def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
-        All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
+        All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`). What the first
+        counts as, all do: they are of one class, so it is the same wherever a plugin looks at it.
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
         first = newcomers[0][1]
