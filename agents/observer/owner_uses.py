@@ -3,7 +3,7 @@
 An owner (`owner_of`) has a decaying histogram of CPU and one of memory: a sample counts by the time since the one
 before it of the same pod, and half as much a day later, so one number says what its pods use over their lives and not
 just now. Source: the recommender of Kubernetes' Vertical Pod Autoscaler (kubernetes/autoscaler,
-vertical-pod-autoscaler/pkg/recommender/util, `decaying_histogram.go` and `histogram_options.go`: exponential buckets, a
+vertical-pod-autoscaler/pkg/recommender/util, decaying_histogram.go and histogram_options.go: exponential buckets, a
 half-life of 24 h). Buckets here are wider, a quarter of a factor of two, which is as fine as placement goes by.
 
 Samples of a pod's first START_S do not count: it starts. Nothing can make this grow: MAX_OWNERS are kept, those seen
