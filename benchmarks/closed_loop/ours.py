@@ -63,6 +63,7 @@ class Ours:
         for number, uses in self._pods.read(batch):
             self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
+        self._fleet.judge_hot()
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""

@@ -9,7 +9,6 @@ from dispatcher.config.sections import ClusterSection, GatewaySection
 
 GATEWAY = "gateway"
 FILES = ("cert_file", "key_file", "client_ca_file")
-_ELSEWHERE = ("context", "kubeconfig", "agent")  # of its own file, where it runs
 
 
 def placed(section: GatewaySection, whole: Callable[[str], str]) -> GatewaySection:
@@ -28,10 +27,9 @@ def gateway_problems(
     """What is wrong with both; `reach`: the files must be there."""
     coming = [(at, cluster) for at, cluster in enumerate(clusters) if cluster.via == GATEWAY]
     problems = [
-        document.problem(("clusters", at, key), "is the agent's own business where it dials in: put it into its file")
+        document.problem(("clusters", at, "agent"), "is in a file of its own where the agent dials in: move it there")
         for at, cluster in coming
-        for key in _ELSEWHERE
-        if getattr(cluster, key)
+        if cluster.agent
     ]
     for name in FILES if coming else ():
         file = getattr(section, name)

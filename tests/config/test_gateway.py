@@ -42,7 +42,11 @@ def test_a_cluster_that_dials_in_needs_no_kubeconfig_and_no_ray(folder: Path) ->
             "is missing: cluster east comes through the gateway",
         ),
         (DIALLING + FILES.replace("gateway.key", "none.key"), "gateway.key_file", "there is no file"),
-        (DIALLING.replace("via: gateway", "via: gateway, context: west") + FILES, "clusters[0].context", "its file"),
+        (
+            DIALLING.replace("via: gateway", "via: gateway, agent: {log_level: debug}") + FILES,
+            "clusters[0].agent",
+            "a file of its own",
+        ),
         (DIALLING.replace("enabled: false", "") + FILES, "leader_election.kubeconfig", "say where the Lease is"),
     ],
 )

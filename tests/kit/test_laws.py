@@ -160,6 +160,12 @@ def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)
 
 
+def test_what_it_derives_must_be_what_the_fleet_can_keep() -> None:
+    plugin = Harmless()
+    plugin.derives = ["deviations"]  # type: ignore[assignment]
+    assert broken_laws(plugin) == ["derives must be a framework.derived.Derived, not list"]
+
+
 def test_an_exception_is_told_with_its_line_in_the_plugin() -> None:
     class Divides(Harmless):
         def score(self, state: object, fleet: FleetView, rows: Rows) -> Floats:

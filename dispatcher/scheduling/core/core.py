@@ -110,6 +110,7 @@ class SchedulerCore:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
         state.fleet.links.expire(now)
+        state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
         state.due.update(state.outbox.overdue(now, state.timing.settle_s))

@@ -117,6 +117,7 @@ class Reports:
         if changes.readings:
             state.fleet.learn_usual()
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
+            state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
             yield

@@ -54,6 +54,7 @@ class Scheduler(Booking):
     ) -> None:
         self._faults = Faults()
         super().__init__(Plan.of(profile, plugins), fleet, self._faults)
+        fleet.derive(self.plan.derives)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.faults = self._faults.counts

@@ -22,8 +22,8 @@ from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
+from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
-from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
@@ -51,7 +51,7 @@ _ALL_OF_IT = (1.0, 1.0)  # `usual` of CPU and memory before anything is learnt
 _CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
 
-class FleetState(NodeTable):
+class FleetState(DerivedReadings):
     """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader while it writes."""
 
     def __init__(self, *, now: float = 0.0) -> None:

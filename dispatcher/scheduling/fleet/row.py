@@ -15,12 +15,16 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, SmallInts
+from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual), by signal."""
+    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual), by signal.
+
+    `variances`: by signal, none where they are not kept; `hot`: by which rules it is hot.
+    """
 
     row: int
     now: float
@@ -31,6 +35,8 @@ class RowFacts:
     settling: Ints
     readings: tuple[tuple[float, float], ...]
     means: tuple[tuple[float, float], ...]
+    variances: tuple[float, ...]
+    hot: int
     sources: Mapping[str, str]
 
     @classmethod
@@ -46,6 +52,8 @@ class RowFacts:
             fleet.settling[:, row].copy(),
             fleet.readings_of(row),
             tuple(zip(fleet.used_mean[:, row].tolist(), fleet.usual[:, row].tolist(), strict=True)),
+            tuple(fleet.used_variance[:, row].tolist()),
+            fleet.hot.item(row),
             fleet.sources_of(row),
         )
 
@@ -61,6 +69,7 @@ class FactSheet:
         self.settling = fleet.settling[:, rows]
         self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
         self.used_mean, self.usual = fleet.used_mean[:, rows], fleet.usual[:, rows]
+        self.used_variance, self.hot = fleet.used_variance[:, rows], fleet.hot[rows]
         self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
         self.taken: dict[int, int] = {}
 
@@ -96,6 +105,8 @@ class FactSheet:
             self.settling[:, at] + pods * settles,
             tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
             tuple(zip(self.used_mean[:, at].tolist(), self.usual[:, at].tolist(), strict=True)),
+            tuple(self.used_variance[:, at].tolist()),
+            self.hot.item(at),
             self.source_sets[self.source_set.item(at)],
         )
 
@@ -114,8 +125,9 @@ class OneRow:
         self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
         used, times = (np.asarray([[pair[at]] for pair in facts.readings]) for at in (0, 1))
         mean, usual = (np.asarray([[pair[at]] for pair in facts.means], dtype=np.float32) for at in (0, 1))
-        columns = SignalColumns(used.astype(np.float32), times, mean, usual)
-        self.signals = NotedSignals(fleet.signal_axis, columns)
+        variance, hot = np.asarray(facts.variances, dtype=np.float32)[:, None], np.asarray([facts.hot], dtype=np.int32)
+        columns = SignalColumns(used.astype(np.float32), times, mean, usual, variance, hot)
+        self.signals = NotedSignals(fleet.signal_axis, columns, fleet.signals.derived)
         self.links = whole.links
 
 
@@ -124,8 +136,8 @@ class NotedSignals(SignalView):
 
     __slots__ = ("asked",)
 
-    def __init__(self, axis: SignalAxis, columns: SignalColumns) -> None:
-        super().__init__(axis, columns)
+    def __init__(self, axis: SignalAxis, columns: SignalColumns, derived: Derived) -> None:
+        super().__init__(axis, columns, derived)
         self.asked: dict[str, None] = {}
 
     def used(self, name: str) -> Readings:

@@ -5,24 +5,36 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.model.signals import SignalAxis
-from dispatcher.scheduling.framework import Floats, Readings
+from dispatcher.scheduling.fleet.columns import NodeColumns
+from dispatcher.scheduling.framework import Bools, Floats, Readings, SmallInts
+from dispatcher.scheduling.framework.derived import NOTHING, Derived, HotRule
 
 
 class SignalColumns(NamedTuple):
-    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request."""
+    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request, their variance
+    (no rows: not kept). `hot`: [n] masks of the rules by which a node is hot.
+    """
 
     used: Readings
     used_at: Floats
     mean: Readings
     usual: Readings
+    variance: Readings
+    hot: SmallInts
+
+    @classmethod
+    def of(cls, columns: NodeColumns) -> "SignalColumns":
+        """Those of the fleet, or of what holds a part of it."""
+        return cls(columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance, columns.hot)
 
 
 class SignalView:
     """Satisfies `framework.Signals`. `columns` are [signals, n] each, in the order of `axis`."""
 
-    __slots__ = ("_axis", "_columns")
+    __slots__ = ("_axis", "_columns", "derived")
 
-    def __init__(self, axis: SignalAxis, columns: SignalColumns) -> None:
+    def __init__(self, axis: SignalAxis, columns: SignalColumns, derived: Derived = NOTHING) -> None:
+        self.derived = derived  # what is kept beside
         self.show(axis, columns)
 
     def show(self, axis: SignalAxis, columns: SignalColumns) -> None:
@@ -48,6 +60,20 @@ class SignalView:
     def usual(self, name: str) -> Readings:
         """[n] what is used of what is requested, 1 until that is known (`usual.py`)."""
         return self._shares(self._columns.usual, name, 1.0)
+
+    def deviation(self, name: str) -> Readings:
+        """[n] how far the shares read lie from that mean; NaN unknown, or not kept (`deviations.py`)."""
+        columns = self._columns
+        if not len(columns.variance):
+            return np.full(columns.used.shape[1], np.nan, dtype=np.float32)
+        found: Readings = np.sqrt(self._shares(columns.variance, name, np.nan))
+        return found
+
+    def hot(self, rule: HotRule) -> Bools:
+        """[n] whether a node is hot by a rule (`hot.py`); nowhere if nobody `derives` it."""
+        masks, rules = self._columns.hot, self.derived.hot
+        found: Bools = (masks >> rules.index(rule)) & 1 > 0 if rule in rules else np.zeros(len(masks), dtype=np.bool_)
+        return found
 
     def _shares(self, columns: Readings, name: str, unknown: float) -> Readings:
         column = self._axis.column(name)

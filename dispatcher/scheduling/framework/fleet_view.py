@@ -25,6 +25,7 @@ from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
@@ -237,6 +238,14 @@ class Signals(Protocol):
 
     def usual(self, name: str) -> Readings:
         """[n] what nodes use for each unit that pods request: 1 until it is known. The same on all rows."""
+        ...
+
+    def deviation(self, name: str) -> Readings:
+        """[n] how far the shares read lie from their mean, with its weights; NaN unknown. Ask for it by `derives`."""
+        ...
+
+    def hot(self, rule: HotRule) -> Bools:
+        """[n] whether a node is hot by a rule. Ask for it by `derives`."""
         ...
 
 

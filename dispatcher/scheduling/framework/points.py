@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework import (
     Reserve,
     Score,
 )
+from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 
@@ -152,6 +153,11 @@ class Plan:
     def late(self) -> tuple[Plugin, ...]:
         """The plugins of the points after the decision."""
         return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)
+
+    @property
+    def derives(self) -> Derived:
+        """What the fleet is to keep of readings for its plugins."""
+        return joined(one.derives for one in self.plugins)
 
     def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""

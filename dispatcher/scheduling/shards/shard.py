@@ -65,7 +65,7 @@ class Shard:
             self.held.forget()
         if order.length != self.held.n:
             self._nodes = StaticFilters(())
-        self.held.reserve(order.length, order.resources, order.signals)
+        self.held.reserve(order.length, order.resources, order.signals, order.derived)
         if order.touched:
             unpack(body, order.touched, self.held)
         self.number = order.number
