@@ -30,6 +30,7 @@ OBSERVER = {
     ("apps", "statefulsets", "", "list watch"),
     ("", "nodes/stats", "", "get"),
     ("metrics.k8s.io", "nodes", "", "list"),
+    ("metrics.k8s.io", "pods", "", "list"),
     ("", "namespaces", "kube-system", "get"),
     ("/version", "", "", "get"),
 }
