@@ -22,10 +22,15 @@ class Refusal:
     at: float = field(compare=False)
     until: float = field(compare=False)
     requests: tuple[tuple[str, int], ...] = ()
+    over: bool = False  # its time has passed, and it is still remembered: nobody is evicted there for the pod
 
     def bars(self, cluster: str, home: str) -> bool:
         """Whether a pod of `home` may not go to `cluster` for it."""
-        return not self.requests and self.concerns(cluster, home)
+        return not (self.requests or self.over) and self.concerns(cluster, home)
+
+    def spares(self, cluster: str, home: str) -> bool:
+        """Whether nobody may be evicted in `cluster` for a pod of `home` that it may refuse once more."""
+        return self.over and self.concerns(cluster, home)
 
     def concerns(self, cluster: str, home: str) -> bool:
         """Whether it says anything of a pod of `home` in `cluster`."""

@@ -6,6 +6,9 @@ told, and the pod is placed by it there. Of several sizes that were told the lar
 that adds now more, now less is met by one size. One that makes the pod larger than the size it was placed by, again and
 again, is met by none: from the fourth time on the cluster is passed over as for any other refusal.
 
+A refusal that has ended is still remembered for as long as the longest pause: the pod may go there, but no running pod
+is evicted there for it, as it may be refused once more (one that a failure made is not).
+
 Kept per template (the pods of one controller in its namespace), since what one replica is refused for holds for the
 others; of a pod without a controller for itself. Time ends a refusal, and so does a change of the pod's namespace in
 that cluster. A refusal is forgotten when the cluster has not refused again for as long as the longest pause. Nothing
@@ -14,7 +17,7 @@ outlives the process: a restarted dispatcher asks each cluster once more.
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import OF_CLUSTER, OF_NODE, OF_POD, Outcome
@@ -138,7 +141,13 @@ class Refusals:
         found = list(self._holding(pod_id, pod, now))
         for kept in found:
             kept.pods.add(pod_id)
-        return tuple([kept.refusal for kept in found])
+        return (*(kept.refusal for kept in found), *self._over(pod_id, pod, now))
+
+    def _over(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[Refusal]:
+        """Refusals whose time has passed: the cluster is asked once more, but not at the cost of a running pod."""
+        for (_, what), kept in sorted(self._kept.get(_template(pod_id, pod), {}).items()):
+            if what == _PASSED_OVER and not kept.passing and now >= kept.refusal.until:
+                yield replace(kept.refusal, over=True)
 
     def known(self, pod_id: PodId, pod: Pod, now: float) -> list[Refusal]:
         """The same for somebody who only looks."""

@@ -89,6 +89,6 @@ class Retries:
 
 def _heeded(refusals: Iterable[Refusal]) -> set[Refusal]:
     """Those that may change where a pod goes: a size does not while the cluster that told it is passed over."""
-    said = list(refusals)
+    said = [one for one in refusals if not one.over]
     barred = {one.cluster for one in said if not one.requests}
     return {one for one in said if not one.requests or one.cluster not in barred}

@@ -59,7 +59,7 @@ class PostFilters:
     def _helped(self, cycle: CycleState, refused: Unschedulable, key: ClassKey, first: Codes) -> Unschedulable:
         nominee = self._nominations.of(refused.pod_id)
         pod = refused.placed.pod
-        kind = (key, pod.priority, pod.preempts, refused.placed.home)
+        kind = (key, pod.priority, pod.preempts, refused.placed.home, refused.placed.over)
         world, since, words = self._told.get(kind, (None, 0.0, []))
         if world == self._world(nominee) and self._fleet.now - since <= KEPT_S:
             return self._unhelped(refused, words)

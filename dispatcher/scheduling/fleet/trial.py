@@ -17,7 +17,7 @@ from dispatcher.scheduling.fleet.nominations import Nominee, is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.fleet.volumes import USERS
-from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, Floats, Ints, Placed, Refuse, Skip
+from dispatcher.scheduling.framework import Bools, Codes, Depends, Filter, FleetView, Floats, Ints, Placed, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import RoomFilter
 from dispatcher.scheduling.framework.lifecycle import LeastVictims, RowList, Victim
 from dispatcher.scheduling.framework.points import Plan, guarded
@@ -144,7 +144,8 @@ class FleetTrial:
         self.nominated = fleet.row_of(nominee.cluster, nominee.node) if nominee else None
         self._first = self._complete(first)
         self.rows = self._worth_a_try()
-        self.hopeful = self.rows[least.priority[self.rows] < placed.pod.priority]
+        lesser = self.rows[least.priority[self.rows] < placed.pod.priority]
+        self.hopeful = lesser[~_spared(fleet, placed)[fleet.cluster[lesser]]] if placed.over else lesser
 
     def of(self, remember: Callable[[], dict[int, Any]]) -> "FleetTrial":
         """For the next plugin, which keeps there what it knows."""
@@ -285,6 +286,13 @@ class FleetTrial:
                 answer = guarded(plugin, plugin.filter, state, view, rows)
             np.copyto(codes, answer, where=codes == 0)
         return codes
+
+
+def _spared(fleet: FleetState, placed: Placed) -> Bools:
+    """[clusters] in which nobody is evicted for the pod: it was refused there, and may be once more."""
+    names = [info.name for info in fleet.clusters]
+    spared = [any(one.spares(name, placed.home) for one in placed.over) for name in names]
+    return np.asarray(spared, dtype=np.bool_)
 
 
 def _resolvable(fleet: FleetState, code: int) -> bool:

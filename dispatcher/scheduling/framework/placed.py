@@ -24,6 +24,11 @@ class Placed:
         """Of `refused` those that say how large a cluster makes it."""
         return tuple([one for one in self.refused if one.requests]) if self.refused else ()
 
+    @property
+    def over(self) -> tuple[Refusal, ...]:
+        """Of `refused` those whose time has passed."""
+        return tuple([one for one in self.refused if one.over]) if self.refused else ()
+
     def at(self, cluster: str) -> "Placed":
         """The same with the pod as the server of `cluster` makes it, as far as that is known: what it takes there.
 

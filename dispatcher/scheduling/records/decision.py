@@ -133,7 +133,7 @@ class Unschedulable:
     def _clusters(self) -> dict[str, str]:
         home, refused = self.placed.home, self.placed.refused
         return {
-            name: "; ".join((text, *(one.text for one in refused if one.concerns(name, home))))
+            name: "; ".join((text, *(one.text for one in refused if one.concerns(name, home) and not one.over)))
             for name, text in self.per_cluster.items()
         }
 
@@ -143,7 +143,7 @@ class Unschedulable:
 
 
 def _refused(placed: Placed) -> str:
-    return "".join(f"; {one.text}" for one in placed.refused)
+    return "".join(f"; {one.text}" for one in placed.refused if not one.over)
 
 
 def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
         "home": placed.home,
         "time": time,
         "profile": profile,
-        "refusals": [one.record(time) for one in placed.refused],
+        "refusals": [one.record(time) for one in placed.refused if not one.over],
     }
 
 

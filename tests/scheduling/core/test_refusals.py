@@ -18,6 +18,7 @@ from dispatcher.model.messages import (
     Changes,
     Claim,
     CreateDelegate,
+    Evict,
     Intent,
     Outcome,
     PodRef,
@@ -68,7 +69,7 @@ class Memory:
         self.kept.note(("home", one.uid), one, in_flight(kind, cluster), says(scope), now)
 
     def about(self, one: Pod, now: float) -> list[str]:
-        return [refusal.cluster for refusal in self.kept.about(("home", one.uid), one, now)]
+        return [refusal.cluster for refusal in self.kept.about(("home", one.uid), one, now) if not refusal.over]
 
 
 @pytest.mark.parametrize(
@@ -200,16 +201,18 @@ class Told:
         self.sent = []
         return cluster, intent
 
-    def answer(self, kind: type, verdict: str, message: str = "", scope: str = "") -> None:
+    def answer(self, kind: type, verdict: str, message: str = "", scope: str = "", *, passing: bool = False) -> None:
         cluster, intent = self.take(kind)
-        outcome = Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, b"{}", scope=scope)
+        outcome = Outcome(
+            intent.id, intent.pod.uid, intent.epoch, verdict, message, b"{}", scope=scope, passing=passing
+        )
         self.handle(Answered(cluster, (outcome,)))
 
-    def refused_by(self, target: str, message: str, scope: str = OF_CLUSTER) -> None:
+    def refused_by(self, target: str, message: str, scope: str = OF_CLUSTER, *, passing: bool = False) -> None:
         """Claimed for `target`, refused there, unclaimed, as the watch shows it."""
         assert self.sent[-1][1].cluster == target  # type: ignore[attr-defined]
         self.answer(Claim, CLAIMED)
-        self.answer(CreateDelegate, REFUSED, message, scope)
+        self.answer(CreateDelegate, REFUSED, message, scope, passing=passing)
         self.answer(Unclaim, DONE)
         self.tick()
 
@@ -278,6 +281,18 @@ def test_a_refusal_ends_with_time_and_the_cluster_is_tried_again() -> None:
     assert not told.sent
     told.tick(1.0)
     assert told.take(Claim)[1].cluster == "west"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("passing", "evicted"), [(False, []), (True, ["low"])])
+def test_nobody_is_evicted_where_the_pod_may_be_refused_once_more(passing: bool, evicted: list[str]) -> None:
+    """A webhook that failed is another thing: it has refused nobody."""
+    told = Told(annotations={"global-dispatcher.io/clusters": "west"}, priority=10)
+    told.refused_by("west", NO_QUOTA, passing=passing)
+    low = a_pod("low", node="west-1", phase="Running", requests={"cpu": 4000})
+    told.report("west", pods=(low,))
+    told.sent = []
+    told.tick(40.0)
+    assert [one.pod.name for _, one in told.sent if isinstance(one, Evict)] == evicted
 
 
 def test_a_namespace_that_is_changed_there_ends_it_before_its_time() -> None:
