@@ -5,7 +5,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.closed_loop.peers import MOST_PODS
+from benchmarks.closed_loop.pod_readings import PodReadings
 from benchmarks.closed_loop.policy import Setting
 from benchmarks.closed_loop.readings import Batch
 from dispatcher.config.profile_files import read_profile_file
@@ -41,6 +44,8 @@ class Ours:
         self._fleet = self._filled(size.clusters)
         plugins = build(setting.profile, PluginContext())
         self._scheduler = Scheduler(setting.profile, plugins, self._fleet)
+        self._pods = PodReadings(self._workload, setting.rng, size.clusters)
+        self._node: dict[int, int] = {}
 
     def _filled(self, clusters: int) -> FleetState:
         fleet = FleetState(now=0.0)
@@ -62,20 +67,33 @@ class Ours:
             cluster, name = self._places[node]
             reading = Reading(name, cpu, memory, net, cpu_age_s=age, memory_age_s=age, net_age_s=age, source="kubelet")
             self._fleet.put_reading(cluster, reading)
+        for number, uses in self._pods.read(batch):
+            self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
         self._fleet.judge_hot()
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
         self._fleet.now = now
-        placed = self._placed(pod)
+        placed = self._fleet.with_use(self._placed(pod))
         result = self._scheduler.schedule(placed, (placed.home, placed.pod.uid))
-        return self._numbers[result.cluster, result.node] if isinstance(result, Decision) else None
+        if not isinstance(result, Decision):
+            return None
+        node = self._node[pod] = self._numbers[result.cluster, result.node]
+        name = placed.pod.name
+        self._pods.on[node][pod] = name
+        self._pods.running[name] = msgspec.structs.replace(placed.pod, node=result.node, phase=RUNNING)
+        return node
 
     def ended(self, pod: int, now: float) -> None:
         """The core forgets the pod."""
         self._fleet.now = now
+        self._left(pod)
         self._scheduler.forget(self._pod_id(pod))
+
+    def _left(self, pod: int) -> None:
+        """No reading tells of the pod any more."""
+        del self._pods.running[self._pods.on[self._node.pop(pod)].pop(pod)]
 
     def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
         """Rebalancing is off."""
@@ -94,7 +112,7 @@ class Ours:
             labels={"app": f"app-{app}"},
             requests={"cpu": cpu, "memory": memory},
             scheduler_name=SCHEDULER_NAME,
-            owner=f"ReplicaSet/app-{app}/uid-of-app-{app}",
+            owner=f"StatefulSet/app-{app}/uid-app-{app}",
             phase=RUNNING,
         )
         return Placed(made, f"cluster-{self._workload.home[pod]}")
@@ -117,6 +135,7 @@ class OursRebalancing(Ours):
 
     def _moved(self, move: Move, now: float) -> tuple[int, int]:
         pod = int(move.pod_id[1].removeprefix("uid-"))
+        self._left(pod)
         self._scheduler.forget(move.pod_id)
         node = self.place(pod, now)
         if node is None:

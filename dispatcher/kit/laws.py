@@ -117,7 +117,7 @@ def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             except (TypeError, ValueError) as error:
                 yield f"explain answers what is no plain JSON: {error}"
         if isinstance(plugin, ExplainingPlugin) and isinstance(plugin, ExplainsRows):
-            together = list(plugin.explain_rows(state, fleet, np.arange(fleet.n)))
+            together = list(plugin.explain_rows(state, placed, fleet, np.arange(fleet.n)))
             if together != [plugin.explain(state, placed, fleet, row) for row in range(fleet.n)]:
                 yield "explain_rows must answer for each row what explain says of it"
 

@@ -44,7 +44,7 @@ from dispatcher.scheduling.framework.kernels import (
     most,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
@@ -230,11 +230,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
-        return nonzero_request(placed.pod)
+        return expected_request(placed)
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
-        """(milli-CPU, bytes) that the pod requests."""
-        return nonzero_request(placed.pod)
+        """(milli-CPU, bytes) that the pod counts as requesting."""
+        return expected_request(placed)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
@@ -299,26 +299,34 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
 
     def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, and in words."""
-        return self.explain_rows(state, fleet, np.asarray([row]))[0]
+        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, what of the
+        utilisation is the pod, and in words.
+        """
+        return self.explain_rows(state, placed, fleet, np.asarray([row]))[0]
 
-    def explain_rows(self, state: Amounts, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+    def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
         """The same of each row."""
         names = [name for name, _ in self._signals]
+        learnt = state != nonzero_request(placed.pod)
+        by = {"pod_by": "what pods of its owner use" if learnt else "its request"}
         told = zip(*(self._told(name, state, fleet, rows) for name in names), strict=True)
-        return [dict(zip(names, one, strict=True)) for one in told]
+        return [{name: told | by for name, told in zip(names, one, strict=True)} for one in told]
 
     def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Iterator[dict[str, Any]]:
         columns, now = _columns(name, amounts, fleet, rows), fleet.now
-        numbers = *self._expected(columns, now), columns.mean, columns.used, columns.sampled_at, columns.usual
-        for expected, weight, mean, used, sampled_at, usual in zip(*(one.tolist() for one in numbers), strict=True):
-            known = math.isfinite(mean) and math.isfinite(sampled_at)
+        coming = columns.usual * _share(
+            columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
+        )
+        numbers = *self._expected(columns, now), columns.mean, columns.used, columns.sampled_at, columns.usual, coming
+        for expected, weight, mean, used, at, usual, pod in zip(*(one.tolist() for one in numbers), strict=True):
+            known = math.isfinite(mean) and math.isfinite(at)
             yield {
                 "utilisation": round(expected, 4),
                 "mean": round(mean, 4) if known else None,
                 "reading": round(used, 4) if known else None,
-                "age_s": round(max(now - sampled_at, 0.0), 1) if known else None,
+                "age_s": round(max(now - at, 0.0), 1) if known else None,
                 "used_of_requested": round(usual, 3),
+                "pod": round(pod, 4),
                 "judged": _in_words(known, weight),
             }
 

@@ -26,6 +26,7 @@ from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.service import Service
 from dispatcher.service.shards.metrics import ShardCollector
@@ -95,6 +96,7 @@ def assemble(
     service.quota_file = quota_file
     metrics.watch(ServiceCollector(service))
     metrics.watch(LinkCollector(clusters, fleet))
+    metrics.watch(OwnerUseCollector(fleet))
     if shards is not None:
         service.shards = shards
         metrics.watch(ShardCollector(shards))

@@ -120,7 +120,11 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "a score by position": ("score", lambda state, fleet, rows: np.arange(float(length(fleet, rows))), "row by row"),
     "a booking that stays": ("unreserve", lambda placed, row, fleet: None, "does not undo"),
     "an explanation of objects": ("explain", lambda state, placed, fleet, row: {"row": np.int64(1)}, "no plain JSON"),
-    "rows without an explanation": ("explain_rows", lambda state, fleet, rows: [], "for each row what explain says"),
+    "rows without an explanation": (
+        "explain_rows",
+        lambda state, placed, fleet, rows: [],
+        "each row what explain says",
+    ),
     "a wait of no time": ("permit", lambda cycle, placed, row, fleet: -1, "must answer seconds above 0, not -1"),
     "a permit in words": (
         "permit",

@@ -11,6 +11,7 @@ from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.pod_sets import AppName, Label, PodSet, app_name
+from dispatcher.scheduling.rules.requests import nonzero_request
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):
@@ -18,7 +19,7 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
 
     `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it;
     `settles` whether the means may not hold all of its load yet, and `settling` what of its (CPU, memory) `settling` of
-    the columns counts for it.
+    the columns counts for it, by `counts_as` as it was when the pod came (`Placed.counts_as`), else by its request.
     """
 
     pod_id: PodId
@@ -31,7 +32,13 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
     unseen_cpu: bool = False
     unseen_memory: bool = False
     settles: bool = False
+    counts_as: tuple[int, int] | None = None
     settling: tuple[int, int] = (0, 0)
+
+    @property
+    def amounts(self) -> tuple[int, int]:
+        """(milli-CPU, bytes) that it counts as until the means hold its load."""
+        return self.counts_as or nonzero_request(self.placed.pod)
 
     @property
     def is_awaited(self) -> bool:

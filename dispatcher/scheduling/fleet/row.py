@@ -14,9 +14,9 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, Readings, SmallInts
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, SmallInts
 from dispatcher.scheduling.framework.derived import Derived
-from dispatcher.scheduling.rules.requests import nonzero_request, requested
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class RowFacts:
 class FactSheet:
     """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
 
-    def __init__(self, fleet: FleetState, rows: RowList, pod: Pod) -> None:
-        self.now, self.pod, self.axis = fleet.now, pod, fleet.axis
+    def __init__(self, fleet: FleetState, rows: RowList, placed: Placed) -> None:
+        self.now, self.placed, self.axis = fleet.now, placed, fleet.axis
         self.at = {row: at for at, row in enumerate(rows.tolist())}
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
@@ -90,27 +90,28 @@ class FactSheet:
         self.taken[row] = self.taken.get(row, 0) + 1
 
     @cached_property
-    def _amounts(self) -> tuple[Ints, Ints]:
-        """What one pod takes: by resource, and what it is expected to use."""
+    def _amounts(self) -> tuple[Ints, Ints, Ints]:
+        """What one pod takes: by resource, by nonzero request, and until readings show it."""
         asked = np.zeros(len(self.requested), dtype=np.int64)
-        for resource, amount in requested(self.pod):
+        for resource, amount in requested(self.placed.pod):
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        return asked, np.asarray(nonzero_request(self.pod), dtype=np.int64)
+        nonzero, expected = nonzero_request(self.placed.pod), expected_request(self.placed)
+        return asked, np.asarray(nonzero, dtype=np.int64), np.asarray(expected, dtype=np.int64)
 
     def facts(self, rows: Sequence[int], pods: Sequence[int]) -> RowFacts:
         """The facts of rows, each of which has taken so many pods of the batch."""
-        at, (asked, more), times = [self.at[row] for row in rows], self._amounts, np.asarray(pods, dtype=np.int64)
-        expected = more[:, None] * times
+        at, (asked, more, settles) = [self.at[row] for row in rows], self._amounts
+        times = np.asarray(pods, dtype=np.int64)
         return RowFacts(
             rows,
             self.now,
             self.allocatable[:, at],
             self.requested[:, at] + asked[:, None] * times,
-            self.nonzero[:, at] + expected,
-            self.recent[:, at] + expected,
-            self.settling[:, at] + expected,
+            self.nonzero[:, at] + more[:, None] * times,
+            self.recent[:, at] + more[:, None] * times,
+            self.settling[:, at] + settles[:, None] * times,
             self.signals.rows(at),
             [self.source_sets[code] for code in self.source_set[at].tolist()],
         )

@@ -86,8 +86,8 @@ class ExplainingPlugin(Protocol):
 class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 
-    def explain_rows(self, state: Any, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
-        """For each row what `explain` says of it, of whichever pod of the class."""
+    def explain_rows(self, state: Any, placed: Placed, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+        """For each row what `explain` says of it; `placed` is whichever pod of the class."""
         ...
 
 

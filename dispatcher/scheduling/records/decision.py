@@ -215,7 +215,7 @@ def _told(batch: Sequence[Decision], facts: RowFacts) -> list[_Told]:
     found, rows = [_Told({}, {}) for _ in batch], PastRows(fleet, facts)
     alone = [rows] if len(batch) == 1 else None
     for plugin, state in batch[0].why.row_explainers:
-        said = _at_once(plugin, state, rows)
+        said = _at_once(plugin, state, batch[0].placed, rows)
         if said is None:
             alone = alone or [PastRows(fleet, facts.alone(place)) for place in range(len(batch))]
             said = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
@@ -224,13 +224,15 @@ def _told(batch: Sequence[Decision], facts: RowFacts) -> list[_Told]:
     return found
 
 
-def _at_once(plugin: ExplainingPlugin, state: object, rows: PastRows) -> list[tuple[object, list[str]]] | None:
+def _at_once(
+    plugin: ExplainingPlugin, state: object, placed: Placed, rows: PastRows
+) -> list[tuple[object, list[str]]] | None:
     """What a plugin says of all rows, if it can be asked so."""
     if not isinstance(plugin, ExplainsRows):
         return None
     rows.signals.asked.clear()
     try:
-        said = plugin.explain_rows(state, rows, np.arange(rows.n))
+        said = plugin.explain_rows(state, placed, rows, np.arange(rows.n))
     except Exception:  # asked row by row, it fails for those that it fails for
         return None
     signals = list(rows.signals.asked)

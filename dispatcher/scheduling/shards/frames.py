@@ -47,6 +47,7 @@ class Question(Record, frozen=True):
     pod: Pod
     home: str
     now: float
+    counts_as: tuple[int, int] | None = None
 
 
 class ShardRequest(Record, frozen=True):

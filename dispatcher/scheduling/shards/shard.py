@@ -72,7 +72,7 @@ class Shard:
 
     def _answer(self, number: int, question: Question) -> Frame:
         self.held.now = question.now
-        placed = Placed(question.pod, question.home)
+        placed = Placed(question.pod, question.home, counts_as=question.counts_as)
         known = self._roles.get(question.profile, {})
         names = list(dict.fromkeys((*question.filters, *question.scores)))
         missing = [name for name in names if name not in known]

@@ -7,6 +7,7 @@ import pytest
 
 from dispatcher.model.labels import IN, NOT_EXISTS, LabelSelector, Requirement
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -220,7 +221,12 @@ def test_pods_of_other_apps_are_not_asked_whether_they_are_of_a_set(wanted: Labe
     put(state, pod("p2").labels(app="db"), "a", "n1")
     put(state, pod("p3").labels(app="web").namespace("elsewhere"), "a", "n1")
     found, seen = pods_in("default", wanted), list[str]()
-    state.count_in(replace(found, matches=lambda one, *_: bool(seen.append(one.name))), "zone")
+
+    def noted(one: Pod, *_: object) -> bool:
+        seen.append(one.name)
+        return False
+
+    state.count_in(replace(found, matches=noted), "zone")
     assert seen == asked
 
 
