@@ -1,6 +1,7 @@
 """The product's own scheduling core as a policy, under virtual time: FleetState and Scheduler with a profile file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.closed_loop.peers import MOST_PODS
@@ -15,6 +16,7 @@ from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed, Profile
 
+_SCORE = "ExpectedLoad"
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
 
 
@@ -32,8 +34,12 @@ class Ours:
         self._places = [(f"cluster-{node % size.clusters}", f"node-{node:04}") for node in range(size.nodes)]
         self._numbers = {place: node for node, place in enumerate(self._places)}
         self._fleet = self._filled(size.clusters)
-        plugins = build(setting.profile, PluginContext())
-        self._scheduler = Scheduler(setting.profile, plugins, self._fleet)
+        profile = self._profile(setting)
+        plugins = build(profile, PluginContext())
+        self._scheduler = Scheduler(profile, plugins, self._fleet)
+
+    def _profile(self, setting: Setting) -> Profile:
+        return setting.profile
 
     def _filled(self, clusters: int) -> FleetState:
         fleet = FleetState(now=0.0)
@@ -56,6 +62,7 @@ class Ours:
             reading = Reading(name, cpu, memory, net, cpu_age_s=age, memory_age_s=age, net_age_s=age, source="kubelet")
             self._fleet.put_reading(cluster, reading)
         self._fleet.learn_usual()
+        self._fleet.learn_forecast(wanted=self._scheduler.plan.forecasts)
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
@@ -85,3 +92,12 @@ class Ours:
             scheduler_name=SCHEDULER_NAME,
         )
         return Placed(made, f"cluster-{self._workload.home[pod]}")
+
+
+class OursForecast(Ours):
+    """The same, and ExpectedLoad goes by forecasts."""
+
+    def _profile(self, setting: Setting) -> Profile:
+        uses = setting.profile.plugins
+        changed = [replace(use, args={**use.args, "forecast": 1.0}) if use.name == _SCORE else use for use in uses]
+        return replace(setting.profile, plugins=tuple(changed))

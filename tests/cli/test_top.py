@@ -55,6 +55,16 @@ def test_nodes_show_requested_used_age_and_source() -> None:
     ]
 
 
+def test_forecasts_have_a_column_where_one_is_made_and_can_be_sorted_by(rows: dict[str, list[dict[str, Any]]]) -> None:
+    foreseen = [a_node(name, 0.3) for name in ("low", "high", "none")]
+    for row, forecast in zip(foreseen, (0.4, 0.9, None), strict=True):
+        row["load"]["cpu"]["forecast"] = forecast
+    rows["nodes"] = foreseen
+    head, *told = lines("nodes", "--sort-by", "forecast")
+    assert "NET USED CPU FORECAST PODS" in head
+    assert [(line.split()[1], line.split()[-4]) for line in told] == [("high", "90%"), ("low", "40%"), ("none", "-")]
+
+
 @pytest.mark.usefixtures("rows")
 def test_clusters_show_the_mean_how_many_were_read_and_the_hottest() -> None:
     assert lines("clusters") == [

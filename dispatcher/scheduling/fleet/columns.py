@@ -32,6 +32,9 @@ class NodeColumns:
     used_at: Floats  # [signals, n]
     used_mean: Readings  # [signals, n] see `readings.take_sample`
     usual: Readings  # [signals, n] see `usual.py`
+    forecast: Readings  # [signals, n] see `forecast.Outlook`, and so are the next two
+    forecast_error: Readings
+    last_error: Readings
     source_set: SmallInts  # [n] who told each signal: code of a set of sources (`readings.SourceSets`)
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
@@ -53,6 +56,9 @@ _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "used_at": (np.float64, -np.inf, SIGNALS),
     "used_mean": (np.float32, np.nan, SIGNALS),
     "usual": (np.float32, 1.0, SIGNALS),
+    "forecast": (np.float32, np.nan, SIGNALS),
+    "forecast_error": (np.float32, np.nan, SIGNALS),
+    "last_error": (np.float32, np.nan, SIGNALS),
     "source_set": (np.int32, 0, 0),
     "rank": (np.int64, 0, 0),
 }

@@ -21,6 +21,7 @@ from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
+from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
@@ -69,6 +70,7 @@ class FleetState(NodeTable):
         self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._learnt_at = -np.inf
+        self._forecasts: Forecasts | None = None
         self._sources = SourceSets()
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
@@ -169,6 +171,17 @@ class FleetState(NodeTable):
         if found is not None:
             self._usual = found.astype(np.float32)
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
+            self.loads.extend(np.flatnonzero(self.live).tolist())
+
+    def learn_forecast(self, *, wanted: bool) -> None:
+        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not `wanted`: forget them."""
+        if not wanted and self._forecasts is None:
+            return
+        self._forecasts = (self._forecasts or Forecasts()) if wanted else None
+        found = self._forecasts.step(self, self.now) if self._forecasts else Outlook.blank(self.used.shape)
+        if found is not None:
+            store, n = self._store, self.n
+            store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
             self.loads.extend(np.flatnonzero(self.live).tolist())
 
     # --- pods --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dispatcher.model.resources import Resources
 from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
+from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView, outlook_of
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView, Floats, Ints, Readings, SmallInts
 from dispatcher.scheduling.rules.requests import nonzero_request, requested
@@ -20,7 +20,9 @@ from dispatcher.scheduling.rules.requests import nonzero_request, requested
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual), by signal."""
+    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual),
+    `outlooks`: (forecast, its error, the last value's), by signal.
+    """
 
     row: int
     now: float
@@ -31,6 +33,7 @@ class RowFacts:
     settling: Ints
     readings: tuple[tuple[float, float], ...]
     means: tuple[tuple[float, float], ...]
+    outlooks: tuple[tuple[float, float, float], ...]
     sources: Mapping[str, str]
 
     @classmethod
@@ -46,6 +49,7 @@ class RowFacts:
             fleet.settling[:, row].copy(),
             fleet.readings_of(row),
             tuple(zip(fleet.used_mean[:, row].tolist(), fleet.usual[:, row].tolist(), strict=True)),
+            _outlooks([column[:, row] for column in outlook_of(fleet)]),
             fleet.sources_of(row),
         )
 
@@ -61,6 +65,7 @@ class FactSheet:
         self.settling = fleet.settling[:, rows]
         self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
         self.used_mean, self.usual = fleet.used_mean[:, rows], fleet.usual[:, rows]
+        self.outlook = [column[:, rows] for column in outlook_of(fleet)]
         self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
         self.taken: dict[int, int] = {}
 
@@ -95,6 +100,7 @@ class FactSheet:
             self.settling[:, at] + pods * more,
             tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
             tuple(zip(self.used_mean[:, at].tolist(), self.usual[:, at].tolist(), strict=True)),
+            _outlooks([column[:, at] for column in self.outlook]),
             self.source_sets[self.source_set.item(at)],
         )
 
@@ -113,7 +119,8 @@ class OneRow:
         self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
         used, times = (np.asarray([[pair[at]] for pair in facts.readings]) for at in (0, 1))
         mean, usual = (np.asarray([[pair[at]] for pair in facts.means], dtype=np.float32) for at in (0, 1))
-        columns = SignalColumns(used.astype(np.float32), times, mean, usual)
+        outlook = (np.asarray([[told[at]] for told in facts.outlooks], dtype=np.float32) for at in range(3))
+        columns = SignalColumns(used.astype(np.float32), times, mean, usual, *outlook)
         self.signals = NotedSignals(fleet.signal_axis, columns)
         self.links = whole.links
 
@@ -131,6 +138,11 @@ class NotedSignals(SignalView):
         """[n] share 0..1 of the capacity, NaN unknown."""
         self.asked[name] = None
         return super().used(name)
+
+
+def _outlooks(columns: Sequence[Readings]) -> tuple[tuple[float, float, float], ...]:
+    forecast, error, last_error = (column.tolist() for column in columns)
+    return tuple(zip(forecast, error, last_error, strict=True))
 
 
 class _NodesOfRow:

@@ -5,16 +5,33 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.model.signals import SignalAxis
+from dispatcher.scheduling.fleet.columns import NodeColumns
 from dispatcher.scheduling.framework import Floats, Readings
 
 
 class SignalColumns(NamedTuple):
-    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request."""
+    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request; the forecast,
+    its error and that of the last value (`forecast.Outlook`).
+    """
 
     used: Readings
     used_at: Floats
     mean: Readings
     usual: Readings
+    forecast: Readings
+    forecast_error: Readings
+    last_error: Readings
+
+
+def columns_of(columns: NodeColumns) -> SignalColumns:
+    """What of them is about signals."""
+    means = columns.used_mean, columns.usual
+    return SignalColumns(columns.used, columns.used_at, *means, *outlook_of(columns))
+
+
+def outlook_of(columns: NodeColumns) -> tuple[Readings, Readings, Readings]:
+    """The forecast and the two errors."""
+    return columns.forecast, columns.forecast_error, columns.last_error
 
 
 class SignalView:
@@ -48,6 +65,15 @@ class SignalView:
     def usual(self, name: str) -> Readings:
         """[n] what is used of what is requested, 1 until that is known (`usual.py`)."""
         return self._shares(self._columns.usual, name, 1.0)
+
+    def forecast(self, name: str) -> Readings:
+        """[n] what is to come beside what requests explain, NaN where there is no forecast (`forecast.py`)."""
+        return self._shares(self._columns.forecast, name, np.nan)
+
+    def forecast_errors(self, name: str) -> tuple[Readings, Readings]:
+        """[n] mean error of the forecast, and of "the last value stays"; NaN unknown."""
+        columns = self._columns
+        return self._shares(columns.forecast_error, name, np.nan), self._shares(columns.last_error, name, np.nan)
 
     def _shares(self, columns: Readings, name: str, unknown: float) -> Readings:
         column = self._axis.column(name)

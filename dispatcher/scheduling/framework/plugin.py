@@ -76,6 +76,7 @@ class Plugin(ABC, Generic[S]):
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
+    forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
 

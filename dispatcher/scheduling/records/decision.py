@@ -90,8 +90,8 @@ class Decision(msgspec.Struct, gc=False, eq=False):
             "feasible": why.context.feasible,
             "evaluated": why.context.evaluated,
             "readings": {
-                name: _reading(seen, why.time, facts.sources.get(name, ""))
-                for name, seen in zip(why.fleet.signal_axis.names, facts.readings, strict=False)
+                name: _reading(seen, mean, why.time, facts.sources.get(name, ""))
+                for name, seen, (mean, _) in zip(why.fleet.signal_axis.names, facts.readings, facts.means, strict=False)
             },
             "extras": {**self.extras, **why.extras(), **row_extras},
         }
@@ -190,11 +190,11 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
     }
 
 
-def _reading(seen: tuple[float, float], now: float, source: str) -> dict[str, Any] | str:
+def _reading(seen: tuple[float, float], mean: float, now: float, source: str) -> dict[str, Any] | str:
     used, sampled_at = seen
     if not (math.isfinite(used) and math.isfinite(sampled_at)):
         return "unknown"
-    return {"used": used, "age_s": max(now - sampled_at, 0.0), "source": source}
+    return {"used": used, "mean": mean, "age_s": max(now - sampled_at, 0.0), "source": source}
 
 
 def no_place(

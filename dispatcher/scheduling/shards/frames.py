@@ -28,6 +28,9 @@ _HEIGHT = {
     "used_at": "signals",
     "used_mean": "signals",
     "usual": "signals",
+    "forecast": "signals",
+    "forecast_error": "signals",
+    "last_error": "signals",
 }
 
 

@@ -11,10 +11,10 @@ from dispatcher.model.resources import ResourceAxis
 from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore
 from dispatcher.scheduling.fleet.journal import Journal
-from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
+from dispatcher.scheduling.fleet.signals import SignalView, columns_of
 
 NUMBERS = ("allocatable", "requested", "nonzero", "recent", "settling", "used_at", "rank")  # of 8 bytes
-SHARES = ("used", "used_mean", "usual")  # of 4
+SHARES = ("used", "used_mean", "usual", "forecast", "forecast_error", "last_error")  # of 4
 MARKS = ("live", "ready", "unschedulable")  # of 1
 HELD = (*NUMBERS, *SHARES, *MARKS)
 
@@ -37,9 +37,7 @@ class HeldRows(NodeColumns):
         self.n = 0
         self.now = float("-inf")
         self.store = RowStore(len(self.axis), len(self.signal_axis))
-        store = self.store
-        columns = SignalColumns(store.used, store.used_at, store.used_mean, store.usual)
-        self.signals = SignalView(self.signal_axis, columns)
+        self.signals = SignalView(self.signal_axis, columns_of(self.store))
         self._show()
 
     def __getattr__(self, name: str) -> object:
@@ -59,7 +57,7 @@ class HeldRows(NodeColumns):
         for name, window in self.store.windows(self.n):
             if name in HELD:
                 setattr(self, name, window)
-        self.signals.show(self.signal_axis, SignalColumns(self.used, self.used_at, self.used_mean, self.usual))
+        self.signals.show(self.signal_axis, columns_of(self))
 
     def came_or_went(self, rows: RowList, live: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> None:
         """Note which of `rows` are to be written with another `live`."""
