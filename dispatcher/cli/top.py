@@ -57,7 +57,7 @@ def top_nodes(
     """Show requested and used of each node, the hottest first.
 
     ALLOC is what can be allocated, REQ the share of it that is requested, USED the share of the machine that is in use.
-    FORECAST is the highest use foreseen within the hour, where a profile goes by it; `-`: the last value predicts better.
+    FORECAST is the highest use foreseen within the hour, where a profile goes by it; `-` there: no forecast counts.
     SAMPLE AGE is that of the oldest reading shown. `-` is unknown: there placement goes by requests. `nodes` has
     what is requested in numbers.
     """

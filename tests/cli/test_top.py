@@ -102,7 +102,7 @@ def test_json_is_the_rows_in_the_order_that_is_asked_for(rows: dict[str, list[di
 def test_a_key_that_no_row_has_is_told_with_those_that_there_are(what: str) -> None:
     shown = top(what, "--sort-by", "gpu")
     assert shown.exit_code == ExitCode.USAGE
-    keys = "cpu, memory, network, cpu-requested, memory-requested, pods, age, name"
+    keys = "cpu, memory, network, cpu-requested, memory-requested, pods, age, forecast, name"
     assert shown.stderr == f"error: --sort-by gpu: choose one of {keys}\n"
 
 

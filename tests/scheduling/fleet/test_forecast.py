@@ -136,7 +136,7 @@ values = st.floats(0, 1) | st.just(NAN)
 pieces = st.lists(
     st.tuples(st.integers(1, 80), st.sampled_from(["flat", "noise", "swing", "ramp", "dead"]), st.floats(0, 1)),
     min_size=1,
-    max_size=12,
+    max_size=6,
 )
 
 
@@ -206,11 +206,13 @@ def test_a_load_that_jumps_and_stays_is_not_foreseen() -> None:
     assert np.mean([math.isnan(one[0]) for one in found[100:]]) > 0.9
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_walk_without_a_pattern_is_not_foreseen_worse_than_by_its_last_value(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    series = (0.5 + np.cumsum(rng.normal(0, 0.01, 2000))).clip(0, 1).tolist()
-    assert errors(series, what_counts(series)) < 1.08 * errors(series, series)
+def test_walks_without_a_pattern_are_not_foreseen_worse_than_by_their_last_values() -> None:
+    rng, made = np.random.default_rng(4), Forecasts()
+    walks = (0.5 + np.cumsum(rng.normal(0, 0.01, (1000, 1, 20)), axis=0)).clip(0, 1)
+    found = np.stack([made.take(walk, np.arange(20), at).forecast for at, walk in enumerate(walks)])
+    counts = np.where(np.isnan(found), walks, found)
+    missed, by_last = (np.abs(one[:-HORIZON] - walks[HORIZON:]).sum(axis=(0, 1)) for one in (counts, walks))
+    assert (missed < 1.08 * by_last).all(), missed / by_last
 
 
 @settings(max_examples=15)
@@ -250,13 +252,13 @@ def test_steps_that_nobody_took_are_not_measured() -> None:
 # --- in the fleet ----------------------------------------------------------------------------------------------------
 
 
-def watched(steps: int = 2 * HORIZON + 2, low: float = 0.2, high: float = 0.4) -> FleetState:
-    """A node that swings, of which half is requested, read once a minute; forecasts are made."""
-    state = fleet(a=[node("n").cpu(10).memory("10Gi")], now=STEP_S)
+def watched(steps: int = 50) -> FleetState:
+    """A node that swings about 0.3, of which half is requested; forecasts are made."""
+    state, rng = fleet(a=[node("n").cpu(10).memory("10Gi")], now=STEP_S), np.random.default_rng(5)
     put(state, pod("t").cpu(5).memory("5Gi").on("n"), "a", "n")
-    for minute in range(5 * steps):
-        state.now += 60
-        state.put_reading("a", reading("n", cpu=(low, high)[minute // 5 % 2]))
+    for share in rng.uniform(0.2, 0.4, steps).tolist():
+        state.now += STEP_S
+        state.put_reading("a", reading("n", cpu=share))
         state.learn_forecast(wanted=True)
     return state
 
