@@ -133,6 +133,27 @@ def join(
 
 
 @app.command()
+def certificates(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the files are, or will be.")],
+    gateway: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Name or address that agents dial; several if given again.")
+    ] = None,
+    cluster: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A cluster that dials in; several if given again.")
+    ] = None,
+    output: Out = Output.TABLE,
+) -> None:
+    """Make certificates for the gateway and for the clusters that dial in.
+
+    The authority is made where FOLDER has none: keep its key, ca.key, and give it to nobody. Certificates are good for
+    90 days; run it again to renew those that have less than a third of that left, and for more clusters.
+    """
+    from dispatcher.cli.certificates import write_certificates
+
+    write_certificates(folder, gateway or (), cluster or (), output)
+
+
+@app.command()
 def explain(
     pod: Annotated[
         str,

@@ -17,6 +17,7 @@ from dispatcher.cli.tables import age, heat, share
 from dispatcher.config import ConfigError, load_config, plugin_registry
 from dispatcher.config.agents import agent_settings
 from dispatcher.config.document import read_document
+from dispatcher.config.gateway import here
 from dispatcher.service.errors import CommandError, ExitCode
 
 Row = Mapping[str, Any]
@@ -65,11 +66,11 @@ def _clusters(file: Path) -> list[tuple[str, AgentSettings]]:
         data = read_document(file).data
         if isinstance(data, Mapping) and "cluster" in data:
             return [("", read_settings(file).agent)]
-        clusters = load_config(file, registry=plugin_registry()).clusters
+        clusters = here(load_config(file, registry=plugin_registry()).clusters)
     except (ConfigError, WrongConfiguration) as error:
         raise CommandError(str(error)) from None
     if not clusters:
-        raise CommandError(f"{file}: clusters: none is listed, so there is nobody to ask")
+        raise CommandError(f"{file}: clusters: none is listed whose agent runs here: give the agent's own file")
     return [(f"clusters[{at}].agent.", agent_settings(one)) for at, one in enumerate(clusters)]
 
 

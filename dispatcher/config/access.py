@@ -59,6 +59,8 @@ def access_problems(clusters: Sequence[ClusterSection], document: Document) -> l
     known: dict[Server, str] = {}
     for at, cluster in enumerate(clusters):
         path: Path = ("clusters", at)
+        if cluster.via != "ray":
+            continue
         try:
             server = _server_of(cluster)
         except AccessError as error:

@@ -60,6 +60,8 @@ def agent_file_problems(cluster: ClusterSection, at: int, document: Document) ->
     """Which files of the agent of the cluster at index `at` cannot be used; paths are whole already."""
     path: Path = ("clusters", at, "agent")
     problems: list[Problem] = []
+    if cluster.via != "ray":
+        return problems
     file, kubelet = cluster.agent.get("key_file", ""), cluster.agent.get("kubelet")
     keys = FilePath(file) if file and isinstance(file, str) else default_path(cluster.name)
     if keys != default_path(cluster.name) or keys.exists():  # the default file is made where there is none

@@ -10,6 +10,7 @@ from dispatcher.config.access import access_problems, lease_problems
 from dispatcher.config.agents import agent_file_problems, agent_problems, consent_problems, with_whole_paths
 from dispatcher.config.document import Document, read_document
 from dispatcher.config.entries import readable_clusters
+from dispatcher.config.gateway import gateway_problems, here, placed
 from dispatcher.config.links import link_problems
 from dispatcher.config.plugin_files import with_plugin_files
 from dispatcher.config.problems import UNKNOWN_PLUGIN, ConfigError, Problem
@@ -20,6 +21,7 @@ from dispatcher.config.sections import (
     IN_CLUSTER,
     ClusterSection,
     ConfigFile,
+    GatewaySection,
     HttpSection,
     JournalSection,
     LeaderElectionSection,
@@ -53,6 +55,7 @@ class DispatcherConfig:
     profiles: tuple[Profile, ...] = (DEFAULT_PROFILE,)
     tenants: tuple[Tenant, ...] = ()
     ray: RaySection = field(default_factory=RaySection)
+    gateway: GatewaySection = field(default_factory=GatewaySection)
     http: HttpSection = field(default_factory=HttpSection)
     journal: JournalSection = field(default_factory=JournalSection)
     quota: QuotaSection = field(default_factory=QuotaSection)
@@ -90,6 +93,8 @@ def load_config(
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     election = _lease_placed(config.leader_election, document)
+    gateway = placed(config.gateway, lambda name: _whole(document, name))
+    problems += gateway_problems(gateway, config.clusters, document, reach=reach)
     if reach:
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
@@ -113,6 +118,7 @@ def load_config(
         profiles=read.profiles,
         tenants=tenants,
         ray=config.ray,
+        gateway=gateway,
         http=config.http,
         journal=config.journal.model_copy(update={"path": _whole(document, config.journal.path)}),
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
@@ -234,10 +240,14 @@ def _reach_problems(
     if not clusters:
         text = "none is listed: name at least one, such as {name: west, context: west-admin}"
         return [] if known_bad else [document.problem(("clusters",), text)]
-    if config.ray.address:
+    started = () if config.ray.address else here(clusters)
+    if election.enabled and not election.kubeconfig and not started and not config.ray.address:
+        text = "is empty, and no agent is started here: say where the Lease is"
+        return [document.problem(("leader_election", "kubeconfig"), text)]
+    if not started:
         return lease_problems(election, (), document) if election.kubeconfig != IN_CLUSTER else []
     files = [one for at, cluster in enumerate(clusters) for one in agent_file_problems(cluster, at, document)]
-    return [*access_problems(clusters, document), *files, *lease_problems(election, clusters, document)]
+    return [*access_problems(clusters, document), *files, *lease_problems(election, started, document)]
 
 
 def _election_problems(section: LeaderElectionSection, document: Document) -> list[Problem]:

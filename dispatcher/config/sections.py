@@ -34,6 +34,10 @@ class ClusterSection(Section):
     context: Annotated[str, Field(description="kubeconfig context; empty: the current one")] = ""
     kubeconfig: Annotated[str, Field(description="path; empty: $KUBECONFIG, ~/.kube/config, or in-cluster")] = ""
     agent: Annotated[dict[str, Any], Field(description="settings of this cluster's agent")] = {}
+    via: Annotated[
+        Literal["ray", "gateway"],
+        Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`join`)"),
+    ] = "ray"
 
 
 class RaySection(Section):
@@ -41,6 +45,16 @@ class RaySection(Section):
 
     address: Annotated[str, Field(description="address of a running Ray; empty: start one here")] = ""
     object_store_mib: Annotated[int, Field(ge=75, le=1_048_576, description="MiB, for a Ray started here")] = 80
+
+
+class GatewaySection(Section):
+    """Where agents of clusters with `via: gateway` dial in: one TLS port. Files are PEM, read again when changed."""
+
+    host: Annotated[str, Field(min_length=1, description="address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535, description="0: any free port")] = 7443
+    cert_file: Annotated[str, Field(description="certificate of the gateway, with the name that agents dial")] = ""
+    key_file: Annotated[str, Field(description="its key")] = ""
+    client_ca_file: Annotated[str, Field(description="authorities that sign the clusters' certificates")] = ""
 
 
 class HttpSection(Section):
@@ -158,6 +172,7 @@ class ConfigFile(BaseSettings):
     plugin_files: Annotated[tuple[str, ...], Field(description="Python files that hold PLUGIN")] = ()
     tenants: Annotated[str, Field(description="tenants file; empty: nobody is limited")] = ""
     ray: RaySection = RaySection()
+    gateway: GatewaySection = GatewaySection()
     http: HttpSection = HttpSection()
     journal: JournalSection = JournalSection()
     quota: QuotaSection = QuotaSection()

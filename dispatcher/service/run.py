@@ -3,23 +3,26 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
+from agents.runtime.event_loop import run
 from agents.runtime.logs import log_path
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
+from dispatcher.config.gateway import here
 from dispatcher.config.sections import ClusterSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.errors import CommandError, ExitCode
-from dispatcher.service.event_loop import run
+from dispatcher.service.gateway.gateway import Gateway
 from dispatcher.service.interrupts import interruptible, uninterrupted
 from dispatcher.service.leader_client import candidate
 from dispatcher.service.leadership import Leadership
+from dispatcher.service.link import AgentLink
 from dispatcher.service.logs import configure_logging
 from dispatcher.service.ray_runtime import RayOptions, RayRuntime
 from dispatcher.service.reload import Reloader
@@ -46,7 +49,8 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
         log.warning("a key of the configuration has no meaning here", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
-            ray = _start_ray(config, cleanup)
+            needed = here(config.clusters) or config.scheduling.shards
+            ray = _start_ray(config, cleanup) if needed else None
             return run(_serve(config, registry, ray, listen))
     except (KeyboardInterrupt, SystemExit):
         return int(ExitCode.OK)
@@ -68,22 +72,38 @@ def _start_ray(config: DispatcherConfig, cleanup: ExitStack) -> RayRuntime:
     store = config.ray.object_store_mib * 1024 * 1024
     options = RayOptions(config.ray.address, object_store_bytes=store, shards=config.scheduling.shards)
     with uninterrupted():
-        ray = RayRuntime.start([cluster.name for cluster in config.clusters], options)
+        ray = RayRuntime.start([cluster.name for cluster in here(config.clusters)], options)
         cleanup.callback(ray.stop)
     return ray
 
 
-async def _serve(config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime, listen: Listen) -> int:
-    links = [ray.link(agent_with_log(cluster)) for cluster in config.clusters]
-    if not config.ray.address:
+async def _serve(
+    config: DispatcherConfig, registry: Mapping[str, PluginSpec], ray: RayRuntime | None, listen: Listen
+) -> int:
+    if here(config.clusters) and not config.ray.address:
         log.info("agents write their own logs", files=str(log_path("*")))
     count = config.scheduling.shards
-    async with candidate(config.leader_election, config.clusters) as one:
+    async with AsyncExitStack() as stack:
+        links = await _links(config, ray, stack)
+        one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
-        terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if count else ())
+        terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if ray else ())
         reloader = Reloader(config, registry, terms.take_policies)
         serve_http = partial(listen, terms, config.http.host, config.http.port)
-        return await serve_until_signal(terms, serve_http, ray.ended, reloader)
+        return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)
+
+
+async def _links(config: DispatcherConfig, ray: RayRuntime | None, stack: AsyncExitStack) -> list[AgentLink]:
+    """A way to each agent, in the order of the configuration; the gateway listens if any dials in."""
+    actors = {cluster.name: cluster for cluster in here(config.clusters)} if ray else {}
+    dialling = [cluster.name for cluster in config.clusters if cluster.name not in actors]
+    gateway = Gateway(config.gateway, dialling)
+    if dialling:
+        await stack.enter_async_context(gateway.serving())
+    return [
+        ray.link(agent_with_log(actors[cluster.name])) if ray and cluster.name in actors else gateway.link(cluster.name)
+        for cluster in config.clusters
+    ]
 
 
 def agent_with_log(cluster: ClusterSection) -> AgentSettings:

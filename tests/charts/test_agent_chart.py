@@ -8,6 +8,7 @@ import yaml
 
 from agents.runtime.join import settings as join
 from agents.runtime.keyfile import load_keys
+from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, MetricsSettings
 from dispatcher.model import names
 from localfleet.controlplane import opt_in
@@ -53,6 +54,7 @@ RESERVED = {
     *(names.CLAIM, names.CLAIM_CLUSTER, names.CLAIM_NODE, names.EPOCH, names.DECISION, names.DELEGATE_PROOF),
     *(names.SOURCE_CLUSTER, names.SOURCE_CLUSTER_UID, names.SOURCE_NAMESPACE, names.SOURCE_NAME, names.SOURCE_UID),
 }
+GATEWAY_FOLDER = "/run/secrets/gateway"
 ACCOUNT = [{"kind": "ServiceAccount", "name": "agent", "namespace": "global-dispatcher"}]
 
 
@@ -112,6 +114,24 @@ def test_the_agent_reads_the_mounted_file_and_says_where_it_is(helm: Helm) -> No
         "/livez",
         "/readyz",
     ]
+
+
+def test_an_agent_that_dials_out_has_certificates_and_nothing_of_ray(helm: Helm, tmp_path: Path) -> None:
+    values = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"], "tlsSecret": "mine"}}
+    objects = helm.template("agent", values)
+    settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
+    assert settings.gateway == GatewaySettings(
+        urls=("wss://gateway.example:7443",),
+        ca_file=f"{GATEWAY_FOLDER}/ca.crt",
+        cert_file=f"{GATEWAY_FOLDER}/tls.crt",
+        key_file=f"{GATEWAY_FOLDER}/tls.key",
+    )
+    (deployment,) = of_kind(objects, "Deployment")
+    (one,) = containers([deployment])
+    assert {"name": "gateway", "mountPath": GATEWAY_FOLDER, "readOnly": True} in one["volumeMounts"]
+    volumes = deployment["spec"]["template"]["spec"]["volumes"]
+    assert "mine" in [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
+    assert "RAY_AUTH_TOKEN" not in {env["name"] for env in one["env"]}
 
 
 def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:

@@ -22,6 +22,13 @@ DIFFERS: dict[str, Any] = {
     "clusters": CLUSTERS,
     "profile": "profiles/default.yaml",
     "tenants": "tenants.yaml",
+    "gateway": {
+        "host": "0.0.0.0",
+        "port": 7443,
+        "cert_file": "/run/secrets/gateway/tls.crt",
+        "key_file": "/run/secrets/gateway/tls.key",
+        "client_ca_file": "/run/secrets/gateway/ca.crt",
+    },
     "http": {"host": "0.0.0.0", "port": 7480},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2},
 }
@@ -117,6 +124,35 @@ def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(h
     commands = [line for line in lines if line.startswith(("kubectl ", "helm "))]
     assert len(commands) >= 3
     assert all(" -n fleet" in line for line in commands)
+
+
+DIALLING = {"config": {"clusters": [{"name": "east", "via": "gateway"}]}}
+
+
+def test_where_all_clusters_dial_in_there_is_a_gateway_and_no_ray(helm: Helm) -> None:
+    objects = helm.template("dispatcher", DIALLING)
+    (dispatcher,) = containers(of_kind(objects, "Deployment"))
+    assert {"name": "gateway", "containerPort": 7443} in dispatcher["ports"]
+    assert {"name": "gateway", "mountPath": "/run/secrets/gateway", "readOnly": True} in dispatcher["volumeMounts"]
+    assert not {"RAY_AUTH_TOKEN", "GLOBAL_DISPATCHER_RAY__ADDRESS"} & {env["name"] for env in dispatcher["env"]}
+    services = {one["metadata"]["name"] for one in of_kind(objects, "Service")}
+    assert services == {"dispatcher", "dispatcher-gateway"}
+
+
+def test_some_clusters_may_dial_in_beside_others_on_ray(helm: Helm) -> None:
+    values = {"config": {"clusters": [{"name": "east", "via": "gateway"}, {"name": "west"}]}}
+    objects = helm.template("dispatcher", values)
+    assert [one["name"] for one in containers(of_kind(objects, "Deployment"))] == ["ray-head", "dispatcher"]
+    assert len(of_kind(objects, "Service")) == 3
+
+
+def test_the_notes_say_how_clusters_that_dial_in_get_certificates(helm: Helm, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(DIALLING))
+    words = ("install", "gd", str(CHARTS / "dispatcher"), "-n", "fleet", "-f", str(file), "--dry-run=client")
+    notes = helm(*words).partition("NOTES:")[2]
+    assert "global-dispatcher certificates FOLDER --gateway HOST --cluster east" in notes
+    assert "RAY" not in notes.upper().replace("GATEWAY", "")
 
 
 def test_the_head_fixes_every_port(helm: Helm) -> None:

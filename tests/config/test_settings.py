@@ -145,7 +145,7 @@ def test_a_bad_variable_is_named(
         ("clusters:", "dispatcher.yaml:1: clusters: must be a list of clusters, not empty"),
         (
             "clusters:\n- west",
-            "dispatcher.yaml:2: clusters[0]: must be a map of keys (name, context, kubeconfig, agent), not 'west'",
+            "dispatcher.yaml:2: clusters[0]: must be a map of keys (name, context, kubeconfig, agent, ...), not 'west'",
         ),
         ("plugin_files: a.py", "dispatcher.yaml:1: plugin_files: must be a list of plugin files, not 'a.py'"),
         (

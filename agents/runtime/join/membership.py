@@ -33,7 +33,7 @@ class Membership:
 
     def overdue(self) -> str:
         """Why this member has to give up; '' while it need not."""
-        patience = self._settings.ray.lost_s if self.joined else self._settings.ray.join_s
+        patience = self._settings.node.lost_s if self.joined else self._settings.node.join_s
         return f"{self.problem or _HANGS} (for {self._silent():.0f} s)" if self._silent() > patience else ""
 
     def unwell(self) -> str:
@@ -96,9 +96,9 @@ class Membership:
 
         from agents.runtime.actor import NAMESPACE
 
-        ours = {"_node_ip_address": self._settings.ray.node_ip} if self._settings.ray.node_ip else {}
+        ours = {"_node_ip_address": self._settings.node.node_ip} if self._settings.node.node_ip else {}
         ray.init(
-            address=self._settings.ray.address,
+            address=self._settings.node.address,
             namespace=NAMESPACE,
             log_to_driver=False,
             logging_level="ERROR",

@@ -35,7 +35,7 @@ def node_command(settings: JoinSettings) -> list[str]:
     """`ray start` for this node: no room for anything but the cluster's actor, every port fixed."""
     from agents.runtime.actor import resource_name
 
-    ray = settings.ray
+    ray = settings.node
     options: dict[str, object] = {
         "address": ray.address,
         "num-cpus": 0,

@@ -1,8 +1,9 @@
 """The agent of a cluster as a process of its own: `global-dispatcher join --config FILE`.
 
-It starts a Ray node that offers the cluster's resource, joins it to the fleet's Ray head, makes the cluster's actor on
-it with the settings of this file, and stays as long as node, head and actor are there. What Ray does may hang for
-minutes when the head is gone, so it happens in a thread that the main thread only watches.
+With `gateway` it dials out (`dial_out`). With `ray` it starts a Ray node that offers the cluster's resource, joins it
+to the fleet's Ray head, makes the cluster's actor on it with the settings of this file, and stays as long as node, head
+and actor are there. What Ray does may hang for minutes when the head is gone, so it happens in a thread that the main
+thread only watches.
 """
 
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from agents.runtime.join.dial_out import dial_out
 from agents.runtime.join.health import serving
 from agents.runtime.join.membership import Membership
 from agents.runtime.join.node import head_answers, prepare_environment, ray_node
@@ -29,24 +31,25 @@ def join(file: Path, node_ip: str = "") -> int:
     """
     try:
         settings = read_settings(file)
-        prepare_environment()
+        if settings.ray:
+            prepare_environment()
     except WrongConfiguration as error:
         print("\n".join(f"error: {line}" for line in str(error).splitlines()), file=sys.stderr)
         return WRONG
-    if node_ip:
+    if node_ip and settings.ray:
         settings = settings.model_copy(update={"ray": settings.ray.model_copy(update={"node_ip": node_ip})})
     configure_logging(settings.log_level)
     stop = threading.Event()
     listen_to_signals(stop)
     with structlog.contextvars.bound_contextvars(cluster=settings.cluster):
-        return stay(settings, stop)
+        return stay(settings, stop) if settings.ray else dial_out(settings, stop)
 
 
 def stay(settings: JoinSettings, stop: threading.Event) -> int:
     """Join, and stay until `stop` or until something is lost; returns the exit code."""
     membership = Membership(settings)
     with serving(membership.unwell, settings.health):
-        if head_answers(settings.ray, stop):
+        if head_answers(settings.node, stop):
             return _be_member(settings, membership, stop)
     return STOPPED if stop.is_set() else LOST
 

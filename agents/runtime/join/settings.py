@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agents.runtime.outbound.settings import GatewaySettings
 from agents.runtime.settings import AgentSettings
 
 MAX_FILE = 2**20
@@ -60,17 +61,31 @@ class HealthSettings(BaseModel):
 
 
 class JoinSettings(AgentSettings):
-    """agent.yaml: the agent's settings and those of its Ray node."""
+    """agent.yaml: the agent's settings and its way to the dispatcher: a gateway, or a Ray node of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ray: RayNodeSettings
+    ray: RayNodeSettings | None = None
+    gateway: GatewaySettings | None = None
     health: HealthSettings = Field(default_factory=HealthSettings)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "JoinSettings":
+        if (self.ray is None) == (self.gateway is None):
+            raise ValueError("give either gateway (the agent dials out) or ray (the agent joins a Ray cluster)")
+        return self
+
+    @property
+    def node(self) -> RayNodeSettings:
+        """The Ray node's; TypeError where the agent dials out."""
+        if self.ray is None:
+            raise TypeError("this agent has no Ray node")
+        return self.ray
 
     @property
     def agent(self) -> AgentSettings:
-        """What the actor is told."""
-        return AgentSettings.model_validate(self.model_dump(exclude={"ray", "health"}))
+        """What the agent itself is told."""
+        return AgentSettings.model_validate(self.model_dump(exclude={"ray", "gateway", "health"}))
 
 
 class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened

@@ -16,6 +16,10 @@
 {{- default (printf "%s-key" (include "agent.fullname" .)) .Values.keySecret -}}
 {{- end -}}
 
+{{- define "agent.gatewayFolder" -}}
+/run/secrets/gateway
+{{- end -}}
+
 {{- define "agent.keyFolder" -}}
 /run/secrets/global-dispatcher
 {{- end -}}
@@ -76,9 +80,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $own := dict
       "cluster" .Values.cluster
       "key_file" (printf "%s/key.pem" (include "agent.keyFolder" .))
-      "ray" $ray
       "health" (dict "host" "0.0.0.0" "port" .Values.health.port)
       "metrics" (dict "enabled" .Values.metrics.enabled "host" "0.0.0.0" "port" .Values.metrics.port) -}}
+{{- if .Values.gateway.urls -}}
+{{- $folder := include "agent.gatewayFolder" . -}}
+{{- $_ := set $own "gateway" (dict
+      "urls" .Values.gateway.urls
+      "cert_file" (printf "%s/tls.crt" $folder)
+      "key_file" (printf "%s/tls.key" $folder)
+      "ca_file" (printf "%s/ca.crt" $folder)
+      "server_name" .Values.gateway.serverName
+      "proxy" .Values.gateway.proxy) -}}
+{{- else -}}
+{{- $_ := set $own "ray" $ray -}}
+{{- end -}}
 {{- merge $own .Values.config | toYaml -}}
 {{- end -}}
 
@@ -86,8 +101,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not .Values.cluster -}}
 {{- fail "cluster: name this cluster as the dispatcher lists it, for example --set cluster=east" -}}
 {{- end -}}
-{{- if not .Values.ray.address -}}
-{{- fail "ray.address: say where the fleet's Ray head is, for example --set ray.address=dispatcher-ray.global-dispatcher:6379" -}}
+{{- if not (or .Values.ray.address .Values.gateway.urls) -}}
+{{- fail "gateway.urls: say where the dispatcher's gateway is, for example --set 'gateway.urls[0]=wss://dispatcher.example:7443'; or ray.address, where the fleet's Ray head is" -}}
+{{- end -}}
+{{- if and .Values.ray.address .Values.gateway.urls -}}
+{{- fail "gateway.urls: is given beside ray.address: the agent dials out, or is a Ray node; leave one of them empty" -}}
 {{- end -}}
 {{- end -}}
 

@@ -44,6 +44,7 @@ seccompProfile: {type: RuntimeDefault}
   valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: HOME
   value: /tmp
+{{- if include "dispatcher.needsRay" . }}
 - name: RAY_AUTH_MODE
   value: token
 - name: RAY_AUTH_TOKEN
@@ -51,11 +52,22 @@ seccompProfile: {type: RuntimeDefault}
     secretKeyRef:
       name: {{ .Values.ray.token.existingSecret }}
       key: {{ .Values.ray.token.key }}
+{{- end }}
 - name: RAY_USAGE_STATS_ENABLED
   value: "0"
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- /* Whether some cluster dials in, and whether some cluster's agent is a Ray node or there are shards. */ -}}
+{{- define "dispatcher.dialledIn" -}}
+{{- range .Values.config.clusters }}{{ if eq (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
+{{- end -}}
+
+{{- define "dispatcher.needsRay" -}}
+{{- range .Values.config.clusters }}{{ if ne (.via | default "ray") "gateway" }}yes{{ end }}{{ end -}}
+{{- if gt ((.Values.config.scheduling | default dict).shards | default 0 | int) 0 }}yes{{ end -}}
 {{- end -}}
 
 {{- define "dispatcher.mounts" -}}

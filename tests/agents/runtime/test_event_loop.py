@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dispatcher.service import event_loop
+from agents.runtime import event_loop
 
 
 async def _loop() -> str:

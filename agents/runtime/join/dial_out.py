@@ -1,0 +1,71 @@
+"""The agent in this process, without Ray: it dials out, and does its local duties with gateways and without."""
+
+import asyncio
+import threading
+
+import structlog
+
+from agents.runtime.agent import Agent
+from agents.runtime.event_loop import run
+from agents.runtime.join.health import serving
+from agents.runtime.join.settings import JoinSettings
+from agents.runtime.keyfile import KeyFileError
+from agents.runtime.limits import allow_open_files, collect_less_often
+from agents.runtime.outbound.answering import answers_of
+from agents.runtime.outbound.dialling import Dialler
+from agents.runtime.outbound.settings import GatewaySettings
+
+LOG = structlog.get_logger("join")
+_LOOK_S = 0.2
+STARTING = "starts"
+STOPPED, WRONG = 0, 2
+
+
+class Outbound:
+    """What /readyz asks. `problem` is '' while at least one dispatcher reaches the agent."""
+
+    def __init__(self) -> None:
+        self.dialler: Dialler | None = None
+
+    def unwell(self) -> str:
+        """What is wrong now."""
+        if self.dialler is None:
+            return STARTING
+        return "" if self.dialler.connected else "; ".join(self.dialler.problems.values())
+
+
+def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
+    """Be the agent until `stop`; returns the exit code. No cut, however long, ends it."""
+    allow_open_files()
+    collect_less_often()
+    outbound = Outbound()
+    try:
+        with serving(outbound.unwell, settings.health):
+            run(_work(settings, outbound, stop))
+    except KeyFileError as error:
+        LOG.error("leaving", problem=str(error))
+        return WRONG
+    return STOPPED
+
+
+async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
+    agent = Agent(settings.agent)
+    await agent.start()
+    outbound.dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent))
+    dialling = asyncio.create_task(outbound.dialler.run(), name="dialler")
+    try:
+        while not stop.is_set() and not dialling.done():
+            await asyncio.wait({dialling}, timeout=_LOOK_S)  # signals come by a flag of the main thread
+        if dialling.done():
+            dialling.result()
+    finally:
+        LOG.info("stopping")
+        dialling.cancel()
+        await asyncio.gather(dialling, return_exceptions=True)
+        await agent.stop()
+
+
+def _gateway(settings: JoinSettings) -> GatewaySettings:
+    if settings.gateway is None:
+        raise TypeError("this agent has no gateway")
+    return settings.gateway

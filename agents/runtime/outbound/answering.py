@@ -1,0 +1,129 @@
+"""Answers a dispatcher's calls over one connection, each in a task of its own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from agents.runtime.outbound.calls import (
+    CHANGES,
+    EXECUTE,
+    HELLO,
+    PRIORITIES,
+    SET_PEERS,
+    TELEMETRY,
+    Call,
+    decode_call,
+)
+from agents.runtime.outbound.connection import Connection
+from dispatcher.model.messages import (
+    Changes,
+    Hello,
+    IntentBatch,
+    OutcomeBatch,
+    Peers,
+    PeersAck,
+    Telemetry,
+    decode,
+    encode,
+)
+from dispatcher.model.streams import Kind, Message, Priority
+
+LOG = structlog.get_logger("gateway")
+MAX_CALLS = 64  # under way at once, as for an actor
+Answer = Callable[[Call], Awaitable[bytes]]
+
+
+class Called(Protocol):
+    """What is called of an agent (`agents.runtime.agent.Agent`)."""
+
+    async def hello(self) -> Hello:
+        """Who it is."""
+        ...
+
+    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
+        """What changed since."""
+        ...
+
+    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
+        """Carry out intents."""
+        ...
+
+    async def set_peers(self, peers: Peers) -> PeersAck:
+        """What proxy nodes shall show."""
+        ...
+
+    async def telemetry(self) -> Telemetry:
+        """How sources of live load do."""
+        ...
+
+
+def answers_of(agent: Called) -> Mapping[str, Answer]:
+    """What an agent says to each call, as bytes."""
+
+    async def hello(_: Call) -> bytes:
+        return encode(await agent.hello())
+
+    async def changes(call: Call) -> bytes:
+        return encode(await agent.changes(call.incarnation, call.since, call.wait_s))
+
+    async def execute(call: Call) -> bytes:
+        return encode(await agent.execute(decode(IntentBatch, call.body)))
+
+    async def set_peers(call: Call) -> bytes:
+        return encode(await agent.set_peers(decode(Peers, call.body)))
+
+    async def telemetry(_: Call) -> bytes:
+        return encode(await agent.telemetry())
+
+    return {HELLO: hello, CHANGES: changes, EXECUTE: execute, SET_PEERS: set_peers, TELEMETRY: telemetry}
+
+
+class Answering:
+    """One connection's calls. A call that fails is answered with a FAULT: it ends neither the connection nor others."""
+
+    def __init__(self, connection: Connection, answers: Mapping[str, Answer]) -> None:
+        self._connection, self._answers = connection, answers
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Until the connection ends; then nothing of it goes on. ProtocolError, ConnectionError."""
+        try:
+            async for message in self._connection.messages():
+                self._take(message)
+        finally:
+            tasks = list(self._under_way.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take(self, message: Message) -> None:
+        kind, stream, body = message
+        if kind is Kind.CANCEL:
+            self._cancel(stream)
+        elif kind is Kind.CALL and len(self._under_way) < MAX_CALLS and stream not in self._under_way:
+            task = self._under_way[stream] = asyncio.create_task(self._answer(stream, body))
+            task.add_done_callback(lambda _: self._under_way.pop(stream, None))
+        elif kind is Kind.CALL:
+            self._connection.send(Message(Kind.FAULT, stream, b"too many calls at once"), Priority.CONTROL)
+
+    def _cancel(self, stream: int) -> None:
+        if stream in self._under_way:
+            self._under_way[stream].cancel()
+        if self._connection.drop(stream):  # the dispatcher's end holds a part of an answer that will not be finished
+            self._connection.send(Message(Kind.CANCEL, stream, b""), Priority.CONTROL)
+
+    async def _answer(self, stream: int, body: bytes) -> None:
+        priority = Priority.CONTROL
+        try:
+            call = decode_call(body)
+            priority = PRIORITIES[call.method]
+            answer = Message(Kind.ANSWER, stream, await self._answers[call.method](call))
+        except (msgspec.MsgspecError, KeyError) as error:
+            answer = Message(Kind.FAULT, stream, f"a call that this agent does not know: {error}".encode())
+        except Exception as error:
+            LOG.warning("a call failed", error=repr(error))
+            answer = Message(Kind.FAULT, stream, repr(error).encode())
+        self._connection.send(answer, priority)

@@ -1,0 +1,60 @@
+"""One WebSocket with many calls over it, from either end: a task that writes, a loop that reads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from aiohttp import WSMessage, WSMsgType
+
+from dispatcher.model.streams import Message, Multiplexer, Priority
+
+
+class Socket(Protocol):
+    """What is needed of aiohttp's WebSockets, of a client and of a server alike."""
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send a binary message; waits while the transport is full."""
+        ...
+
+    async def receive(self) -> WSMessage:
+        """The next message, also of the end."""
+        ...
+
+
+class Connection:
+    """Messages of any length over a WebSocket. Only `_write` sends: a cancelled sender would end all others'."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket, self._streams = socket, Multiplexer()
+        self._news = asyncio.Event()
+
+    def send(self, message: Message, priority: Priority) -> None:
+        """Queue a message."""
+        self._streams.send(message, priority)
+        self._news.set()
+
+    def drop(self, stream: int) -> bool:
+        """Send nothing more of a stream; whether something was left."""
+        return self._streams.drop(stream)
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """What arrives, until the connection ends. ProtocolError, ConnectionError."""
+        writer = asyncio.create_task(self._write(), name="connection writer")
+        try:
+            while (received := await self._socket.receive()).type is WSMsgType.BINARY:
+                message = self._streams.receive(received.data)
+                self._news.set()  # the peer may have made room, or have to be told of ours
+                if message is not None:
+                    yield message
+            if received.type is WSMsgType.ERROR and isinstance(received.data, Exception):
+                raise ConnectionError(str(received.data) or repr(received.data))
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _write(self) -> None:
+        while True:
+            self._news.clear()
+            while (frame := self._streams.next_frame()) is not None:
+                await self._socket.send_bytes(frame)
+            await self._news.wait()

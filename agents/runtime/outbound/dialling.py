@@ -1,0 +1,120 @@
+"""Keeps one connection to each gateway, for ever: a cut of any length ends in another attempt, never in a restart."""
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import structlog
+
+from agents.runtime.outbound.answering import Answer, Answering
+from agents.runtime.outbound.connection import Connection
+from agents.runtime.outbound.problems import in_words
+from agents.runtime.outbound.settings import GatewaySettings
+from dispatcher.model.backoff import Backoff
+from dispatcher.model.streams import ProtocolError
+from dispatcher.model.streams.frames import CHUNK
+
+LOG = structlog.get_logger("gateway")
+PATH = "/v1/clusters/"
+HEARTBEAT_S = 15.0  # load balancers drop what is idle for 60 s; without an answer to a ping the connection is cut
+CONNECT_S = 10.0
+FIRST_PAUSE_S = 0.5
+LASTING_S = 10.0  # a connection that lived for that long was a good one: the next attempt is soon
+REPLACED = 4001  # close code of a gateway to which another agent of this cluster has connected
+_CLOSE_S = 2.0
+_MANY = 30  # failures after which the pause is the longest
+_NOT_TRIED = "no attempt yet"
+
+
+class Replaced(ConnectionError):  # noqa: N818 - reads as what happened
+    """Another agent of this cluster has connected."""
+
+
+Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError)
+
+
+class Dialler:
+    """The connections of one agent. `problems` has a line for each gateway that is not connected."""
+
+    def __init__(self, settings: GatewaySettings, cluster: str, answers: Mapping[str, Answer]) -> None:
+        self._settings, self._cluster, self._answers = settings, cluster, answers
+        self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
+
+    @property
+    def connected(self) -> bool:
+        """Whether at least one dispatcher reaches us."""
+        return len(self.problems) < len(self._settings.urls)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for url in self._settings.urls:
+                group.create_task(self._keep(url), name=f"gateway {url}")
+
+    async def _keep(self, url: str) -> None:
+        failures = 0
+        pauses = Backoff(FIRST_PAUSE_S, self._settings.longest_pause_s)
+        while True:
+            began = time.monotonic()
+            ended = await self._attempt(url)
+            problem = in_words(ended, urlsplit(url).hostname or url)
+            if self.problems.get(url) != problem:
+                LOG.warning("not connected", gateway=url, problem=problem)
+            self.problems[url] = problem
+            if isinstance(ended, Replaced):
+                failures = _MANY  # two agents that take it from each other in turn help nobody
+            else:
+                failures = 1 if time.monotonic() - began > LASTING_S else failures + 1
+            await asyncio.sleep(pauses.after(failures) * random.uniform(0.5, 1.0))
+
+    async def _attempt(self, url: str) -> Exception:
+        """Be connected as long as that lasts; how it ended."""
+        try:
+            await self._connect(url)
+        except Failure as error:
+            return error
+        return ConnectionError("the gateway has closed the connection")
+
+    async def _connect(self, url: str) -> None:
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_connect=CONNECT_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=False) as session,
+            asyncio.timeout(3 * CONNECT_S) as opening,  # also for an answer that never comes
+            session.ws_connect(
+                url.rstrip("/") + PATH + self._cluster,
+                ssl=trust(self._settings),
+                server_hostname=self._settings.server_name or None,
+                proxy=self._settings.proxy or _proxy(url),
+                heartbeat=HEARTBEAT_S,
+                max_msg_size=2 * CHUNK,
+                timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
+            ) as socket,
+        ):
+            opening.reschedule(None)
+            self.problems.pop(url, None)
+            LOG.info("connected", gateway=url)
+            await Answering(Connection(socket), self._answers).run()
+            if socket.close_code == REPLACED:
+                raise Replaced("another agent of this cluster has connected: end one of them")
+
+
+def trust(settings: GatewaySettings) -> ssl.SSLContext:
+    """Whom we trust and who we are. OSError, ssl.SSLError: a file is missing or is none."""
+    for file in (settings.ca_file, settings.cert_file, settings.key_file):
+        with open(file, "rb"):  # ssl does not say which one is missing
+            pass
+    context = ssl.create_default_context(cafile=settings.ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(settings.cert_file, settings.key_file)
+    return context
+
+
+def _proxy(url: str) -> str | None:
+    """As HTTPS_PROXY and NO_PROXY say; aiohttp itself does not look at them for wss."""
+    host = urlsplit(url).hostname or ""
+    return None if proxy_bypass(host) else getproxies().get("https")

@@ -1,0 +1,36 @@
+"""Where the gateways of the fleet's dispatchers are, whom to trust there, and who we are."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Url = Annotated[str, Field(pattern=r"^wss://[^/\s]+(/[^\s]*)?$", max_length=2048)]
+
+
+class GatewaySettings(BaseModel):
+    """The agent dials out to each of `urls`, and nobody dials in. Files are read anew for each connection."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    urls: tuple[Url, ...] = Field(
+        min_length=1, max_length=16, description="`wss://HOST:PORT` of each dispatcher's gateway."
+    )
+    ca_file: str = Field(min_length=1, description="Certificates of the authorities that signed the gateway's (PEM).")
+    cert_file: str = Field(
+        min_length=1,
+        description="This cluster's certificate (PEM), with the URI `spiffe://global-dispatcher.io/cluster/NAME`.",
+    )
+    key_file: str = Field(min_length=1, description="Its key (PEM).")
+    server_name: str = Field(
+        default="", description="Name that the gateway's certificate must have; empty: the host of the URL."
+    )
+    proxy: str = Field(
+        default="",
+        description="`http://HOST:PORT` of a proxy; empty: as HTTPS_PROXY and NO_PROXY say.",
+    )
+    longest_pause_s: float = Field(
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="Seconds between two attempts, at most; half a second at first.",
+    )

@@ -1,0 +1,41 @@
+"""The gateway and the clusters that come through it: what they need, and what must not be said of them here."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
+
+from dispatcher.config.document import Document
+from dispatcher.config.problems import Problem
+from dispatcher.config.sections import ClusterSection, GatewaySection
+
+GATEWAY = "gateway"
+FILES = ("cert_file", "key_file", "client_ca_file")
+
+
+def placed(section: GatewaySection, whole: Callable[[str], str]) -> GatewaySection:
+    """The section with whole paths."""
+    return section.model_copy(update={name: whole(getattr(section, name)) for name in FILES})
+
+
+def here(clusters: Sequence[ClusterSection]) -> tuple[ClusterSection, ...]:
+    """Those whose agents are actors."""
+    return tuple(cluster for cluster in clusters if cluster.via != GATEWAY)
+
+
+def gateway_problems(
+    section: GatewaySection, clusters: Sequence[ClusterSection], document: Document, *, reach: bool
+) -> list[Problem]:
+    """What is wrong with both; `reach`: the files must be there."""
+    coming = [(at, cluster) for at, cluster in enumerate(clusters) if cluster.via == GATEWAY]
+    problems = [
+        document.problem(("clusters", at, "agent"), "is in a file of its own where the agent dials in: move it there")
+        for at, cluster in coming
+        if cluster.agent
+    ]
+    for name in FILES if coming else ():
+        file = getattr(section, name)
+        if not file:
+            text = f"is missing: cluster {coming[0][1].name} comes through the gateway (docs/connectivity.md)"
+            problems.append(document.problem((GATEWAY, name), text))
+        elif reach and not FilePath(file).is_file():
+            problems.append(document.problem((GATEWAY, name), f"there is no file {file}"))
+    return problems

@@ -1,0 +1,73 @@
+"""One frame of a connection between an agent and a gateway, as a binary WebSocket message.
+
+    version u8 | kind u8 | flags u8 | stream u32 | payload, CHUNK bytes at most        (big endian)
+
+A stream is one call: the gateway numbers it, and both directions use its number. A message longer than CHUNK is sent as
+several frames, of which the last has the flag END; frames of other messages may come in between.
+"""
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+VERSION = 1
+CHUNK = 16 * 1024
+END, COUNTED = 1, 2  # flags: the last of its message; counts against the window
+_HEAD = struct.Struct("!BBBI")
+_AMOUNT = struct.Struct("!I")
+
+
+class ProtocolError(Exception):
+    """The peer sent what no peer may send; the connection ends. The text says what."""
+
+
+class Kind(IntEnum):
+    """What a frame is part of. CREDIT is no message: its payload says how many counted bytes were taken."""
+
+    CALL = 1
+    ANSWER = 2
+    FAULT = 3
+    CANCEL = 4
+    CREDIT = 5
+
+
+class Frame(NamedTuple):
+    """One frame, decoded."""
+
+    kind: Kind
+    flags: int
+    stream: int
+    payload: bytes
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    return _HEAD.pack(VERSION, frame.kind, frame.flags, frame.stream) + frame.payload
+
+
+def decode_frame(data: bytes) -> Frame:
+    """A frame of a peer's bytes. ProtocolError: it is none, or of another version."""
+    if len(data) < _HEAD.size:
+        raise ProtocolError(f"a frame of {len(data)} bytes is too short")
+    version, kind, flags, stream = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise ProtocolError(f"frames of version {version}; this side speaks version {VERSION}: upgrade the older one")
+    if len(data) > _HEAD.size + CHUNK:
+        raise ProtocolError(f"a frame of {len(data)} bytes is too long")
+    try:
+        return Frame(Kind(kind), flags, stream, data[_HEAD.size :])
+    except ValueError:
+        raise ProtocolError(f"a frame of the unknown kind {kind}") from None
+
+
+def credit(amount: int) -> Frame:
+    """Tells that so many counted bytes were taken."""
+    return Frame(Kind.CREDIT, END, 0, _AMOUNT.pack(amount))
+
+
+def credited(frame: Frame) -> int:
+    """How many bytes a CREDIT frame tells of. ProtocolError."""
+    if len(frame.payload) != _AMOUNT.size:
+        raise ProtocolError(f"a credit of {len(frame.payload)} bytes")
+    found: int = _AMOUNT.unpack(frame.payload)[0]
+    return found

@@ -1,0 +1,179 @@
+"""Certificates of a fleet: an authority of its own, one for the gateway, one for each cluster (X.509, ECDSA P-256).
+
+`ensure` is idempotent: what is there and still good stays, so it can be run again for one more cluster, or by a timer
+to renew. A private key is readable by its owner alone.
+"""
+
+import datetime as dt
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dispatcher.service.errors import CommandError
+from dispatcher.service.gateway.certificates import URI
+
+AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
+RENEW_AT = 1 / 3  # of the lifetime left
+_SKEW = dt.timedelta(minutes=5)  # clocks of others may be behind
+_CURVE = ec.SECP256R1()
+Key = ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, in two files of one name."""
+
+    certificate: x509.Certificate
+    key: Key
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `ensure` did about one pair of files; `until` it is good."""
+
+    file: Path
+    made: bool
+    until: dt.datetime
+
+
+def ensure(folder: Path, hosts: Iterable[str], clusters: Iterable[str]) -> list[Made]:
+    """Make what is missing or soon expires: ca, gateway (for `hosts`) and cluster-NAME, each as .crt and .key.
+
+    CommandError: a file cannot be read or written.
+    """
+    now = dt.datetime.now(dt.UTC)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        authority, told = _authority(folder, now)
+        found = [told]
+        hosts = tuple(hosts)
+        if hosts:
+            found.append(_leaf(folder / "gateway", authority, [_host(one) for one in hosts], now))
+        found += [_leaf(folder / f"cluster-{cluster}", authority, [_uri(cluster)], now) for cluster in clusters]
+    except (OSError, ValueError, TypeError) as error:
+        raise CommandError(f"{folder}: {error}") from None
+    return found
+
+
+def _uri(cluster: str) -> x509.GeneralName:
+    return x509.UniformResourceIdentifier(URI + cluster)
+
+
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _authority(folder: Path, now: dt.datetime) -> tuple[Pair, Made]:
+    stem = folder / "ca"
+    if (pair := _read(stem)) is not None:
+        return pair, Made(stem.with_suffix(".crt"), made=False, until=pair.certificate.not_valid_after_utc)
+    key, name = ec.generate_private_key(_CURVE), _named("global-dispatcher fleet")
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        _builder(name, name, key, now, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return _written(stem, Pair(certificate, key))
+
+
+def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], now: dt.datetime) -> Made:
+    pair = _read(stem)
+    if pair is not None and _good(pair.certificate, authority.certificate, names, now):
+        return Made(_file(stem, ".crt"), made=False, until=pair.certificate.not_valid_after_utc)
+    key = ec.generate_private_key(_CURVE)
+    issuer = authority.certificate.subject
+    certificate = (
+        _builder(_named(stem.name), issuer, key, now, LEAF_DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
+        .sign(authority.key, hashes.SHA256())
+    )
+    return _written(stem, Pair(certificate, key))[1]
+
+
+def _good(
+    certificate: x509.Certificate, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime
+) -> bool:
+    """Whether it is of this authority, for these names, and has more than a third of its life before it."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    written = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except Exception:  # any doubt: another is made
+        return False
+    return list(written) == names and end - now > (end - begin) * RENEW_AT
+
+
+def _named(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: Key, now: dt.datetime, days: int) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + dt.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _file(stem: Path, suffix: str) -> Path:
+    return stem.with_name(stem.name + suffix)  # a cluster's name has no dot, a host's may
+
+
+def _read(stem: Path) -> Pair | None:
+    """The pair of both files, None where one is missing. ValueError, TypeError: one is no such file."""
+    certificate, key = _file(stem, ".crt"), _file(stem, ".key")
+    if not (certificate.exists() and key.exists()):
+        return None
+    read = serialization.load_pem_private_key(key.read_bytes(), None)
+    if not isinstance(read, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{key.name} is no ECDSA key")
+    return Pair(x509.load_pem_x509_certificate(certificate.read_bytes()), read)
+
+
+def _written(stem: Path, pair: Pair) -> tuple[Pair, Made]:
+    pem = serialization.Encoding.PEM
+    key = pair.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    _replace(_file(stem, ".key"), key, 0o600)
+    _replace(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
+    return pair, Made(_file(stem, ".crt"), made=True, until=pair.certificate.not_valid_after_utc)
+
+
+def _replace(file: Path, data: bytes, mode: int) -> None:
+    """Write a file as a whole: who reads it meanwhile sees the old one."""
+    beside = file.with_name(f".{file.name}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+    beside.replace(file)

@@ -1,0 +1,127 @@
+"""Accepts the agents' connections. A cluster has one: a later one, as of a restarted agent, ends the earlier."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from aiohttp import WSCloseCode, web
+
+from agents.runtime.outbound.connection import Connection
+from agents.runtime.outbound.dialling import HEARTBEAT_S, PATH, REPLACED
+from dispatcher.config.sections import GatewaySection
+from dispatcher.model.streams import ProtocolError
+from dispatcher.model.streams.frames import CHUNK
+from dispatcher.service.errors import CommandError
+from dispatcher.service.gateway.certificates import ServerTls, cluster_of, remaining_s
+from dispatcher.service.gateway.line import Line
+from dispatcher.service.gateway.link import GatewayLink
+
+log = structlog.get_logger("gateway")
+
+_PATH = f"{PATH}{{cluster}}"
+_REFRESH_S = 30.0
+_NEVER = "its agent has never connected to this gateway"
+
+
+class Gateway:
+    """Serves the clusters that are configured to come through it."""
+
+    def __init__(self, section: GatewaySection, clusters: Iterable[str]) -> None:
+        self._section = section
+        self._absent = dict.fromkeys(clusters, _NEVER)  # why a cluster is not connected
+        self._lines: dict[str, tuple[Line, web.WebSocketResponse]] = {}
+        self.port = section.port
+
+    def link(self, cluster: str) -> GatewayLink:
+        """The dispatcher's way to a cluster's agent."""
+        return GatewayLink(cluster, lambda: self._line(cluster))
+
+    def _line(self, cluster: str) -> Line | str:
+        held = self._lines.get(cluster)
+        return held[0] if held is not None else self._absent[cluster]
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Listen meanwhile. CommandError: a file cannot be used, or the port cannot be had."""
+        try:
+            tls = ServerTls(self._section)
+        except (OSError, ssl.SSLError) as error:
+            raise CommandError(f"gateway: its certificates cannot be used: {error}") from None
+        app = web.Application()
+        app.router.add_get(_PATH, self._accept)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        refreshing = asyncio.create_task(_keep_fresh(tls), name="gateway certificates")
+        try:
+            await self._listen(runner, tls.context)
+            yield
+        finally:
+            refreshing.cancel()
+            for _, socket in list(self._lines.values()):
+                await socket.close(code=WSCloseCode.GOING_AWAY)
+            await runner.cleanup()
+
+    async def _listen(self, runner: web.AppRunner, context: ssl.SSLContext) -> None:
+        host, port = self._section.host, self._section.port
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=context).start()
+        except OSError as error:
+            raise CommandError(f"gateway: cannot listen at {host}:{port}: {error.strerror or error}") from None
+        self.port = runner.addresses[0][1]
+        log.info("gateway listens", host=host, port=self.port)
+
+    async def _accept(self, request: web.Request) -> web.StreamResponse:
+        cluster = request.match_info["cluster"]
+        certificate: dict[str, Any] = request.get_extra_info("peercert") or {}
+        if (refusal := self._refusal(cluster, certificate)) is not None:
+            return refusal
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=2 * CHUNK, timeout=1.0, compress=False)
+        await socket.prepare(request)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(remaining_s(certificate)):
+                await self._serve(cluster, socket)
+        await socket.close()
+        return socket
+
+    def _refusal(self, cluster: str, certificate: dict[str, Any]) -> web.Response | None:
+        named = cluster_of(certificate)
+        if named != cluster:
+            log.warning("an agent is refused: its certificate is of another cluster", asked=cluster, certificate=named)
+            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"the certificate is of {named or 'no cluster'!r}\n")
+        if cluster not in self._absent:
+            log.warning("an agent is refused: its cluster does not come through the gateway", cluster=cluster)
+            return web.Response(status=HTTPStatus.NOT_FOUND, text=f"{cluster!r} is not configured\n")
+        return None
+
+    async def _serve(self, cluster: str, socket: web.WebSocketResponse) -> None:
+        line = Line(cluster, Connection(socket))
+        earlier = self._lines.get(cluster)
+        self._lines[cluster] = line, socket
+        if earlier is not None:
+            log.warning("another agent of a cluster has connected, the earlier connection ends", cluster=cluster)
+            await earlier[1].close(code=REPLACED, message=b"another agent of the cluster has connected")
+        log.info("agent connected", cluster=cluster)
+        why = "its agent has closed the connection"
+        try:
+            await line.run()
+        except (ProtocolError, OSError) as error:
+            why = f"the connection of its agent ended: {error}"
+        finally:
+            if self._lines.get(cluster, (None,))[0] is line:
+                del self._lines[cluster]
+                self._absent[cluster] = why
+                log.warning("agent is not connected", cluster=cluster, problem=why)
+
+
+async def _keep_fresh(tls: ServerTls) -> None:
+    while True:
+        await asyncio.sleep(_REFRESH_S)
+        try:
+            if tls.refresh():
+                log.info("the gateway's certificates were read again")
+        except (OSError, ssl.SSLError) as error:
+            log.error("the gateway's certificates cannot be read again; the old ones hold", problem=str(error))

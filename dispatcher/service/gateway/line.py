@@ -1,0 +1,53 @@
+"""The calls that are under way on one cluster's connection."""
+
+import asyncio
+from itertools import count
+
+from agents.runtime.outbound.calls import PRIORITIES, Call, encode_call
+from agents.runtime.outbound.connection import Connection
+from dispatcher.model.streams import Kind, Message, Priority
+from dispatcher.service.link import AgentDied, AgentFault
+
+
+class Line:
+    """One connection, from the dispatcher's end."""
+
+    def __init__(self, cluster: str, connection: Connection) -> None:
+        self._cluster, self._connection = cluster, connection
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+
+    async def call(self, call: Call) -> bytes:
+        """The answer's bytes. AgentDied: the connection ended, what the agent did is unknown; AgentFault."""
+        stream = next(self._numbers) & 0xFFFFFFFF
+        answer = self._waiting[stream] = asyncio.get_running_loop().create_future()
+        self._connection.send(Message(Kind.CALL, stream, encode_call(call)), PRIORITIES[call.method])
+        try:
+            body: bytes = await answer
+            return body
+        finally:
+            del self._waiting[stream]
+            if answer.cancelled():  # given up: the agent need not go on either
+                self._connection.drop(stream)
+                self._connection.send(Message(Kind.CANCEL, stream, b""), Priority.CONTROL)
+
+    async def run(self) -> None:
+        """Hand out answers until the connection ends. ProtocolError, ConnectionError."""
+        try:
+            async for message in self._connection.messages():
+                self._take(message)
+        finally:
+            for answer in self._waiting.values():
+                if not answer.done():
+                    gone = AgentDied(f"agent of cluster {self._cluster}: the connection ended before it answered")
+                    answer.set_exception(gone)
+
+    def _take(self, message: Message) -> None:
+        answer = self._waiting.get(message.stream)
+        if answer is None or answer.done():
+            return  # given up meanwhile
+        if message.kind is Kind.ANSWER:
+            answer.set_result(message.body)
+        elif message.kind is Kind.FAULT:
+            said = message.body.decode("utf-8", "replace")[:300]
+            answer.set_exception(AgentFault(f"agent of cluster {self._cluster} failed: {said}"))

@@ -1,0 +1,32 @@
+"""`global-dispatcher certificates`: the files, and the commands that bring them where they are needed."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from dispatcher.cli.main import app
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(app, ["certificates", *words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_it_makes_the_files_and_says_where_each_belongs(tmp_path: Path) -> None:
+    told = run(str(tmp_path), "--gateway", "gateway.example", "--cluster", "east", "--cluster", "west")
+    assert {file.stem for file in tmp_path.glob("*.crt")} == {"ca", "gateway", "cluster-east", "cluster-west"}
+    assert "In cluster east:\n  kubectl -n global-dispatcher create secret" in told
+
+
+def test_a_second_run_makes_nothing(tmp_path: Path) -> None:
+    run(str(tmp_path), "--gateway", "gateway.example")
+    told = json.loads(run(str(tmp_path), "--gateway", "gateway.example", "-o", "json"))
+    assert [one["made"] for one in told] == [False, False]
+
+
+def test_a_name_that_no_cluster_can_have_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["certificates", str(tmp_path), "--cluster", "../east"])
+    assert done.exit_code != 0
+    assert list(tmp_path.iterdir()) == []

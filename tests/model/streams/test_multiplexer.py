@@ -1,0 +1,126 @@
+"""Laws of the multiplexer: messages arrive whole, urgent ones first, and no more is on the way than the window."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.model.streams import Frame, Kind, Message, Multiplexer, Priority, ProtocolError, encode_frame
+from dispatcher.model.streams.frames import CHUNK, COUNTED, END, credit, decode_frame
+
+WINDOW = 4 * CHUNK
+MESSAGES = st.lists(
+    st.tuples(st.sampled_from(Priority), st.integers(0, 6 * CHUNK)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def frames(sender: Multiplexer) -> Iterator[bytes]:
+    while (frame := sender.next_frame()) is not None:
+        yield frame
+
+
+def exchanged(sender: Multiplexer, receiver: Multiplexer) -> list[Message]:
+    """All that arrives while both say what they took."""
+    arrived = []
+    while sent := list(frames(sender)):
+        arrived += [message for frame in sent if (message := receiver.receive(frame)) is not None]
+        for told in frames(receiver):
+            sender.receive(told)
+    return arrived
+
+
+@given(MESSAGES)
+def test_every_message_arrives_once_and_whole(drawn: list[tuple[Priority, int]]) -> None:
+    sender, receiver = Multiplexer(WINDOW), Multiplexer(WINDOW)
+    sent = [Message(Kind.ANSWER, at, bytes([at]) * size) for at, (_, size) in enumerate(drawn)]
+    for message, (priority, _) in zip(sent, drawn, strict=True):
+        sender.send(message, priority)
+    assert sorted(exchanged(sender, receiver)) == sorted(sent)
+
+
+@given(MESSAGES)
+def test_no_more_is_on_the_way_than_the_window(drawn: list[tuple[Priority, int]]) -> None:
+    sender = Multiplexer(WINDOW)
+    for at, (priority, size) in enumerate(drawn):
+        sender.send(Message(Kind.ANSWER, at, bytes(size)), priority)
+    counted = [frame for frame in map(decode_frame, frames(sender)) if frame.flags & COUNTED]
+    assert sum(len(frame.payload) for frame in counted) <= WINDOW
+
+
+def test_an_urgent_message_is_the_next_frame_however_much_waits() -> None:
+    sender = Multiplexer(WINDOW)
+    sender.send(Message(Kind.ANSWER, 1, bytes(100 * CHUNK)), Priority.CHANGES)
+    sender.next_frame()
+    sender.send(Message(Kind.CALL, 2, b"order"), Priority.INTENTS)
+    assert decode_frame(sender.next_frame() or b"").payload == b"order"
+
+
+def test_an_urgent_message_leaves_though_the_window_is_full() -> None:
+    sender = Multiplexer(WINDOW)
+    sender.send(Message(Kind.ANSWER, 1, bytes(100 * CHUNK)), Priority.CHANGES)
+    assert len(list(frames(sender))) == WINDOW // CHUNK
+    sender.send(Message(Kind.CALL, 2, b"order"), Priority.INTENTS)
+    assert [decode_frame(frame).payload for frame in frames(sender)] == [b"order"]
+
+
+def test_messages_of_one_priority_take_turns() -> None:
+    sender = Multiplexer(WINDOW)
+    for stream in (1, 2):
+        sender.send(Message(Kind.ANSWER, stream, bytes(2 * CHUNK)), Priority.CHANGES)
+    assert [decode_frame(frame).stream for frame in frames(sender)] == [1, 2, 1, 2]
+
+
+def test_a_message_that_was_dropped_half_way_leaves_nothing_behind_once_it_is_cancelled() -> None:
+    sender, receiver = Multiplexer(WINDOW), Multiplexer(WINDOW)
+    sender.send(Message(Kind.ANSWER, 1, b"a" * 2 * CHUNK), Priority.CHANGES)
+    receiver.receive(sender.next_frame() or b"")
+    assert sender.drop(1)
+    sender.send(Message(Kind.CANCEL, 1, b""), Priority.CONTROL)
+    sender.send(Message(Kind.ANSWER, 1, b"b"), Priority.CHANGES)
+    assert [message.body for message in exchanged(sender, receiver)] == [b"", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("what", "data"),
+    [
+        ("too short", b"\1\1"),
+        ("version 9", b"\x09" + encode_frame(Frame(Kind.CALL, END, 1, b""))[1:]),
+        ("unknown kind", b"\1\x63\1\0\0\0\1"),
+        ("too long", encode_frame(Frame(Kind.CALL, END, 1, bytes(CHUNK + 1)))),
+        ("empty part", encode_frame(Frame(Kind.CALL, 0, 1, b""))),
+        ("took more than was sent", encode_frame(credit(1))),
+        ("credit of 1 bytes", encode_frame(Frame(Kind.CREDIT, END, 0, b"x"))),
+    ],
+)
+def test_what_no_peer_may_send_ends_the_connection_with_its_reason(what: str, data: bytes) -> None:
+    with pytest.raises(ProtocolError, match=what):
+        Multiplexer(WINDOW).receive(data)
+
+
+def test_a_peer_that_sends_beyond_the_window_is_cut_off() -> None:
+    receiver = Multiplexer(WINDOW)
+    frame = encode_frame(Frame(Kind.ANSWER, COUNTED, 1, bytes(CHUNK)))
+    for _ in range(WINDOW // CHUNK):
+        receiver.receive(frame)
+    with pytest.raises(ProtocolError, match="without leave"):
+        receiver.receive(frame)
+
+
+def test_a_peer_that_never_ends_its_message_is_cut_off() -> None:
+    receiver = Multiplexer(WINDOW, max_message=WINDOW)
+    frame = encode_frame(Frame(Kind.CALL, 0, 1, bytes(CHUNK)))
+    for _ in range(WINDOW // CHUNK):
+        receiver.receive(frame)
+    with pytest.raises(ProtocolError, match="too long a message"):
+        receiver.receive(frame)
+
+
+@given(st.binary(max_size=64))
+def test_whatever_a_peer_sends_is_a_message_or_a_protocol_error(data: bytes) -> None:
+    try:
+        Multiplexer(WINDOW).receive(data)
+    except ProtocolError as error:
+        assert str(error)

@@ -1,0 +1,260 @@
+"""Agents that dial in, over real TLS on loopback: who is let in, what crosses, and what a cut does."""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agents.runtime.outbound.answering import answers_of
+from agents.runtime.outbound.dialling import Dialler
+from agents.runtime.outbound.settings import GatewaySettings
+from dispatcher.config.sections import GatewaySection
+from dispatcher.model.messages import Bind, IntentBatch, PodRef
+from dispatcher.service.errors import CommandError
+from dispatcher.service.gateway.authority import ensure
+from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.link import AgentDied, AgentFault, AgentMissing, AgentTimeout
+from tests.service.fakes import FakeAgent
+from tests.service.gateway.relay import Relay
+
+WAIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A gateway that listens, and the folder of the fleet's certificates."""
+
+    gateway: Gateway
+    folder: Path
+
+    def settings(self, cluster: str, **given: object) -> GatewaySettings:
+        told = {
+            "urls": [f"wss://localhost:{self.gateway.port}"],
+            "ca_file": str(self.folder / "ca.crt"),
+            "cert_file": str(self.folder / f"cluster-{cluster}.crt"),
+            "key_file": str(self.folder / f"cluster-{cluster}.key"),
+            "longest_pause_s": 1,
+        }
+        return GatewaySettings.model_validate(told | given)
+
+
+def section(folder: Path, port: int = 0) -> GatewaySection:
+    return GatewaySection(
+        port=port,
+        cert_file=str(folder / "gateway.crt"),
+        key_file=str(folder / "gateway.key"),
+        client_ca_file=str(folder / "ca.crt"),
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    ensure(folder, ["localhost"], ["east", "west"])
+    return folder
+
+
+@pytest.fixture
+async def site(folder: Path) -> AsyncIterator[Site]:
+    gateway = Gateway(section(folder), ["east"])
+    async with gateway.serving():
+        yield Site(gateway, folder)
+
+
+@contextlib.asynccontextmanager
+async def dialling(settings: GatewaySettings, cluster: str, agent: FakeAgent) -> AsyncIterator[Dialler]:
+    dialler = Dialler(settings, cluster, answers_of(agent))
+    task = asyncio.create_task(dialler.run())
+    try:
+        yield dialler
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def connected(link: GatewayLink) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                await link.hello(timeout_s=WAIT_S)
+                return
+            except (AgentMissing, AgentDied):
+                await asyncio.sleep(0.02)
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not true():  # noqa: ASYNC110 - what is asked has no event
+            await asyncio.sleep(0.02)
+
+
+async def problem_of(dialler: Dialler, word: str) -> str:
+    await eventually(lambda: any(word in line for line in dialler.problems.values()))
+    return next(iter(dialler.problems.values()))
+
+
+async def test_all_calls_cross(site: Site) -> None:
+    agent, link = FakeAgent("east"), site.gateway.link("east")
+    async with dialling(site.settings("east"), "east", agent):
+        await connected(link)
+        changes = await link.changes("", 0, 0.1, timeout_s=WAIT_S)
+        batch = IntentBatch("east", 1, (Bind("i1", PodRef("default", "web", "u1"), 1, "node-1"),), 20.0)
+        outcomes = await link.execute(batch, timeout_s=WAIT_S)
+    assert (changes.cluster, changes.full, [one.verdict for one in outcomes.outcomes]) == ("east", True, ["bound"])
+    assert agent.batches == [batch]
+
+
+async def test_an_agent_that_never_came_is_missing_with_that_reason(site: Site) -> None:
+    with pytest.raises(AgentMissing, match="never connected"):
+        await site.gateway.link("east").hello(timeout_s=WAIT_S)
+
+
+async def test_a_call_under_way_at_a_cut_is_unknown_and_the_agent_comes_back(site: Site) -> None:
+    agent, link, relay = FakeAgent("east"), site.gateway.link("east"), Relay(site.gateway.port)
+    async with (
+        relay.listening() as port,
+        dialling(site.settings("east", urls=[f"wss://localhost:{port}"]), "east", agent),
+    ):
+        await connected(link)
+        agent.gate.clear()
+        poll = asyncio.create_task(link.changes("", 0, 5.0, timeout_s=WAIT_S))
+        await eventually(lambda: bool(agent.asked))
+        relay.cut()
+        with pytest.raises(AgentDied, match="before it answered"):
+            await poll
+        agent.gate.set()
+        await connected(link)
+        assert (await link.changes("one", agent.revision - 1, 0.1, timeout_s=WAIT_S)).full is False
+
+
+async def test_a_call_that_is_given_up_ends_at_the_agent_too(site: Site) -> None:
+    agent, link = FakeAgent("east"), site.gateway.link("east")
+    ended = asyncio.Event()
+
+    async def hang(incarnation: str, since: int, wait_s: float) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    agent.changes = hang  # type: ignore[method-assign, assignment]
+    async with dialling(site.settings("east"), "east", agent):
+        await connected(link)
+        with pytest.raises(AgentTimeout, match="changes"):
+            await link.changes("", 0, 60.0, timeout_s=0.2)
+        await asyncio.wait_for(ended.wait(), WAIT_S)
+        await link.hello(timeout_s=WAIT_S)
+
+
+async def test_a_call_that_fails_says_so_and_ends_nothing_else(site: Site) -> None:
+    agent, link = FakeAgent("east"), site.gateway.link("east")
+
+    async def fail() -> None:
+        raise ValueError("no such thing")
+
+    agent.telemetry = fail  # type: ignore[method-assign, assignment]
+    async with dialling(site.settings("east"), "east", agent):
+        await connected(link)
+        with pytest.raises(AgentFault, match="no such thing"):
+            await link.telemetry(timeout_s=WAIT_S)
+        await link.hello(timeout_s=WAIT_S)
+
+
+async def test_a_later_connection_of_a_cluster_takes_the_place_of_the_earlier(site: Site) -> None:
+    old, new, link = FakeAgent("east", "old"), FakeAgent("east", "new"), site.gateway.link("east")
+    async with dialling(site.settings("east", longest_pause_s=600), "east", old) as first:
+        await connected(link)
+        async with dialling(site.settings("east"), "east", new):
+            assert "another agent" in await problem_of(first, "another agent")
+            assert (await link.hello(timeout_s=WAIT_S)).incarnation == "new"
+
+
+OTHERS = {"cert_file": "cluster-west.crt", "key_file": "cluster-west.key"}
+REFUSED: Mapping[str, tuple[str, Mapping[str, object], str]] = {
+    "another cluster's certificate": ("east", OTHERS, "of another cluster"),
+    "a cluster that is not configured": ("west", {}, "does not know this cluster"),
+    "a gateway of another name": ("east", {"server_name": "elsewhere.example"}, "not trusted"),
+    "a file that is not there": ("east", {"cert_file": "none.crt"}, "none.crt: No such file"),
+    "a key of another certificate": ("east", {"key_file": "cluster-west.key"}, "TLS failed"),
+    "a name without an address": ("east", {"urls": ["wss://gateway.invalid:1"]}, "no address"),
+    "a port where nobody listens": ("east", {"urls": ["wss://localhost:1"]}, "localhost"),
+    "a proxy that is not there": ("east", {"proxy": "http://127.0.0.1:1"}, "the proxy cannot be reached"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_who_cannot_connect_is_told_why(site: Site, name: str) -> None:
+    cluster, given, words = REFUSED[name]
+    files = {key: str(site.folder / str(value)) for key, value in given.items() if key.endswith("_file")}
+    async with dialling(site.settings(cluster, **{**given, **files}), cluster, FakeAgent(cluster)) as dialler:
+        assert words in await problem_of(dialler, words)
+        assert not dialler.connected
+
+
+async def test_a_certificate_of_another_authority_is_refused(site: Site, tmp_path: Path) -> None:
+    ensure(tmp_path, [], ["east"])
+    given = {"cert_file": str(tmp_path / "cluster-east.crt"), "key_file": str(tmp_path / "cluster-east.key")}
+    async with dialling(site.settings("east", **given), "east", FakeAgent("east")) as dialler:
+        await problem_of(dialler, "cert_file")
+    with pytest.raises(AgentMissing):
+        await site.gateway.link("east").hello(timeout_s=WAIT_S)
+
+
+async def test_a_gateway_of_another_authority_is_not_trusted(site: Site, tmp_path: Path) -> None:
+    ensure(tmp_path, [], [])
+    async with dialling(site.settings("east", ca_file=str(tmp_path / "ca.crt")), "east", FakeAgent("east")) as dialler:
+        assert "gateway.ca_file" in await problem_of(dialler, "not trusted")
+
+
+async def test_an_agent_keeps_a_connection_to_each_gateway(folder: Path) -> None:
+    one, two = Gateway(section(folder), ["east"]), Gateway(section(folder), ["east"])
+    async with one.serving(), two.serving():
+        urls = [f"wss://localhost:{gateway.port}" for gateway in (one, two)]
+        async with dialling(Site(one, folder).settings("east", urls=urls), "east", FakeAgent("east")):
+            await connected(one.link("east"))
+            await connected(two.link("east"))
+
+
+async def test_an_agent_that_came_before_its_gateway_connects_once_that_listens(folder: Path) -> None:
+    async with Gateway(section(folder), ["east"]).serving() as _:
+        pass
+    gateway = Gateway(section(folder), ["east"])
+    async with gateway.serving():
+        port = gateway.port
+    settings = Site(gateway, folder).settings("east", urls=[f"wss://localhost:{port}"])
+    async with dialling(settings, "east", FakeAgent("east")) as dialler:
+        await problem_of(dialler, "localhost")
+        again = Gateway(section(folder, port), ["east"])
+        async with again.serving():
+            await connected(again.link("east"))
+            assert dialler.connected
+
+
+def test_files_that_are_there_and_good_are_left_alone(tmp_path: Path) -> None:
+    first = ensure(tmp_path, ["gateway.example", "192.0.2.7"], ["east"])
+    again = ensure(tmp_path, ["gateway.example", "192.0.2.7"], ["east", "west"])
+    assert [one.made for one in first] == [True, True, True]
+    assert [one.made for one in again] == [False, False, False, True]
+
+
+def test_a_gateway_of_other_names_gets_another_certificate(tmp_path: Path) -> None:
+    ensure(tmp_path, ["one.example"], [])
+    assert [one.made for one in ensure(tmp_path, ["two.example"], [])] == [False, True]
+
+
+def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
+    ensure(tmp_path, ["gateway.example"], ["east"])
+    assert {oct(os.stat(file).st_mode & 0o777) for file in tmp_path.glob("*.key")} == {"0o600"}
+
+
+def test_a_file_that_is_no_key_is_named(tmp_path: Path) -> None:
+    ensure(tmp_path, [], [])
+    (tmp_path / "ca.key").write_text(json.dumps({}))
+    with pytest.raises(CommandError, match=str(tmp_path)):
+        ensure(tmp_path, [], ["east"])
