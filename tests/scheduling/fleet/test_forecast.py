@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatcher.model.node import Reading
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.forecast import (
     ALPHA,
@@ -318,9 +319,9 @@ def test_a_dispatcher_that_starts_foresees_nothing_until_it_has_measured_itself(
 def test_nodes_and_signals_that_come_later_are_taken_in() -> None:
     state = watched()
     state.put_node("a", node("late").cpu(10).build())
-    state.put_reading("a", reading("late", cpu=0.4, more={"gpu": (0.5, 0.0)}))
+    state.put_reading("a", Reading("late", cpu=0.4, more={"gpu": (0.5, 0.0)}))
     state.now += STEP_S
-    state.put_reading("a", reading("late", cpu=0.4, more={"gpu": (0.5, 0.0)}))
+    state.put_reading("a", Reading("late", cpu=0.4, more={"gpu": (0.5, 0.0)}))
     state.learn_forecast(wanted=True)
     assert state.forecast.shape == (len(state.signal_axis), 2)
 
