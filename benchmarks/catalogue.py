@@ -9,6 +9,7 @@ from benchmarks import beside_kube_scheduler, decisions, fragmentation, listing,
 from benchmarks.closed_loop import case as closed_loop
 from benchmarks.end_to_end import cases as end_to_end
 from benchmarks.fleet import case as fleet
+from benchmarks.prometheus import case as prometheus
 from benchmarks.report.rows import Row
 
 _OWN = (
@@ -18,6 +19,7 @@ _OWN = (
     *fragmentation.CASES,
     *closed_loop.CASES,
     *fleet.CASES,
+    *prometheus.CASES,
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
 )
@@ -30,6 +32,7 @@ _SECONDS = {
     "fragmentation": 60,
     "closed_loop": 40,
     "fleet_of_agents": 240,
+    "prometheus_of_5000_nodes": 120,
     "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,
     "perf_PreemptionPVs": 70,

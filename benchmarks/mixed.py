@@ -7,6 +7,7 @@ are CPU time of one core; each has the same work with one template beside it, me
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -25,14 +26,23 @@ from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.records.decision import records_of
 from dispatcher.service.journal import Journal
+from dispatcher.service.warm_up import collect_less_often
 
 HOME, BATCH = "c000", 1000
 _THROUGH = "core with queue, quota, reports, answers and records, by CPU time"
 _BESIDE = "one template in the same run"
+
+
+@cache
+def _as_in_a_dispatcher() -> None:
+    compile_all()
+    collect_less_often()
 
 
 @dataclass
@@ -50,7 +60,8 @@ class Stage:
     told: int = 0
 
     def __post_init__(self) -> None:
-        """A fleet that is known; nothing is queued yet."""
+        """A fleet that is known; nothing is queued yet. Kernels and garbage collection are as in a dispatcher."""
+        _as_in_a_dispatcher()
         ledger, fleet = QuotaLedger(self.mix.owners()), FleetState()
         plugins = build(DEFAULT_PROFILE, PluginContext(quota=ledger))
         profiles = Profiles([Scheduler(DEFAULT_PROFILE, plugins, fleet)])
@@ -92,10 +103,10 @@ class Stage:
             self.end(list(itertools.islice(self.bound, leaving)))
 
     def _take(self, effects: Sequence[events.Effect]) -> None:
+        if self.journal is not None:
+            self.journal.write(records_of(one.decision for one in effects if isinstance(one, events.Decided)))
         for effect in effects:
-            if isinstance(effect, events.Decided) and self.journal is not None:
-                self.journal.write(effect.decision.record())
-            elif isinstance(effect, events.SendIntents):
+            if isinstance(effect, events.SendIntents):
                 answers = tuple(self._answer(intent) for intent in effect.intents)
                 self._take(self.core.handle(events.Answered(effect.cluster, answers), self.now))
 
@@ -196,8 +207,8 @@ def preemption_ms(nodes: int, pods_each: int, budgets: int, rounds: int = 5) -> 
 # --- the rows --------------------------------------------------------------------------------------------------------
 
 
-def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, recorded: bool = False) -> Row:
-    rate = bound_rate(mix, recorded=recorded)
+def _bound_row(name: str, mix: Mix, target: float | None, one: float, *, burst: int | None = None) -> Row:
+    rate = bound_rate(mix, burst=burst)
     return Row(name, mix.nodes, mix.pods, rate, "bound/s", target, one, _THROUGH, _BESIDE)
 
 
@@ -235,11 +246,16 @@ def mixed_small_pods(share: int) -> list[Row]:
 
 
 def mixed_rules(share: int) -> list[Row]:
-    """Templates that shun themselves by host, or spread softly over zones and hosts."""
-    mix, one = _one(4 * share)
+    """Templates that shun themselves by host, or spread softly over zones and hosts: all pods at once, then in bursts
+    of about one pod a template, so that each is decided alone.
+    """
+    mix, one = _one(share)
+    soft, few = replace(mix, soft_spread=100, classes=1000), mix.pods // 4
     return [
         _bound_row("mixed_500_classes_20_shun", replace(mix, classes=500, anti_affinity=20), 5000, one),
-        _bound_row("mixed_200_soft_spread", replace(mix, pods=mix.pods // 2, classes=200, soft_spread=100), 8000, one),
+        _bound_row("mixed_200_soft_spread", replace(soft, classes=200), 8000, one),
+        _bound_row("mixed_1000_soft_spread", soft, 4000, one),
+        _bound_row("mixed_1000_soft_spread_alone", replace(soft, pods=few), None, one, burst=few // 5),
     ]
 
 

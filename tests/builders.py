@@ -289,7 +289,7 @@ def put(state: FleetState, one: PodBuilder | Pod | str, cluster: str, node_name:
     return seated
 
 
-def reading(node_name: str, *, age: float = 0.0, **shares: float) -> Reading:
+def reading(node_name: str, *, age: float = 0.0, **shares: Any) -> Reading:
     """A reading with one age for all: reading("n1", cpu=0.5, net=0.1, age=10)."""
     plain = Reading(node_name, source="test", cpu_age_s=age, memory_age_s=age, net_age_s=age)
     return msgspec.structs.replace(plain, **shares)

@@ -74,6 +74,11 @@ def preempted(local: Local, ref: PodRef, preemptor: str, node: str, now: Moment)
     _put(local, ref, (NORMAL, "Preempted", "Preempting"), note, now)
 
 
+def moved(local: Local, ref: PodRef, why: str, now: Moment) -> None:
+    """A pod was evicted so that it is placed anew; `why` says for what."""
+    _put(local, ref, (NORMAL, "Rebalanced", "Rebalancing"), f"Evicted to be placed anew: {why}", now)
+
+
 def lease_lapsed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A delegate of failover mode `lease` is stopped."""
     note = f"{why}: this pod is stopped, since the cluster of its source may replace it now"

@@ -1,15 +1,28 @@
-"""Evict: a pod gives its node to one of higher priority, as kube-scheduler's preemption does it.
+"""Evict: a pod gives its node to one of higher priority, as kube-scheduler's preemption does it; or is moved.
 
 First the condition DisruptionTarget, so that Jobs and people can tell why; then the delete, with the pod's own grace
 period. Only a pod that really is on that node, of lower priority, and within what this cluster's policy lets go.
+
+A pod that is moved for load (`Evict.moved`) is evicted through the Eviction API, where PodDisruptionBudgets are kept by
+the API server; only one of ours, and none with local data or an annotation that says no.
 """
 
 import msgspec
 
 from agents.executor import events, pods
-from agents.executor.answer import NOT_FOUND, TRIES, Answer, error_text, is_ambiguous, outcome
+from agents.executor.answer import (
+    CONFLICT,
+    NOT_FOUND,
+    POSTPONED,
+    TOO_BUSY,
+    TRIES,
+    Answer,
+    error_text,
+    is_ambiguous,
+    outcome,
+)
 from agents.executor.deletion import delete_exactly
-from agents.executor.http import STRATEGIC_PATCH, Procedure, Request
+from agents.executor.http import STRATEGIC_PATCH, Procedure, Request, Response
 from agents.executor.local import Local, Moment
 from agents.executor.pods import LivePod
 from agents.executor.times import rfc3339
@@ -29,6 +42,11 @@ def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
     early = _early(look.pod, intent, local)
     if early is not None:
         return outcome(intent, *early)
+    if intent.moved:
+        answer = yield from _evicted(intent, look.pod)
+        if answer.verdict == DONE:
+            events.moved(local, intent.pod, intent.moved, now)
+        return outcome(intent, *answer)
     marked = yield from _mark(intent, now)
     if marked is not None:
         return outcome(intent, *marked)
@@ -45,14 +63,53 @@ def _early(pod: LivePod, intent: Evict, local: Local) -> Answer | None:
         return Answer(STALE, f'{name} is {where}, not on node "{intent.node}"')
     if pod.terminating or pod.terminal:
         return _GONE
-    if pod.spec.priority >= intent.priority:
+    if not intent.moved and pod.spec.priority >= intent.priority:
         return Answer(REFUSED, f"{name} has priority {pod.spec.priority}: not lower than {intent.priority}")
     if pod.node.startswith(names.PROXY_NODE_PREFIX):
         return Answer(REFUSED, f"{name} runs in another cluster: it is evicted there")
     ours = names.is_ours(pod.spec.scheduler_name) or pod.spec.scheduler_name == names.DELEGATE_SCHEDULER
+    if not ours and intent.moved:
+        return Answer(REFUSED, f"{name} is of another scheduler, and not moved for load")
     if not ours and not local.policy.evict_foreign:
         return Answer(REFUSED, f"{name} is of another scheduler: evict_foreign is off in the executor's policy")
     return None
+
+
+def _evicted(intent: Evict, pod: LivePod) -> Procedure[Answer]:
+    """Ask the Eviction API. done: it is on its way. refused: by its owner, a budget or the server."""
+    if pod.annotations.get(names.REBALANCE, "true") != "true":
+        return Answer(REFUSED, f"its annotation {names.REBALANCE} says no")
+    if pod.has_local_data and not intent.local_data:
+        text = f'it has local data (emptyDir or hostPath): annotation {names.REBALANCE}: "true" lets it go'
+        return Answer(REFUSED, text)
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": intent.pod.namespace, "name": intent.pod.name},
+        "deleteOptions": {"preconditions": {"uid": intent.pod.uid}},
+    }
+    path = pods.path(intent.pod.namespace, intent.pod.name, "eviction")
+    request, problem = Request("POST", path, msgspec.json.encode(body)), ""
+    for _ in range(TRIES):
+        response = yield request
+        if response.ok:
+            return Answer(DONE)
+        if response.status == NOT_FOUND:
+            return _GONE
+        problem = error_text(response)
+        if response.status in POSTPONED and not _by_budget(response):
+            continue
+        if response.status != CONFLICT and not response.unknown:
+            return Answer(REFUSED, problem)
+        look = yield from pods.look_up(intent.pod.namespace, intent.pod.name)
+        if look.differs(intent.pod.uid) or (look.pod is not None and look.pod.terminating):
+            return _GONE
+    return Answer(UNKNOWN, problem)
+
+
+def _by_budget(response: Response) -> bool:
+    """Whether a 429 is a budget's and not a busy server's."""
+    return response.status == TOO_BUSY and b"DisruptionBudget" in response.body
 
 
 def _mark(intent: Evict, now: Moment) -> Procedure[Answer | None]:

@@ -24,11 +24,17 @@ class _Metadata(msgspec.Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
+class _Volume(msgspec.Struct, rename="camel"):
+    empty_dir: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
+
+
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
     scheduling_gates: tuple[dict[str, str], ...] | None = None
+    volumes: tuple[_Volume, ...] | None = None
 
 
 class _Status(msgspec.Struct):
@@ -61,6 +67,11 @@ class LivePod(msgspec.Struct):
     def terminal(self) -> bool:
         """Whether it has ended by itself."""
         return self.status.phase in TERMINAL
+
+    @property
+    def has_local_data(self) -> bool:
+        """Whether it has a volume whose data stay on its node, or end with it: emptyDir, hostPath."""
+        return any(one.empty_dir is not None or one.host_path is not None for one in self.spec.volumes or ())
 
     @property
     def finalizers(self) -> tuple[str, ...]:

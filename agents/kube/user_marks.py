@@ -22,7 +22,7 @@ OWN_KEYS = names.PREFIX + "x-"  # begins the keys of an operator's own plugins
 MISUNDERSTOOD, NO_GROUP = "AnnotationNotUnderstood", "PodGroupNotServed"
 MAX_KEYS = 32
 MAX_CLUSTERS = 64
-_USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA)
+_USERS = (names.SCHEDULE, *NARROWING, names.NEAR, names.DATA, names.REBALANCE)
 # What a claim that was given up may leave behind is no one's mistake.
 _LEFT_BEHIND = frozenset((names.EPOCH, names.CLAIM))
 _OF_AGENTS = frozenset(
@@ -190,13 +190,13 @@ def _about_value(key: str, value: str) -> tuple[str, bool]:
     return check(value) if check is not None else ("", False)
 
 
-def _one_of(*words: str) -> Callable[[str], tuple[str, bool]]:
+def _one_of(*words: str, holds: bool = True) -> Callable[[str], tuple[str, bool]]:
     def check(value: str) -> tuple[str, bool]:
         if value in words:
             return "", False
         close = get_close_matches(value.strip()[:_READ].lower(), words, 1, _ALIKE)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        return f"must be {_either(words)}, not {value[:_READ]!r}{hint}", True
+        return f"must be {_either(words)}, not {value[:_READ]!r}{hint}", holds
 
     return check
 
@@ -260,4 +260,5 @@ _VALUES: Mapping[str, Callable[[str], tuple[str, bool]]] = {
     names.NEAR: _readable(read_near, holds=False),
     names.DATA: _readable(read_dataset, holds=False),
     names.REQUIRE_DATA: _readable(read_dataset, holds=True),
+    names.REBALANCE: _one_of("true", "false", holds=False),
 }

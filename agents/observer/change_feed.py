@@ -6,11 +6,13 @@ import msgspec
 
 from agents.observer.cache import ClusterCache
 from agents.observer.loads import READINGS, Loads
+from agents.observer.owner_uses import USES, OwnerUses
 from agents.observer.seen import NODES, PODS
 from dispatcher.model.crossing import Opening
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import ObjectRef
+from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import Pod
 
 
@@ -41,9 +43,9 @@ class Health:
 class ChangeFeed:
     """Answers `since(revision)`. A follower that applies every answer in turn ends with the cache's own content."""
 
-    def __init__(self, cache: ClusterCache, loads: Loads) -> None:
+    def __init__(self, cache: ClusterCache, loads: Loads, uses: OwnerUses) -> None:
         self._cache = cache
-        self._loads = loads
+        self._loads, self._uses = loads, uses
         self._log = cache.log
 
     @property
@@ -84,6 +86,7 @@ class ChangeFeed:
             "pods": tuple(self._cache.pods()),
             "readings": self._readings(list(self._loads.names()), now),
             "objects": tuple(self._cache.objects()),
+            "uses": self._told_uses(list(self._uses.keys()), now),
         }
 
     def _difference(self, since: int, now: float) -> dict[str, object]:
@@ -98,6 +101,7 @@ class ChangeFeed:
             "pods_gone": tuple(gone[PODS]),
             "pods_missing": tuple(uid for uid in gone[PODS] if self._log.missing(PODS, uid)),
             "readings": self._readings(changed[READINGS], now),
+            "uses": self._told_uses(changed[USES], now),
             "objects": tuple(
                 record
                 for kind in self._cache.kinds
@@ -110,9 +114,12 @@ class ChangeFeed:
     def _readings(self, names: list[str], now: float) -> tuple[Reading, ...]:
         return tuple(reading for name in names if (reading := self._loads.reading(name, now)) is not None)
 
+    def _told_uses(self, keys: list[str], now: float) -> tuple[OwnerUse, ...]:
+        return tuple(use for key in keys if (use := self._uses.use(key, now)) is not None)
+
     def _by_kind(self, keys: list[tuple[str, str]]) -> dict[str, list[str]]:
         """Keys of each kind, earliest change first."""
-        kinds: dict[str, list[str]] = {kind: [] for kind in (NODES, PODS, READINGS, *self._cache.kinds)}
+        kinds: dict[str, list[str]] = {kind: [] for kind in (NODES, PODS, READINGS, USES, *self._cache.kinds)}
         for kind, key in reversed(keys):
             kinds[kind].append(key)
         return kinds

@@ -43,6 +43,10 @@ class ChangeLog:
             self._forgotten = self._gone.pop(oldest)
             self._missing.discard(oldest)
 
+    def forget(self, kind: str, key: str) -> None:
+        """`key` is no more, and nobody needs to know."""
+        self._alive.pop((kind, key), None)
+
     def bump(self) -> None:
         """Something without a key changed (health): wake the followers."""
         self.revision += 1

@@ -1,10 +1,11 @@
 """The live load of every node, from samples of any source, and the reading that crosses the wire."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.observer.changes import ChangeLog
 from agents.observer.links import Links
+from agents.observer.owner_uses import PodUse
 from agents.observer.rates import Track
 from agents.observer.seen import NodeTarget
 from agents.observer.signals import BASE, LINK_SPEED, OF_BANDWIDTH, RECEIVE, TRANSMIT, Signal
@@ -38,11 +39,12 @@ class Sample:
     """What a source said of one node, by measure. Which signals are made of that is configuration (`signals`).
 
     `source` is who said it. A configured source may have somebody stand in for it, as metrics.k8s.io does for a
-    kubelet that does not answer.
+    kubelet that does not answer. `pods`: what its pods use, where the source tells that.
     """
 
     source: str
     measures: Mapping[str, Measure] = field(default_factory=dict)
+    pods: Sequence[PodUse] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +234,12 @@ class Loads:
         self._preference = preference or Preference()
         self._links = Links()
         self._loads: dict[str, NodeLoad] = {}
+        self.on_pods: Callable[[Sequence[PodUse], float], None] = lambda pods, now: None
 
     def add(self, target: NodeTarget, sample: Sample, now: float, via: str = DEFAULT_SOURCE) -> bool:
         """Take a sample of a node that the configured source `via` brought; True if it said something new."""
+        if sample.pods:
+            self.on_pods(sample.pods, now)
         load = self._loads.get(target.name)
         if load is None or not load.fits(target):
             load = NodeLoad(target, self._tau, self._signals, self._preference, self._links)

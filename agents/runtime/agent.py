@@ -23,6 +23,7 @@ from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads
 from agents.observer.mark_verifier import MarkVerifier
+from agents.observer.owner_uses import OwnerUses
 from agents.observer.seen import NODES, PODS, WrongSchedulerName
 from agents.runtime.coalescing import coalesce_changes
 from agents.runtime.executor_loop import ExecutorLoop, ExecutorSettings
@@ -62,7 +63,9 @@ class Agent:
             signals=settings.all_signals(),
             preference=settings.telemetry.preference(),
         )
-        self._follow = ChangeFeed(self.cache, self._loads)
+        self._uses = OwnerUses(self._log, self.cache.pod_by_name)
+        self._loads.on_pods = self._uses.add
+        self._follow = ChangeFeed(self.cache, self._loads, self._uses)
         api = settings.api
         self._client = KubeClient(Access(settings.kubeconfig, settings.context), Patience(api.connect_s, api.request_s))
         keys = load_keys(settings.key_file, settings.cluster)
@@ -203,6 +206,8 @@ class Agent:
             watches=self._watches,
             outcomes=self._outcomes,
             telemetry=await self.telemetry(),
+            owner_uses=len(self._uses),
+            owner_uses_dropped=self._uses.dropped,
         )
 
     def confirm_restored(self) -> None:

@@ -37,7 +37,7 @@ class Watched(Protocol):
 class Told:
     """One look at an agent. `now` and `heard_at` on its monotonic clock; `heard_at`: the dispatcher's latest question.
 
-    `outcomes`: of intents, by verdict.
+    `outcomes`: of intents, by verdict. `owner_uses`: owners of which it is known what their pods use.
     """
 
     now: float
@@ -50,6 +50,8 @@ class Told:
     watches: Iterable[Watched] = ()
     outcomes: Counter[str] = field(default_factory=Counter)
     telemetry: Telemetry = field(default_factory=lambda: Telemetry(""))
+    owner_uses: int = 0
+    owner_uses_dropped: int = 0
 
 
 class AgentCollector(Collector):
@@ -84,6 +86,14 @@ class AgentCollector(Collector):
         for verdict, count in sorted(told.outcomes.items()):
             outcomes.add_metric([verdict], count)
         yield outcomes
+        yield _gauge(
+            "global_dispatcher_agent_owner_uses", "Owners of which it is known what their pods use.", told.owner_uses
+        )
+        dropped = CounterMetricFamily(
+            "global_dispatcher_agent_owner_uses_dropped", "Of these, those that gave way to newer ones."
+        )
+        dropped.add_metric([], told.owner_uses_dropped)
+        yield dropped
         yield from _watches(told)
         yield from _sources(told.telemetry.sources)
         yield from _signals(told.telemetry)

@@ -4,7 +4,9 @@ Kubelets first, metrics.k8s.io where they do not answer; whatever else the confi
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -20,7 +22,7 @@ from agents.runtime.settings import AgentSettings, KubeletSettings
 from agents.runtime.telemetry_settings import METRICS_API, NodeExporterSettings
 from agents.telemetry.kubelet import Kubelets
 from agents.telemetry.load_watcher import LoadWatcher
-from agents.telemetry.metrics_api import PATH, read_metrics
+from agents.telemetry.metrics_api import PATH, PODS_PATH, read_metrics, read_pod_metrics
 from agents.telemetry.node_exporter import NodeExporters
 from agents.telemetry.polls import Polls
 from agents.telemetry.prometheus import Prometheus
@@ -87,15 +89,22 @@ class ClusterKubelets:
 class MetricsApi:
     """metrics.k8s.io of the cluster's API server."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    def __init__(self, client: KubeClient, loads: Loads | None = None) -> None:
+        self._client, self._loads = client, loads
 
     async def samples(self) -> dict[str, Sample]:
-        """By node name; SourceError says why there are none."""
-        answer = await self._client.send(Request("GET", PATH), max_body=MAX_METRICS)
+        """By node name; SourceError says why there are none. What pods use goes to `loads`, as far as it is told."""
+        found = read_metrics(await self._ask(PATH))
+        if self._loads is not None:
+            with suppress(SourceError):  # an older chart gives no right to it, and nodes are read without
+                self._loads.on_pods(read_pod_metrics(await self._ask(PODS_PATH)), time.monotonic())
+        return found
+
+    async def _ask(self, path: str) -> bytes:
+        answer = await self._client.send(Request("GET", path), max_body=MAX_METRICS)
         if not answer.ok:
-            raise SourceError(f"{PATH} answers {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
-        return read_metrics(answer.body)
+            raise SourceError(f"{path} answers {answer.status}: {answer.body[:200].decode('utf-8', 'replace')}")
+        return answer.body
 
     async def sample_all(self, targets: Mapping[str, NodeTarget]) -> Answer:
         """The same as a source for all nodes."""
@@ -126,7 +135,7 @@ class Readings:
         for one in settings.telemetry.node_exporter:
             if one.name in wanted:
                 self._add_exporters(one)
-        for name, (source, interval_s) in fleet_sources(client, settings).items():
+        for name, (source, interval_s) in fleet_sources(client, settings, loads).items():
             if name in wanted:
                 self._sources.append(source)
                 self._asking.append(Polls(name, source, targets, loads, interval_s))
@@ -150,7 +159,7 @@ class Readings:
     def _add_kubelets(self, client: KubeClient, settings: KubeletSettings) -> None:
         kubelets = ClusterKubelets(client, settings)
         cadence = Cadence(settings.interval_s, settings.concurrency)
-        rounds = Rounds(self._targets, self._loads, kubelets.sample, MetricsApi(client).samples, cadence)
+        rounds = Rounds(self._targets, self._loads, kubelets.sample, MetricsApi(client, self._loads).samples, cadence)
         self._sources.append(kubelets)
         self._asking.append(rounds)
 
@@ -167,8 +176,10 @@ def node_exporters(settings: NodeExporterSettings) -> NodeExporters:
     return NodeExporters(at, settings.limits(), pool, settings.credentials(), settings.interfaces)
 
 
-def fleet_sources(client: KubeClient, settings: AgentSettings) -> dict[str, tuple[FleetSource, float]]:
-    """By name (source, seconds between two questions)."""
+def fleet_sources(
+    client: KubeClient, settings: AgentSettings, loads: Loads | None = None
+) -> dict[str, tuple[FleetSource, float]]:
+    """By name (source, seconds between two questions). `loads`: who is told of single pods."""
     telemetry, found = settings.telemetry, dict[str, tuple[FleetSource, float]]()
     for one in telemetry.prometheus:
         web = Web(one.url, one.limits(), Pool(one.tls()), one.credentials())
@@ -180,7 +191,7 @@ def fleet_sources(client: KubeClient, settings: AgentSettings) -> dict[str, tupl
     for file in telemetry.file:
         found[file.name] = StaticFile(file.name, file.path, constant=file.constant), file.interval_s
     if telemetry.metrics_api.enabled:
-        found[METRICS_API] = MetricsApi(client), telemetry.metrics_api.interval_s
+        found[METRICS_API] = MetricsApi(client, loads), telemetry.metrics_api.interval_s
     return found
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from agents.observer import signals
 from agents.observer.loads import Measure, Sample
+from agents.observer.owner_uses import PodUse
 from agents.observer.seen import NodeTarget
 from agents.telemetry.source import MAX_AHEAD_S, SourceError, date_of
 
@@ -96,8 +97,23 @@ class Network(msgspec.Struct, gc=False, rename="camel"):
     interfaces: list[Interface] | None = None
 
 
+class PodReference(msgspec.Struct, gc=False):
+    """PodReference."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class PodStats(msgspec.Struct, gc=False, rename="camel"):
+    """PodStats: what all containers of a pod use together."""
+
+    pod_ref: PodReference = msgspec.field(default_factory=PodReference)
+    cpu: Cpu | None = None
+    memory: Memory | None = None
+
+
 class NodeStats(msgspec.Struct, gc=False):
-    """NodeStats; the pods of the summary are not read."""
+    """NodeStats."""
 
     cpu: Cpu = msgspec.field(default_factory=Cpu)
     memory: Memory = msgspec.field(default_factory=Memory)
@@ -110,6 +126,7 @@ class Summary(msgspec.Struct, gc=False):
     """stats/v1alpha1 Summary."""
 
     node: NodeStats
+    pods: list[PodStats] | None = None
 
 
 _SUMMARY = msgspec.json.Decoder(Summary)
@@ -118,12 +135,20 @@ _SUMMARY = msgspec.json.Decoder(Summary)
 def read_summary(body: bytes, answered_at: float = 0.0) -> Sample:
     """A summary as a sample; SourceError if it is none. `answered_at`: the kubelet's own clock, 0 unknown."""
     try:
-        node = _SUMMARY.decode(body).node
+        summary = _SUMMARY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(f"the summary cannot be read: {error}") from None
+    node = summary.node
     memory = Measure(node.memory.working_set_bytes, seconds(node.memory.time))
     measures = {signals.CPU: _cpu(node.cpu), signals.MEMORY: memory, **_network(node.network), **_more(node)}
-    return Sample(SOURCE, {name: _aged(measure, answered_at) for name, measure in measures.items()})
+    aged = {name: _aged(measure, answered_at) for name, measure in measures.items()}
+    return Sample(SOURCE, aged, [_pod_use(one) for one in summary.pods or ()])
+
+
+def _pod_use(pod: PodStats) -> PodUse:
+    cores = _scaled(pod.cpu.usage_nano_cores) if pod.cpu is not None else None
+    memory = pod.memory.working_set_bytes if pod.memory is not None else None
+    return PodUse(pod.pod_ref.namespace, pod.pod_ref.name, cores, memory, seconds(pod.cpu.time) if pod.cpu else 0.0)
 
 
 def _aged(measure: Measure, answered_at: float) -> Measure:

@@ -7,6 +7,7 @@ So every label is looked up, and those that mean a node have to agree.
 
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from agents.observer.loads import Measure, Sample
@@ -16,6 +17,7 @@ from agents.telemetry.source import Answer, Matching
 T = TypeVar("T")
 
 LABELS = ("node", "kubernetes_node", "nodename", "Hostname", "instance")
+MAX_NAME = 300  # characters; above that no node is called so
 
 
 class Nodes:
@@ -30,6 +32,8 @@ class Nodes:
 
     def named(self, label: str) -> set[str]:
         """The nodes that one label's value may mean."""
+        if len(label) > MAX_NAME:
+            return set()
         return self._known.get(_plain(label)) or self._known.get(_plain(_without_port(label))) or set()
 
     def find(self, labels: Mapping[str, str], matching: Matching) -> str | None:
@@ -72,6 +76,7 @@ def _without_port(text: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
+@lru_cache(maxsize=2**16)  # the same of every answer; reading an address takes longer than all else about a series
 def _plain(text: str) -> str:
     """Names in lower case, as DNS has them; addresses in their one shortest form."""
     try:

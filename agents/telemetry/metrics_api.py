@@ -1,4 +1,6 @@
-"""CPU and memory of all nodes from metrics.k8s.io, where a kubelet cannot be asked. It knows no network."""
+"""CPU and memory of all nodes, and of all pods, from metrics.k8s.io, where a kubelet cannot be asked. It knows no
+network.
+"""
 
 from typing import Any
 
@@ -6,18 +8,21 @@ import msgspec
 
 from agents.observer import signals
 from agents.observer.loads import Measure, Sample
+from agents.observer.owner_uses import PodUse
 from agents.telemetry.kubelet import seconds
 from agents.telemetry.source import SourceError
 from dispatcher.model.resources import CPU, MEMORY, QuantityError, parse_quantity
 
 SOURCE = "metrics.k8s.io"
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
+PODS_PATH = "/apis/metrics.k8s.io/v1beta1/pods"
 
 
 class Meta(msgspec.Struct, gc=False):
-    """The name."""
+    """The name, and of pods the namespace."""
 
     name: str = ""
+    namespace: str = ""
 
 
 class NodeMetrics(msgspec.Struct, gc=False):
@@ -34,7 +39,30 @@ class NodeMetricsList(msgspec.Struct, gc=False):
     items: list[NodeMetrics] | None = None
 
 
+class ContainerMetrics(msgspec.Struct, gc=False):
+    """metrics.k8s.io/v1beta1 ContainerMetrics."""
+
+    usage: dict[str, Any] = {}
+
+
+class PodMetrics(msgspec.Struct, gc=False):
+    """metrics.k8s.io/v1beta1 PodMetrics."""
+
+    metadata: Meta
+    timestamp: str = ""
+    containers: list[ContainerMetrics] | None = None
+
+
+class PodMetricsList(msgspec.Struct, gc=False):
+    """metrics.k8s.io/v1beta1 PodMetricsList."""
+
+    items: list[PodMetrics] | None = None
+
+
+_PODS = msgspec.json.Decoder(PodMetricsList)
 _LIST = msgspec.json.Decoder(NodeMetricsList)
+# Nano-cores: finer than the internal unit, which would round small loads up to a milli-core.
+_SCALES = (CPU, 1e9), (MEMORY, 1.0)
 
 
 def read_metrics(body: bytes) -> dict[str, Sample]:
@@ -48,12 +76,28 @@ def read_metrics(body: bytes) -> dict[str, Sample]:
 
 def _sample(item: NodeMetrics) -> Sample:
     time = seconds(item.timestamp)
-    measures = {
-        # Nano-cores: finer than the internal unit, which would round small loads up to a milli-core.
-        signals.CPU: Measure(_quantity(item.usage.get(CPU), 1e9), time),
-        signals.MEMORY: Measure(_quantity(item.usage.get(MEMORY), 1.0), time),
-    }
-    return Sample(SOURCE, measures)
+    cpu, memory = (Measure(_quantity(item.usage.get(name), scale), time) for name, scale in _SCALES)
+    return Sample(SOURCE, {signals.CPU: cpu, signals.MEMORY: memory})
+
+
+def read_pod_metrics(body: bytes) -> list[PodUse]:
+    """What pods use, all containers together; unknown where one of them is. SourceError if it is no list."""
+    try:
+        items = _PODS.decode(body).items or []
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SourceError(f"{PODS_PATH} cannot be read: {error}") from None
+    return [_pod_use(item) for item in items]
+
+
+def _pod_use(item: PodMetrics) -> PodUse:
+    usages = [container.usage for container in item.containers or ()]
+    cores, memory = ([_quantity(usage.get(name), scale) for usage in usages] for name, scale in _SCALES)
+    return PodUse(item.metadata.namespace, item.metadata.name, _sum(cores), _sum(memory), seconds(item.timestamp))
+
+
+def _sum(parts: list[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known and len(known) == len(parts) else None
 
 
 def _quantity(text: object, scale: float) -> float | None:

@@ -49,6 +49,7 @@ def main(  # noqa: PLR0913 - the options of a command
     pods: Annotated[int, typer.Option(min=1, help="In the whole day.")] = _SIZE.pods,
     load: Annotated[float, typer.Option(min=0.01, help="Share of all CPU in use at the peak.")] = _SIZE.load,
     guesses: Annotated[Guesses, typer.Option(help="How well requests are guessed.")] = _SIZE.guesses,
+    bursts: Annotated[int, typer.Option(min=1, help="How often an app's pods come together.")] = _SIZE.bursts,
     shortest_s: Annotated[float, typer.Option(min=1, help="Shortest time between readings.")] = _QUALITY.shortest_s,
     longest_s: Annotated[float, typer.Option(min=1, help="Longest time between readings.")] = _QUALITY.longest_s,
     late_s: Annotated[float, typer.Option(min=0, help="Mean time a reading is on its way.")] = _QUALITY.late_s,
@@ -63,7 +64,7 @@ def main(  # noqa: PLR0913 - the options of a command
         raise _fail(f"--policies: {unknown[0]!r} is none: choose among {', '.join(POLICIES)}")
     if longest_s < shortest_s:
         raise _fail(f"--longest-s ({longest_s:g}) must not be less than --shortest-s ({shortest_s:g})")
-    size = Size(clusters, nodes, pods, load, guesses)
+    size = Size(clusters, nodes, pods, load, guesses, bursts)
     quality = Quality(shortest_s, longest_s, late_s, noise, lost)
     try:
         traces, source = _traces(files or [], generate=generate)

@@ -1,22 +1,32 @@
 """The product's own scheduling core as a policy, under virtual time: FleetState and Scheduler with a profile file."""
 
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.closed_loop.peers import MOST_PODS
+from benchmarks.closed_loop.pod_readings import PodReadings
 from benchmarks.closed_loop.policy import Setting
 from benchmarks.closed_loop.readings import Batch
 from dispatcher.config.profile_files import read_profile_file
 from dispatcher.model.names import HOSTNAME, REGION, SCHEDULER_NAME, ZONE
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.plugins.registry import REGISTRY, PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed, Profile
+from dispatcher.scheduling.rebalancing.moves import Move
+from dispatcher.scheduling.rebalancing.rebalancer import Rebalancer
+from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
 _SCORE = "ExpectedLoad"
+RULES = RebalancingRules(**json.loads(os.environ.get("R_RULES", "{}")))
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
 
 
@@ -37,6 +47,8 @@ class Ours:
         profile = self._profile(setting)
         plugins = build(profile, PluginContext())
         self._scheduler = Scheduler(profile, plugins, self._fleet)
+        self._pods = PodReadings(self._workload, setting.rng, size.clusters)
+        self._node: dict[int, int] = {}
 
     def _profile(self, setting: Setting) -> Profile:
         return setting.profile
@@ -61,24 +73,41 @@ class Ours:
             cluster, name = self._places[node]
             reading = Reading(name, cpu, memory, net, cpu_age_s=age, memory_age_s=age, net_age_s=age, source="kubelet")
             self._fleet.put_reading(cluster, reading)
+        for number, uses in self._pods.read(batch):
+            self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
+        self._fleet.judge_hot()
         self._fleet.learn_forecast(wanted=self._scheduler.plan.forecasts)
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
         self._fleet.now = now
-        placed = self._placed(pod)
+        placed = self._fleet.with_use(self._placed(pod))
         result = self._scheduler.schedule(placed, (placed.home, placed.pod.uid))
-        return self._numbers[result.cluster, result.node] if isinstance(result, Decision) else None
+        if not isinstance(result, Decision):
+            return None
+        node = self._node[pod] = self._numbers[result.cluster, result.node]
+        name = placed.pod.name
+        self._pods.on[node][pod] = name
+        self._pods.running[name] = msgspec.structs.replace(placed.pod, node=result.node, phase=RUNNING)
+        return node
 
     def ended(self, pod: int, now: float) -> None:
         """The core forgets the pod."""
         self._fleet.now = now
-        self._scheduler.forget((f"cluster-{self._workload.home[pod]}", f"uid-{pod}"))
+        self._left(pod)
+        self._scheduler.forget(self._pod_id(pod))
+
+    def _left(self, pod: int) -> None:
+        """No reading tells of the pod any more."""
+        del self._pods.running[self._pods.on[self._node.pop(pod)].pop(pod)]
 
     def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
-        """The product moves no pods for load."""
+        """Rebalancing is off."""
         return ()
+
+    def _pod_id(self, pod: int) -> PodId:
+        return f"cluster-{self._workload.home[pod]}", f"uid-{pod}"
 
     def _placed(self, pod: int) -> Placed:
         app = self._workload.app[pod]
@@ -90,6 +119,8 @@ class Ours:
             labels={"app": f"app-{app}"},
             requests={"cpu": cpu, "memory": memory},
             scheduler_name=SCHEDULER_NAME,
+            owner=f"StatefulSet/app-{app}/uid-app-{app}",
+            phase=RUNNING,
         )
         return Placed(made, f"cluster-{self._workload.home[pod]}")
 
@@ -101,3 +132,28 @@ class OursForecast(Ours):
         uses = setting.profile.plugins
         changed = [replace(use, args={**use.args, "forecast": 1.0}) if use.name == _SCORE else use for use in uses]
         return replace(setting.profile, plugins=tuple(changed))
+
+
+class OursRebalancing(Ours):
+    """The same with the product's rebalancing: a pod that it moves is decided anew at once, as any other pod."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._rebalancer = Rebalancer(self._fleet, RebalancingRules(), self._would_go, lambda occupant: "")
+
+    def _would_go(self, occupant: Occupant) -> Decision | None:
+        return self._scheduler.would_go(occupant.pod_id, occupant.placed)
+
+    def rebalance(self, now: float) -> Sequence[tuple[int, int]]:
+        """The pods that the product evicts, and where its core places the pods that replace them."""
+        self._fleet.now = now
+        return [self._moved(move, now) for move in self._rebalancer.look().moves]
+
+    def _moved(self, move: Move, now: float) -> tuple[int, int]:
+        pod = int(move.pod_id[1].removeprefix("uid-"))
+        self._left(pod)
+        self._scheduler.forget(move.pod_id)
+        node = self.place(pod, now)
+        if node is None:
+            raise LookupError(f"pod {pod} was moved and found no place")
+        return pod, node

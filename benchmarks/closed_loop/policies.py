@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from benchmarks.closed_loop.ours import Ours, OursForecast
+from benchmarks.closed_loop.ours import Ours, OursForecast, OursRebalancing
 from benchmarks.closed_loop.peers import BestOfTwo, LoadVariation, Oracle, Requests, Seed, TargetLoadPacking
 from benchmarks.closed_loop.policy import Policy, Setting
 
@@ -17,5 +17,6 @@ POLICIES: Mapping[str, Callable[[Setting], Policy]] = {
     BEST_OF_TWO: BestOfTwo,
     OURS: Ours,
     "ours_forecast": OursForecast,
+    "ours_rebalancing": OursRebalancing,
     "oracle": Oracle,
 }

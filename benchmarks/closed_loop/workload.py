@@ -37,13 +37,17 @@ _SIGMA = {Guesses.BAD: 1.2, Guesses.GOOD: 0.1}
 
 @dataclass(frozen=True)
 class Size:
-    """How large the world is. `load`: share of all CPU in use at the peak of the day, which gives nodes their size."""
+    """How large the world is. `load`: share of all CPU in use at the peak of the day, which gives nodes their size.
+
+    `bursts`: how often pods of one app come together, 1 to 4 hours apart: as jobs and releases do.
+    """
 
     clusters: int = 3
     nodes: int = 100
     pods: int = 3200
     load: float = 0.6
     guesses: Guesses = Guesses.BAD
+    bursts: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def make(traces: Table, size: Size, seed: int) -> Workload:
     """The pods of one day; equal arguments give equal pods."""
     rng = np.random.default_rng(seed)
     app = _apps(rng, size.pods)
-    arrives = _arrivals(rng, app)
+    arrives = _arrivals(rng, app, size.bursts)
     order = np.argsort(arrives, kind="stable")
     app, arrives = app[order], arrives[order]
     ends = np.minimum(arrives + 60.0 * rng.integers(180, MINUTES, size.pods), 60.0 * MINUTES)
@@ -108,12 +112,17 @@ def _apps(rng: np.random.Generator, pods: int) -> NDArray[np.int64]:
     return np.repeat(np.arange(pods), sizes)[:pods].astype(np.int64)
 
 
-def _arrivals(rng: np.random.Generator, app: NDArray[np.int64]) -> NDArray[np.float64]:
+def _arrivals(rng: np.random.Generator, app: NDArray[np.int64], bursts: int) -> NDArray[np.float64]:
     apps = int(app.max()) + 1
     early = rng.random(apps) < 1 / 3
     begin = np.where(early, rng.uniform(0, _RAMP_MINUTES, apps), rng.uniform(_RAMP_MINUTES, _LAST_START, apps))
     nth = np.arange(len(app)) - np.searchsorted(app, app)
-    later = np.where(rng.random(len(app)) < _TOGETHER, 0.0, rng.exponential(7200.0, len(app)))
+    together = rng.random(len(app)) < _TOGETHER
+    later = np.where(together, 0.0, rng.exponential(7200.0, len(app)))
+    if bursts > 1:
+        starts = np.cumsum(rng.uniform(3600.0, 14_400.0, (apps, bursts)), axis=1) - 3600.0
+        starts[:, 0] = 0.0
+        later = np.where(together, starts[app, nth % bursts], later)
     found: NDArray[np.float64] = np.minimum(60.0 * begin[app] + nth + later, 60.0 * (_LAST_START + 120))
     return found
 

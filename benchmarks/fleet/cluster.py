@@ -85,7 +85,11 @@ class FakeCluster:
 
     def sweep(self) -> None:
         """Every node has a new reading."""
-        self._readings = tuple(reading_of(number, self._chance) for number in range(self.load.nodes))
+        self.tell_readings(tuple(reading_of(number, self._chance) for number in range(self.load.nodes)))
+
+    def tell_readings(self, readings: tuple[Reading, ...]) -> None:
+        """New readings, of any nodes."""
+        self._readings = readings
         self._tell()
 
     def restart(self) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import structlog
 
+from agents.runtime import event_loop
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import TimingSection
 from dispatcher.scheduling.events import Decide, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
-from dispatcher.service import event_loop
 from dispatcher.service.assembly import assemble
 from dispatcher.service.warm_up import collect_less_often
 

@@ -73,6 +73,18 @@ GOALS = (
         tuple((f"fleet_{name}_stall", 500_000, "") for name in ("changes", "first_report", "return")),
     ),
     Goal(
+        "readings of 5,000 nodes from one Prometheus: how often a query is asked a round; CPU of the dispatcher for it",
+        "once; <= 20 ms",
+        "load-watcher: 34 queries a fetch; Crane: a query a node and metric",
+        tuple((f"prometheus_{name}", 5000, "") for name in ("questions", "fold_cpu")),
+    ),
+    Goal(
+        "the same: from submission to bound while a query hangs, p50 / p99, beside answers in the same run",
+        "<= 1.1 x each",
+        "-",
+        tuple((f"prometheus_hangs_{name}", 10_000, "") for name in ("p50_ratio", "p99_ratio")),
+    ),
+    Goal(
         "openb trace, fragmentation-aware profile: GPU allocated, time",
         ">= 95.23 %; <= 10 s",
         "FGD: 95.23 %, about 10 min on 2 vCPU",

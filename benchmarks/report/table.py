@@ -16,6 +16,7 @@ SECTIONS = {
     "": "",
     "perf_": "scheduler_perf, the core alone: decisions",
     "fleet_": "a dispatcher beside a fleet of fake agents",
+    "prometheus_": "readings of 5,000 nodes from one Prometheus",
     "bound_": "scheduler_perf, end to end: pods bound",
     "bound_cpu_": "scheduler_perf, end to end: CPU of all processes of the scheduler a bound pod",
     "bound_tries_": "scheduler_perf, end to end: attempts a bound pod",

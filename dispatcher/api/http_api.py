@@ -52,7 +52,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Row = dict[str, Any]
 
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_OF_THE_LEADER = frozenset(("/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants"))
+_OF_THE_LEADER = frozenset(
+    ("/v1/clusters", "/v1/links", "/v1/nodes", "/v1/usage", "/v1/pods", "/v1/tenants", "/v1/rebalancing")
+)
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -76,6 +78,7 @@ def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
             web.get("/v1/telemetry", _telemetry),
             web.get("/v1/pods", _pods),
             web.get("/v1/tenants", _tenants),
+            web.get("/v1/rebalancing", _rebalancing),
             web.get("/v1/explain/{namespace}/{name}", _explain),
         ]
     )
@@ -203,6 +206,14 @@ async def _pods(request: web.Request) -> web.Response:
 
 async def _tenants(request: web.Request) -> web.Response:
     return _json({"tenants": request.app[SHOWN].views.tenants()})
+
+
+async def _rebalancing(request: web.Request) -> web.Response:
+    rows = request.app[SHOWN].views.rebalancing()
+    if rows is None:
+        text = "rebalancing is off: `rebalancing: {mode: dry_run}` in dispatcher.yaml says what it would move"
+        return _error(404, text)
+    return _json({"rebalancing": rows})
 
 
 async def _explain(request: web.Request) -> web.Response:

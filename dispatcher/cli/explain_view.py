@@ -57,6 +57,8 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
         lines.append(("Now", f"waiting for the agent's answer ({found['in_flight']})"))
     if found.get("waiting"):
         lines.append(("Now", found["waiting"]))
+    if found.get("moved"):
+        lines.append(("Moved", _moved(found["moved"])))
     if decision.get("nominated"):
         lines.append(("Now", _promised(decision)))
     rows = [(head, Text(harmless(str(text)))) for head, text in lines]
@@ -72,6 +74,11 @@ def _place(found: Record) -> "RenderableType":
         return Text("nowhere yet", style="yellow")
     cluster, node = harmless(str(found["cluster"])), harmless(str(found.get("node") or "-"))
     return Text.assemble((cluster, "bold green"), " / ", (node, "bold"))
+
+
+def _moved(move: Record) -> str:
+    """What rebalancing did with the pod, or with the one that it replaces."""
+    return f"{move['namespace']}/{move['name']} {move['result']}: {move['why']}"
 
 
 def _promised(decision: Record) -> str:

@@ -224,6 +224,15 @@ def pods(
 
 
 @app.command()
+def rebalance(output: Out = Output.TABLE, server: Server = DEFAULT_SERVER) -> None:
+    """List the pods that were moved off hot nodes, or would be in a dry run; and those that stay there, and why.
+
+    GAIN is what the move wins, in points of a node's cost: 0 is an idle node, 100 a full one. It changes nothing.
+    """
+    _list("rebalancing", "no node is a hot spot, and no pod was moved", server, output)
+
+
+@app.command()
 def doctor(
     cluster: Annotated[str, typer.Option(help="Only of this cluster.")] = "",
     output: Out = Output.TABLE,
@@ -307,7 +316,13 @@ def _list(kind: str, nothing: str, server: str, output: Output, **query: str) ->
 
     if any(query.values()):
         nothing = f"no {kind} match"
-    columns = {"clusters": tables.CLUSTERS, "links": tables.LINKS, "nodes": tables.NODES, "pods": tables.PODS}[kind]
+    columns = {
+        "clusters": tables.CLUSTERS,
+        "links": tables.LINKS,
+        "nodes": tables.NODES,
+        "pods": tables.PODS,
+        "rebalancing": tables.REBALANCING,
+    }[kind]
     print_rows(columns, _client(server).rows(kind, **query), output, nothing)
 
 

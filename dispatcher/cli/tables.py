@@ -118,6 +118,18 @@ PODS = (
     Column("WHY", lambda row: row["reason"] or "-", lambda row: "dim"),
 )
 
+REBALANCING = (
+    _field("namespace"),
+    _field("name"),
+    _field("source"),
+    _field("from"),
+    Column("TO", lambda row: row["to"] or "-", lambda row: "bold"),
+    Column("GAIN", lambda row: "-" if row["gain"] is None else f"{row['gain']:.1f}", right=True),
+    Column("RESULT", lambda row: row["result"], lambda row: "dim" if row["result"] == "stays" else "bold"),
+    Column("AGO", lambda row: age(row["age_s"]), right=True),
+    Column("WHY", lambda row: row["why"], lambda row: "dim"),
+)
+
 PLUGINS = (
     _field("name"),
     Column("POINTS", lambda row: ",".join(row["points"])),

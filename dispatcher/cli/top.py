@@ -58,8 +58,9 @@ def top_nodes(
 
     ALLOC is what can be allocated, REQ the share of it that is requested, USED the share of the machine that is in use.
     FORECAST is the highest use foreseen within the hour, where a profile goes by it; `-` there: no forecast counts.
-    SAMPLE AGE is that of the oldest reading shown. `-` is unknown: there placement goes by requests. `nodes` has
-    what is requested in numbers.
+    HOT says by what a node is too hot for new pods, and for how long (plugin HotNode); in brackets where so many are
+    that none is refused. SAMPLE AGE is that of the oldest reading shown. `-` is unknown: there placement goes by
+    requests. `nodes` has what is requested in numbers.
     """
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_rows
@@ -134,6 +135,14 @@ def _used(signal: str, what: str = "used") -> Column:
     return Column(f"{name} {what.upper()}", lambda row: share(value(row)), lambda row: heat(value(row)), right=True)
 
 
+def _hot(row: Row) -> str:
+    """By which signals, and for how long; in brackets where so many nodes are hot that none is refused."""
+    from dispatcher.cli.tables import age
+
+    told = [(f"{one['signal']} {age(one['since_s'])}", one["refuses"]) for one in row.get("hot", ())]
+    return ", ".join(text if refuses else f"({text})" for text, refuses in told)
+
+
 def _middle(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
     from dispatcher.cli.tables import age
 
@@ -144,6 +153,7 @@ def _middle(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
         *(_used(signal) for signal in _signals(rows)[1:]),
         *(_used(signal, "forecast") for signal in _signals(rows) if _is_foreseen(rows, signal)),
         Column("PODS", lambda row: f"{row['pods']['requested']}/{row['pods']['allocatable']}", right=True),
+        *([Column("HOT", _hot)] if any(row.get("hot") for row in rows) else ()),
         Column("SAMPLE AGE", lambda row: age(_age(row)), right=True),
     )
 

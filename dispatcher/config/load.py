@@ -29,6 +29,7 @@ from dispatcher.config.sections import (
     LogSection,
     QuotaSection,
     RaySection,
+    RebalancingSection,
     SchedulingSection,
     TimingSection,
 )
@@ -61,6 +62,7 @@ class DispatcherConfig:
     quota: QuotaSection = field(default_factory=QuotaSection)
     leader_election: LeaderElectionSection = field(default_factory=LeaderElectionSection)
     scheduling: SchedulingSection = field(default_factory=SchedulingSection)
+    rebalancing: RebalancingSection = field(default_factory=RebalancingSection)
     links: LinksSection = field(default_factory=LinksSection)
     timing: TimingSection = field(default_factory=TimingSection)
     log: LogSection = field(default_factory=LogSection)
@@ -107,6 +109,7 @@ def load_config(
     problems += unusable + [one for one in of_profiles if not (doubtful and one.text.startswith(UNKNOWN_PLUGIN))]
     timing = _with_backoffs(config.timing, read)
     problems += _timing_problems(timing, document) + _election_problems(config.leader_election, document)
+    problems += _rebalancing_problems(config.rebalancing, document)
     nobody: tuple[Tenant, ...] = ()
     names = [cluster.name for cluster in clusters]
     problems += link_problems(config.links, names, document)
@@ -124,6 +127,7 @@ def load_config(
         quota=config.quota.model_copy(update={"ledger": _whole(document, config.quota.ledger)}),
         leader_election=election,
         scheduling=config.scheduling,
+        rebalancing=config.rebalancing,
         links=config.links,
         timing=timing,
         log=config.log,
@@ -260,6 +264,12 @@ def _election_problems(section: LeaderElectionSection, document: Document) -> li
         text = f"must be at most half of renew_deadline_s ({section.renew_deadline_s:g})"
         problems.append(document.problem(("leader_election", "retry_s"), text))
     return problems
+
+
+def _rebalancing_problems(section: RebalancingSection, document: Document) -> list[Problem]:
+    if section.cool < section.hot:
+        return []
+    return [document.problem(("rebalancing", "cool"), f"must be less than hot ({section.hot:g})")]
 
 
 def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:

@@ -5,8 +5,11 @@ Each may be overridden by the environment: GLOBAL_DISPATCHER_HTTP__PORT=8080 set
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from dispatcher.model.signals import NAME_PATTERN
+from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
 ENV_PREFIX = "GLOBAL_DISPATCHER_"
 ENV_NESTING = "__"
@@ -14,6 +17,7 @@ IN_CLUSTER = "in-cluster"  # a kubeconfig of this name means the pod's service a
 CLUSTER_NAME = r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"  # leaves room for the names of proxy nodes
 TENANT_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 PATTERNS = {
+    NAME_PATTERN: "must be lower case letters, digits and '_', at most 40, beginning with a letter",
     CLUSTER_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 42 characters",
     TENANT_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 63 characters",
 }
@@ -123,6 +127,53 @@ class LinksSection(Section):
     ] = 120.0
 
 
+def _written(value: object) -> object:
+    """YAML takes a bare off or on for false or true."""
+    return {False: "off", True: "on"}.get(value, value) if isinstance(value, bool) else value
+
+
+_RULES = RebalancingRules()
+
+
+class RebalancingSection(Section):
+    """Moving pods off nodes that have been hot for long."""
+
+    mode: Annotated[
+        Literal["off", "dry_run", "on"],
+        BeforeValidator(_written),
+        Field(description="dry_run: say what would be moved, and move nothing"),
+    ] = "off"
+    signals: Annotated[
+        tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...],
+        Field(min_length=1, description="signals by which a node is hot"),
+    ] = _RULES.signals
+    hot: Annotated[float, Field(gt=0, le=1, description="a node is hot above that utilisation of any signal")] = (
+        _RULES.hot
+    )
+    cool: Annotated[
+        float, Field(gt=0, lt=1, description="no more once all are below it; nor does a pod go where one is not")
+    ] = _RULES.cool
+    hot_s: Annotated[Seconds, Field(description="so long it must have been hot")] = _RULES.hot_s
+    gain: Annotated[
+        float, Field(gt=0, le=100, description="what a move must win, in points of the cost of a node (0..100)")
+    ] = _RULES.gain
+    moves_per_minute: Annotated[int, Field(ge=1, le=10_000, description="pods moved, of the whole fleet")] = (
+        _RULES.moves_per_minute
+    )
+    under_way: Annotated[int, Field(ge=1, le=10_000, description="pods told to go and not placed anew yet")] = (
+        _RULES.under_way
+    )
+    rest_s: Annotated[Seconds, Field(description="a pod that came to its node less long ago stays")] = _RULES.rest_s
+    app_rest_s: Annotated[
+        Seconds, Field(description="so does one of an app of which a pod was moved less long ago")
+    ] = _RULES.app_rest_s
+
+    @property
+    def rules(self) -> RebalancingRules:
+        """The same for the core. ValueError."""
+        return RebalancingRules(**self.model_dump(exclude={"mode"}))
+
+
 class LogSection(Section):
     """Logging, to standard error."""
 
@@ -178,6 +229,7 @@ class ConfigFile(BaseSettings):
     quota: QuotaSection = QuotaSection()
     leader_election: LeaderElectionSection = LeaderElectionSection()
     scheduling: SchedulingSection = SchedulingSection()
+    rebalancing: RebalancingSection = RebalancingSection()
     links: LinksSection = LinksSection()
     timing: TimingSection = TimingSection()
     log: LogSection = LogSection()

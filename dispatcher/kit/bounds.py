@@ -7,7 +7,7 @@ import numpy as np
 from dispatcher.kit.odd import odd_pods
 from dispatcher.scheduling.framework import FleetView, Plugin, Refuse, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import least_expected
 
 _SLACK = 1e-6
 
@@ -19,7 +19,7 @@ def bound_laws(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
         if isinstance(state, Refuse | Skip):
             continue
         if isinstance(plugin, BoundedScore):
-            yield from _passed(plugin, state, nonzero_request(placed.pod), fleet)
+            yield from _passed(plugin, state, least_expected(placed), fleet)
         if isinstance(plugin, RoomFilter):
             yield from _refused_with_room(plugin, state, fleet)
 

@@ -14,7 +14,7 @@ What labels and metrics of nodes a plugin asks for is found out first, so that s
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from traceback import extract_tb
 from types import FunctionType
 from typing import Any, cast
@@ -43,22 +43,32 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
+from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
-from dispatcher.scheduling.framework.points import ExplainingPlugin
+from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
 
 _SLACK = 1e-6
 
 
 def broken_laws(plugin: Plugin) -> list[str]:
     """What is wrong with a plugin, in words for its author; empty if it keeps all laws on the sample."""
-    asked = Asked(odd_fleet())
+    derives: object = plugin.derives
+    if not isinstance(derives, Derived):
+        return [f"derives must be a framework.derived.Derived, not {_kind(derives)}"]
+    asked = Asked(_fleet_for(plugin))
     broken: list[str] = []
     for law in (_keys, _answers, _classes, _reserves, _later_points, bound_laws):
         broken += _said(law, plugin, view_of(cast(FleetState, asked)))
-        broken += _said(law, plugin, view_of(odd_fleet(asked.labels, asked.metrics)))
-    touched = odd_fleet(asked.labels, asked.metrics)
+        broken += _said(law, plugin, view_of(_fleet_for(plugin, asked.labels, asked.metrics)))
+    touched = _fleet_for(plugin, asked.labels, asked.metrics)
     broken += _said(lambda one, _: stale_law(one, touched), plugin, view_of(touched))
     return list(dict.fromkeys(broken))
+
+
+def _fleet_for(plugin: Plugin, labels: Iterable[str] = (), metrics: Iterable[str] = ()) -> FleetState:
+    fleet = odd_fleet(labels, metrics)
+    fleet.derive(plugin.derives)
+    return fleet
 
 
 Law = Callable[[Plugin, FleetView], Iterator[str]]
@@ -106,6 +116,10 @@ def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
                 json.dumps(plugin.explain(state, placed, fleet, 0), allow_nan=False)
             except (TypeError, ValueError) as error:
                 yield f"explain answers what is no plain JSON: {error}"
+        if isinstance(plugin, ExplainingPlugin) and isinstance(plugin, ExplainsRows):
+            together = list(plugin.explain_rows(state, placed, fleet, np.arange(fleet.n)))
+            if together != [plugin.explain(state, placed, fleet, row) for row in range(fleet.n)]:
+                yield "explain_rows must answer for each row what explain says of it"
 
 
 def _filter_laws(plugin: Filter, state: object, fleet: FleetView) -> Iterator[str]:

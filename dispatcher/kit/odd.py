@@ -1,6 +1,7 @@
 """A small fleet of odd nodes and odd pods, on which the laws of plugins are tried."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
@@ -52,6 +53,7 @@ def odd_pods() -> list[Placed]:
         a_pod("choosy", affinity=Affinity((term,), (PreferredTerm(10, term),)), node_selector={"disk": "ssd"}),
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
         a_pod("port", ports=(HostPort(80),), home="void"),
+        replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
         a_pod("spread", spread=(SpreadConstraint("zone"), SpreadConstraint("host", hard=False))),
     ]
 

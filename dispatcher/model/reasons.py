@@ -25,6 +25,7 @@ class Reason(enum.Enum):
     TAINT = "node(s) had untolerated taint(s)"
     TAINT_ABROAD = "node(s) of other clusters had taint(s) that the pod tolerates in its own cluster alone"
     PORTS = "node(s) didn't have free ports for the requested pod ports"
+    HOT = "node(s) were hot ({})"
     SPREAD = "node(s) didn't match pod topology spread constraints"
     SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
     POD_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -94,6 +95,7 @@ UNRESOLVABLE: frozenset[Reason] = frozenset(
         Reason.AFFINITY_CONFLICT,
         Reason.TAINT,
         Reason.TAINT_ABROAD,
+        Reason.HOT,
         Reason.SPREAD_LABEL,
         Reason.POD_AFFINITY,
         Reason.VOLUME_AFFINITY,

@@ -11,7 +11,7 @@ Source: kube-scheduler's DefaultPreemption, with every node as a candidate inste
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Annotated, ClassVar
@@ -19,10 +19,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from dispatcher.model.objects import PodDisruptionBudget
 from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination, PostFilter, RowList, Trial, Victim
 from dispatcher.scheduling.framework.plugin_args import Args
+from dispatcher.scheduling.rules.budgets import Budgets
 
 _NOBODY = ("No preemption victims found for incoming pod",)
 _SHIFT = 2**31  # kube-scheduler's MaxInt32 + 1: a few pods of negative priority are not better than one
@@ -134,7 +134,7 @@ class _Tried:
 
     def __init__(self, trial: Trial, fleet: FleetView) -> None:
         self._trial, self._fleet = trial, fleet
-        self._budgets = _Budgets(fleet)
+        self._budgets = Budgets(fleet.objects)
 
     def rows(self, rows: RowList) -> dict[int, "_Candidate | tuple[str, ...]"]:
         """The answer for each of `rows`; answers of one row must rest on that row alone, or it is one row."""
@@ -167,48 +167,8 @@ class _Tried:
     def _by_budgets(self, pods: list[Victim]) -> list[tuple[Victim, bool]]:
         """(pod, whether a budget forbids its eviction), the forbidden first, else in the order given."""
         left: dict[tuple[str, str], int] = {}
-        marked = [(pod, self._budgets.take(pod, left)) for pod in pods]
+        marked = [(pod, bool(self._budgets.take(pod, left))) for pod in pods]
         return [one for one in marked if one[1]] + [one for one in marked if not one[1]]
-
-
-_Sought = tuple[str, tuple[str, str] | None]
-
-
-class _Budgets:
-    """The fleet's PodDisruptionBudgets. Those of a pod's home cluster count for it, and of the one where it runs."""
-
-    def __init__(self, fleet: FleetView) -> None:
-        self._fleet = fleet
-        self._of: dict[str, dict[_Sought, list[PodDisruptionBudget]]] = {}
-
-    def _in(self, cluster: str) -> Mapping[_Sought, Sequence[PodDisruptionBudget]]:
-        """Of a cluster by namespace and one label that its pods must have; None for those without any such label."""
-        if cluster not in self._of:
-            found = self._of[cluster] = {}
-            for budget in self._fleet.objects.of(cluster, PodDisruptionBudget).values():
-                wanted = budget.selector.match_labels if budget.selector is not None else {}
-                found.setdefault((budget.namespace, next(iter(wanted.items()), None)), []).append(budget)
-        return self._of[cluster]
-
-    def take(self, victim: Victim, left: dict[tuple[str, str], int]) -> bool:
-        """Take one more pod; whether any budget had nothing left. `left`: what they allow still, by cluster and key."""
-        pod, violated = victim.placed.pod, False
-        for cluster in sorted({victim.placed.home, victim.cluster}):
-            budgets = self._in(cluster)
-            for label in (None, *pod.labels.items()) if budgets else ():
-                for budget in budgets.get((pod.namespace, label), ()):
-                    if _covers(budget, victim):
-                        key = (cluster, budget.key)
-                        left[key] = left.get(key, budget.allowed) - 1
-                        violated |= left[key] < 0
-        return violated
-
-
-def _covers(budget: PodDisruptionBudget, victim: Victim) -> bool:
-    pod, selector = victim.placed.pod, budget.selector
-    if not pod.labels or pod.name in budget.disrupted or selector is None:
-        return False
-    return bool(selector.match_labels or selector.match_expressions) and selector.matches(pod.labels)
 
 
 def _importance(victim: Victim) -> tuple[int, float]:

@@ -24,7 +24,8 @@ what is old cannot tell near-ties apart, and a crowd must not follow it to one n
 The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
 """
 
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ from dispatcher.scheduling.framework.kernels import (
     most,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}  # signal -> the rows whose larger share it goes by
@@ -248,11 +249,11 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
-        return nonzero_request(placed.pod)
+        return expected_request(placed)
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> Amounts | Refuse | Skip:
-        """(milli-CPU, bytes) that the pod requests."""
-        return nonzero_request(placed.pod)
+        """(milli-CPU, bytes) that the pod counts as requesting."""
+        return expected_request(placed)
 
     def score(self, state: Amounts, fleet: FleetView, rows: Rows) -> Floats:
         """100 less what the utilisation expected with this pod costs."""
@@ -317,36 +318,60 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return _measured(columns.used.astype(np.float64), mean, settling, coming, self._surge), requested
 
     def explain(self, state: Amounts, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
-        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, and in words."""
-        return {name: self._told(name, state, fleet, row) for name, _ in self._signals}
+        """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, what of the
+        utilisation is the pod, and in words.
+        """
+        return self.explain_rows(state, placed, fleet, np.asarray([row]))[0]
 
-    def _told(self, name: str, amounts: Amounts, fleet: FleetView, row: int) -> dict[str, Any]:
-        columns = _columns(name, amounts, fleet, np.asarray([row]), self._forecast)
-        expected, weight = self._expected(columns, fleet.now)
-        mean, sampled_at = float(fleet.signals.mean(name)[row]), float(columns.sampled_at[0])
-        known = bool(np.isfinite(mean) and np.isfinite(sampled_at))
-        return {
-            "utilisation": round(float(expected[0]), 4),
-            "mean": round(mean, 4) if known else None,
-            "reading": round(float(fleet.signals.used(name)[row]), 4) if known else None,
-            "age_s": round(max(fleet.now - sampled_at, 0.0), 1) if known else None,
-            "used_of_requested": round(float(columns.usual[0]), 3),
-            **(self._foretold(name, columns, fleet, row) if self._forecast else {}),
-            "judged": _in_words(known, float(weight[0])),
-        }
+    def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+        """The same of each row."""
+        names = [name for name, _ in self._signals]
+        learnt = state != nonzero_request(placed.pod)
+        by = {"pod_by": "what pods of its owner use" if learnt else "its request"}
+        told = zip(*(self._told(name, state, fleet, rows) for name in names), strict=True)
+        return [{name: told | by for name, told in zip(names, one, strict=True)} for one in told]
 
-    def _foretold(self, name: str, columns: SignalLoad, fleet: FleetView, row: int) -> dict[str, Any]:
-        """The utilisation foreseen without the pod (None: it does not count), its mean error, and the last value's."""
-        expected = fleet.signals.forecast(name)[[row]]
-        whole = _by_forecast(columns._replace(mean=fleet.signals.mean(name)[[row]]), expected, 1.0)
+    def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Iterator[dict[str, Any]]:
+        columns, now = _columns(name, amounts, fleet, rows, self._forecast), fleet.now
+        means, foretold = fleet.signals.mean(name)[rows], self._foretold(name, columns, fleet, rows)
+        coming = columns.usual * _share(
+            columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
+        )
+        numbers = *self._expected(columns, now), means, columns.used, columns.sampled_at, columns.usual, coming
+        lists = (one.tolist() for one in numbers)
+        for expected, weight, mean, used, at, usual, pod, more in zip(*lists, foretold, strict=True):
+            known = math.isfinite(mean) and math.isfinite(at)
+            yield {
+                "utilisation": round(expected, 4),
+                "mean": round(mean, 4) if known else None,
+                "reading": round(used, 4) if known else None,
+                "age_s": round(max(now - at, 0.0), 1) if known else None,
+                "used_of_requested": round(usual, 3),
+                "pod": round(pod, 4),
+                **more,
+                "judged": _in_words(known, weight),
+            }
+
+    def _foretold(
+        self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows
+    ) -> Sequence[Mapping[str, float | None]]:
+        """By row the utilisation foreseen without the pod (None: it does not count), its mean error, and the last
+        value's; nothing where no forecast is made.
+        """
+        signals = fleet.signals
+        if not self._forecast:
+            return [{}] * len(columns.rank)
+        expected = signals.forecast(name)[rows]
+        whole = _by_forecast(columns._replace(mean=signals.mean(name)[rows]), expected, 1.0)
         part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
         settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
-        error, last_error = (float(one[row]) for one in fleet.signals.forecast_errors(name))
-        return {
-            "forecast": None if np.isnan(expected[0]) else round(float(whole[0] + settling[0]), 4),
-            "forecast_error": None if np.isnan(error) else round(error, 4),
-            "last_value_error": None if np.isnan(last_error) else round(last_error, 4),
-        }
+        error, last_error = (one[rows] for one in signals.forecast_errors(name))
+        shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
+        keys = "forecast", "forecast_error", "last_value_error"
+        return [
+            {key: None if math.isnan(one) else round(one, 4) for key, one in zip(keys, row, strict=True)}
+            for row in zip(*(column.tolist() for column in shown), strict=True)
+        ]
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:

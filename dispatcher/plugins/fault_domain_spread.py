@@ -38,7 +38,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
-from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPod, Scale, ScoreTerm
+from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPods, Scale, ScoreTerm
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
 from dispatcher.scheduling.rules.eligibility import (
@@ -117,6 +117,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
             raise ValueError(f"defaults (defaultConstraints) need defaulting (defaultingType) {LIST}")
         self._defaults, self._defaulting = APP_DEFAULTS if defaulting == APP else defaults, defaulting
         self._system = defaulting == SYSTEM
+        self._by_app = bool(self._defaults) and all(one.selector is None for one in self._defaults)
         self._masks = LabelMasks()
 
     def _rules(self, placed: Placed, fleet: FleetView) -> tuple[SpreadConstraint, ...]:
@@ -132,7 +133,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def class_key(self, placed: Placed) -> Hashable:
         """The constraints with what they count, and what makes domains eligible; None without constraints."""
-        return _key(placed, self._own_rules(placed.pod))
+        pod = placed.pod
+        if pod.spread or not self._by_app:
+            return _key(placed, self._own_rules(pod))
+        app = frozenset(pod.app_labels.items())  # defaults look at nothing else of a pod that tells what they count
+        return (pod.namespace, app, *_key_of_ground(placed, self._defaults)) if app else None
 
     def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
         """The same of System defaults, which rest on Services and on the pod's owner."""
@@ -259,20 +264,28 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         ground = state
         return {rule.area.level: rule.record(fleet, row) for rule in (*ground.hard, *ground.soft)}
 
-    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPod:
+    def explain_batch(self, state: _Ground, rows: RowList, fleet: FleetView) -> ExplainPods:
         """The same of each pod of a batch."""
         ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
-        return lambda at: {level: story.record(at) for level, story in stories.items()}
+        return lambda ats: (
+            dict(zip(stories, told, strict=True))
+            for told in zip(*(story.records(ats) for story in stories.values()), strict=True)
+        )
 
 
 def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:
     pod = placed.pod
     if not rules:
         return None
-    taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
     keys = tuple(spread_key(rule, pod) for rule in rules)
-    return pod.namespace, keys, selection_key(pod), clusters_key(placed), taints, bool(pod.spread)
+    return pod.namespace, keys, *_key_of_ground(placed, rules), bool(pod.spread)
+
+
+def _key_of_ground(placed: Placed, rules: Sequence[SpreadConstraint]) -> tuple[Hashable, ...]:
+    """What makes domains eligible, and what they are: the scope of domains is among what `clusters_key` looks at."""
+    taints = tolerations_key(placed) if any(rule.honor_taints for rule in rules) else None
+    return selection_key(placed.pod), clusters_key(placed), taints
 
 
 def _open_rows(placed: Placed, fleet: FleetView) -> Bools:

@@ -57,15 +57,6 @@ class _Volumes:
         claim = self._claims.get(f"{namespace}/{volume.name}")
         return csi_volume_of_claim(claim, self._volumes, self._classes) if claim is not None else None
 
-    def attached(self, found: Iterable[VolumeAttachment]) -> dict[str, frozenset[CsiVolume]]:
-        """node -> volumes attached, or to be; in-tree volumes are not counted here."""
-        there: dict[str, set[CsiVolume]] = {}
-        for one in found:
-            volume = self._volumes.get(one.volume)
-            if volume is not None and one.attacher and volume.handle and not volume.in_tree:
-                there.setdefault(one.node, set()).add((one.attacher, volume.handle))
-        return {node: frozenset(volumes) for node, volumes in there.items()}
-
 
 class NodeVolumeLimits(Filter[_State]):
     """Refuses nodes that cannot attach the pod's volumes beside those they have."""
@@ -87,9 +78,8 @@ class NodeVolumeLimits(Filter[_State]):
         wanted = volumes.behind((pod.namespace, volume) for volume in pod.volumes)
         if not wanted:
             return SKIP
-        attached = volumes.attached(fleet.objects.of(placed.home, VolumeAttachment).values())
-        limits = fleet.objects.of(placed.home, CSINode)
-        least = min((min(node.limits.values()) for node in limits.values() if node.limits), default=_NO_LIMIT)
+        attached = fleet.objects.derived(placed.home, _attached, VolumeAttachment, PersistentVolume)
+        limits, least = fleet.objects.of(placed.home, CSINode), fleet.objects.derived(placed.home, _least, CSINode)
         tight: frozenset[str] = frozenset()
         if least < len(wanted):
             counts = Counter(driver for driver, _ in wanted)
@@ -118,9 +108,25 @@ class NodeVolumeLimits(Filter[_State]):
     @staticmethod
     def _worth_a_look(asked: _State, fleet: FleetView) -> set[str]:
         """Nodes whose volumes in use might leave too little, or with too small a limit; others have room."""
-        many = (row for row in fleet.volumes.rows() if len(fleet.volumes.on(row)) > asked.spare)
-        used = (fleet.nodes.name_of(row) for row in many)
+        used = map(fleet.nodes.name_of, fleet.volumes.rows(max(asked.spare, 0)))
         return {name for cluster, name in used if cluster == asked.home} | asked.attached.keys() | asked.tight
+
+
+def _attached(
+    attachments: Mapping[str, VolumeAttachment], volumes: Mapping[str, PersistentVolume]
+) -> dict[str, frozenset[CsiVolume]]:
+    """node -> volumes attached, or to be; in-tree volumes are not counted here."""
+    there: dict[str, set[CsiVolume]] = {}
+    for one in attachments.values():
+        volume = volumes.get(one.volume)
+        if volume is not None and one.attacher and volume.handle and not volume.in_tree:
+            there.setdefault(one.node, set()).add((one.attacher, volume.handle))
+    return {node: frozenset(found) for node, found in there.items()}
+
+
+def _least(limits: Mapping[str, CSINode]) -> int:
+    """The smallest limit of any driver on any node."""
+    return min((min(node.limits.values()) for node in limits.values() if node.limits), default=_NO_LIMIT)
 
 
 def _too_many(

@@ -18,11 +18,14 @@ from dispatcher.plugins.expected_load import ExpectedArgs, ExpectedLoad
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread, SpreadArgs
 from dispatcher.plugins.gpu_fragmentation import GPUFragmentation, MixArgs
 from dispatcher.plugins.home_cluster import HomeCluster
+from dispatcher.plugins.hot_node import HotArgs, HotNode
 from dispatcher.plugins.image_locality import ImageLocality
 from dispatcher.plugins.inter_pod_affinity import AffinityArgs, InterPodAffinity
 from dispatcher.plugins.live_headroom import HeadroomArgs, LiveArgs, LiveCPU, LiveHeadroom, LiveMemory, LiveNetwork
+from dispatcher.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing, VariationArgs
 from dispatcher.plugins.namespace_open import NamespaceOpen
 from dispatcher.plugins.nearness import Nearness, NearnessArgs
+from dispatcher.plugins.network_topology import NetworkTopology, TopologyArgs
 from dispatcher.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from dispatcher.plugins.node_name import NodeName
 from dispatcher.plugins.node_ports import NodePorts
@@ -33,8 +36,10 @@ from dispatcher.plugins.node_resources_fit import FitArgs, NodeResourcesFit
 from dispatcher.plugins.node_unschedulable import NodeUnschedulable
 from dispatcher.plugins.node_volume_limits import NodeVolumeLimits
 from dispatcher.plugins.priority_sort import PrioritySort
+from dispatcher.plugins.relative_load import RelativeCPU, RelativeNetwork
 from dispatcher.plugins.scheduling_gates import SchedulingGates
 from dispatcher.plugins.taint_toleration import TaintToleration
+from dispatcher.plugins.target_load_packing import TargetArgs, TargetLoadPacking
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.plugins.volume_binding import VolumeBinding
 from dispatcher.plugins.volume_restrictions import VolumeRestrictions
@@ -43,6 +48,7 @@ from dispatcher.scheduling.framework import Filter, Permit, Plugin, Profile, Que
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue, PreScore
 from dispatcher.scheduling.framework.plugin_args import Args, ArgTable, check_args, did_you_mean, table_of
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.rules.expected_use import FadeArgs
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,12 @@ _SPECS = (
     PluginSpec(LiveMemory, LiveArgs),
     PluginSpec(LiveNetwork, LiveArgs),
     PluginSpec(LiveHeadroom, HeadroomArgs),
+    PluginSpec(TargetLoadPacking, TargetArgs),
+    PluginSpec(LoadVariationRiskBalancing, VariationArgs),
+    PluginSpec(RelativeCPU, FadeArgs),
+    PluginSpec(RelativeNetwork, FadeArgs),
+    PluginSpec(HotNode, HotArgs),
+    PluginSpec(NetworkTopology, TopologyArgs),
     PluginSpec(Nearness, NearnessArgs),
     PluginSpec(DataLocality, DataArgs),
     PluginSpec(HomeCluster),

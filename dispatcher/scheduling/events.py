@@ -116,4 +116,11 @@ class OperatorWarning:
     text: str
 
 
-Effect = SendIntents | SendPeers | Decided | OperatorWarning
+@dataclass(frozen=True)
+class OperatorNotice:
+    """Something for the operator's log that is not wrong."""
+
+    text: str
+
+
+Effect = SendIntents | SendPeers | Decided | OperatorWarning | OperatorNotice

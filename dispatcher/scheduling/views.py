@@ -18,6 +18,8 @@ from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.forecast import foreseen
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.records.decision import Decision
 
 Row = dict[str, Any]
@@ -95,7 +97,8 @@ def _remote(pod: Pod, cluster: str) -> bool:
 
 
 def nodes_view(core: SchedulerCore) -> list[Row]:
-    """One row a node: readiness, requests against allocatable, live load with age in seconds and source."""
+    """One row a node: readiness, requests against allocatable, live load with age in seconds and source; and by what
+    it is hot: `refuses` is false while too many of its cluster's nodes are."""
     fleet = core.fleet
     rows = [_node_row(fleet, row) for row in range(fleet.n) if fleet.live[row]]
     if core.profiles.forecasts:
@@ -128,6 +131,7 @@ def _node_row(fleet: FleetState, row: int) -> Row:
             name: _reading(fleet, used, at, sources.get(name, ""))
             for name, (used, at) in zip(fleet.signal_axis.names, fleet.readings_of(row), strict=False)
         },
+        "hot": [_heat(fleet, rule, since, row) for rule, since in fleet.heat_of(row)],
     }
 
 
@@ -149,6 +153,17 @@ def _reading(fleet: FleetState, used: float, at: float, source: str) -> Row:
         "used": round(used, 4) if known else None,
         "age_s": round(fleet.now - at, 1) if known else None,
         "source": source if known else "",
+    }
+
+
+def _heat(fleet: FleetState, rule: HotRule, since: float, row: int) -> Row:
+    return {
+        "signal": rule.signal,
+        "mean": round(float(fleet.signals.mean(rule.signal)[row]), 4),
+        "since_s": round(fleet.now - since, 1),
+        "enter": rule.enter,
+        "leave": rule.leave,
+        "refuses": bool(fleet.signals.hot(rule)[row]),
     }
 
 
@@ -214,6 +229,7 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "waiting": _waiting(core, tracked),
         "message": tracked.reported,
         "refusals": _refusals(core, tracked),
+        "moved": core.rebalancing.of(tracked.pod_id, Placed(tracked.source, tracked.home)) if tracked.source else None,
         "decision": last.record() if last else None,
     }
 

@@ -9,6 +9,7 @@ from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import JournalSection, TimingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.core.reload import take_profiles
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
@@ -25,6 +26,7 @@ from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.service import Service
 from dispatcher.service.shards.metrics import ShardCollector
@@ -74,7 +76,13 @@ def assemble(
     )
     clusters = [link.cluster for link in links]
     core = SchedulerCore(
-        clusters, fleet, queue, profiles, boot_epoch=term.first_attempt, timing=_core_timing(config.timing)
+        clusters,
+        fleet,
+        queue,
+        profiles,
+        boot_epoch=term.first_attempt,
+        timing=_core_timing(config.timing),
+        rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
     )
     service = Service(
         core,
@@ -88,6 +96,7 @@ def assemble(
     service.quota_file = quota_file
     metrics.watch(ServiceCollector(service))
     metrics.watch(LinkCollector(clusters, fleet))
+    metrics.watch(OwnerUseCollector(fleet))
     if shards is not None:
         service.shards = shards
         metrics.watch(ShardCollector(shards))

@@ -6,6 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.scheduling.core.rebalancing import COUNTER, Result
 from dispatcher.service.metrics import RESULTS
 from dispatcher.service.service import Service
 
@@ -36,6 +37,17 @@ class ServiceCollector(Collector):
         yield self._attempts()
         yield from self._clusters()
         yield from self._boxes()
+        yield self._moves()
+
+    def _moves(self) -> Metric:
+        family = CounterMetricFamily(
+            "global_dispatcher_rebalancing_moves",
+            "Pods moved off hot nodes, or planned to be (dry run), by what came of it.",
+            labels=["result"],
+        )
+        for result in Result:
+            family.add_metric([result.value], self._service.core.counters.get((COUNTER, result), 0))
+        return family
 
     def _pending(self) -> Metric:
         family = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait, by queue.", labels=["queue"])

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from dispatcher.model.resources import format_quantity
 from dispatcher.scheduling import usage, views
 from dispatcher.scheduling.core import SchedulerCore
+from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.quota import QuotaLedger
 
 Row = dict[str, Any]
@@ -35,6 +36,10 @@ class FleetViews(Protocol):
 
     def tenants(self) -> list[Row]:
         """One row for each tenant and resource that it has a quota of."""
+        ...
+
+    def rebalancing(self) -> list[Row] | None:
+        """One row a pod that was moved, or stays on a hot node; None where rebalancing is off."""
         ...
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
@@ -85,6 +90,10 @@ class CoreViews:
             for tenant in self._ledger.tenants
             for resource, limit in sorted(self._ledger.limits(tenant.name, totals).items())
         ]
+
+    def rebalancing(self) -> list[Row] | None:
+        """One row a pod."""
+        return self._core.rebalancing.rows() if self._core.rebalancing.mode is not Mode.OFF else None
 
     def explain(self, namespace: str, name: str, cluster: str = "") -> Row | None:
         """The whole record of one pod."""

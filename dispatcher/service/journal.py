@@ -1,5 +1,6 @@
 """The decision journal: JSON lines, append only, at most two files of a bounded size. For people and replay only."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,19 +23,28 @@ class Journal:
         self._file: BinaryIO | None = path.open("ab", buffering=0)
         self._size = path.stat().st_size
 
-    def write(self, record: dict[str, Any]) -> None:
-        """Append one record."""
+    def write(self, records: Iterable[dict[str, Any]]) -> None:
+        """Append these records."""
         if self._file is None:
             return
-        line = self._encoder.encode(record) + b"\n"
+        lines = list[bytes]()
         try:
-            if self._size and self._size + len(line) > self._limit:
-                self._rotate()
-            self._file.write(line)
-            self._size += len(line)
+            for record in records:
+                line = self._encoder.encode(record) + b"\n"
+                if self._size and self._size + len(line) > self._limit:
+                    self._put(lines)
+                    self._rotate()
+                lines.append(line)
+                self._size += len(line)
+            self._put(lines)
         except OSError as error:
             log.error("the decision journal is closed", path=str(self._path), problem=str(error))
             self.close()
+
+    def _put(self, lines: list[bytes]) -> None:
+        if self._file is not None and lines:
+            self._file.write(b"".join(lines))
+        lines.clear()
 
     def close(self) -> None:
         """Close the file; later records are dropped."""

@@ -21,11 +21,13 @@ from dispatcher.scheduling.events import (
     Effect,
     Event,
     FoldOn,
+    OperatorNotice,
     OperatorWarning,
     SendIntents,
     SendPeers,
     Tick,
 )
+from dispatcher.scheduling.records.decision import records_of
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -124,6 +126,7 @@ class Service:
             SendPeers: self._send_peers,
             Decided: self._decided,
             OperatorWarning: self._log_warning,
+            OperatorNotice: self._log_notice,
         }
 
     @property
@@ -259,6 +262,8 @@ class Service:
             self.quota_file.keep(self.clock())
         for effect in effects:
             self._effects[type(effect)](effect)
+        if self._journal is not None:
+            self._journal.write(records_of(one.decision for one in effects if isinstance(one, Decided)))
         return True
 
     def _send_intents(self, effect: SendIntents) -> None:
@@ -274,7 +279,8 @@ class Service:
             self._warned_at[effect.text] = now
             log.error("something is wrong; all else goes on", detail=effect.text)
 
+    def _log_notice(self, effect: OperatorNotice) -> None:
+        log.info("rebalancing", detail=effect.text)
+
     def _decided(self, effect: Decided) -> None:
         self.metrics.decided(effect.decision.placed.pod.created, self.clock())
-        if self._journal is not None:
-            self._journal.write(effect.decision.record())

@@ -52,6 +52,13 @@ USERS = (
     ),
     Key("DATA", "pod, annotation", "name of a dataset", "Rather near to a cluster that has it."),
     Key("REQUIRE_DATA", "pod, annotation", "name of a dataset", "The same, and only in clusters that have it."),
+    Key(
+        "REBALANCE",
+        "pod, annotation",
+        '`"false"`, `"true"`',
+        "Never move this pod off a hot node; or move it also if it has local data, or another controller than a "
+        "ReplicaSet, StatefulSet or ReplicationController (see [Rebalancing](../rebalancing.md)).",
+    ),
 )
 ADMINS = (
     Key("ACCEPT", "Namespace, label", '`"false"`', "Closes the namespace to pods of other clusters."),

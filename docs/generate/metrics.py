@@ -12,6 +12,7 @@ from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.shards.metrics import ShardCollector
 from docs.generate.markdown import code, page, table
 
@@ -29,6 +30,7 @@ def families() -> list[Metric]:
     labels = {family.name: one._labelnames for one, described in counted for family in described}
     metrics.watch(ServiceCollector(cast(Any, service)))
     metrics.watch(LinkCollector((), FleetState()))
+    metrics.watch(OwnerUseCollector(FleetState()))
     metrics.watch(LeaderCollector(lambda: True))
     metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
     found = sorted(metrics.registry.collect(), key=lambda family: family.name)

@@ -13,6 +13,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.ADDED_AFFINITY: "The profile's NodeAffinity argument `added_affinity` (`addedAffinity` in a KubeSchedulerConfiguration) leaves the node out.",
     Reason.TAINT: "Tolerate the taint, or use other nodes. In other clusters a toleration without a key reaches less: see [what crosses](../crossing.md).",
     Reason.TAINT_ABROAD: "In other clusters a toleration without a key reaches less ([what crosses](../crossing.md)): name the key, or ask that cluster's administrators.",
+    Reason.HOT: "The node was too busy by that signal, and is not cool yet (HotNode): `top nodes` shows since when. It is tried again when a node is cool.",
     Reason.PORTS: "Another pod has the host port on that node.",
     Reason.SPREAD: "One more pod there would be further ahead of the emptiest domain than `maxSkew` allows; the emptiest domain has no room.",
     Reason.SPREAD_LABEL: "The node lacks the label of a hard topology spread constraint.",

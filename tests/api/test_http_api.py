@@ -41,6 +41,7 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
         pytest.param("/v1/pods?namespace=shop", {"pods": FakeViews().pods()[1:]}, id="pods of one namespace"),
         pytest.param("/v1/pods?phase=Failed", {"pods": []}, id="no pods of a phase"),
         pytest.param("/v1/usage", {"usage": FakeViews().usage()}, id="usage of clusters"),
+        pytest.param("/v1/rebalancing", {"rebalancing": FakeViews().rebalancing()}, id="rebalancing"),
         pytest.param("/v1/telemetry", {"telemetry": []}, id="telemetry of no cluster"),
         pytest.param("/v1/tenants", {"tenants": []}, id="tenants"),
         pytest.param("/v1/explain/default/web-1", FakeViews().explain("default", "web-1"), id="one pod"),
@@ -49,6 +50,15 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
 async def test_rows_are_served_as_json(client: Client, path: str, want: object) -> None:
     answer = await client.get(path)
     assert (answer.status, await answer.json()) == (200, want)
+
+
+async def test_where_rebalancing_is_off_the_way_to_a_dry_run_is_told(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeViews, "rebalancing", lambda _: None)
+    answer = await client.get("/v1/rebalancing")
+    assert answer.status == 404
+    assert "mode: dry_run" in (await answer.json())["error"]
 
 
 @pytest.mark.parametrize("path", ["/v1/explain/default/nobody", "/v1/explain/default/web-1?cluster=mars", "/v1/x"])

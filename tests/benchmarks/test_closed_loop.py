@@ -103,6 +103,16 @@ def test_pods_of_one_app_ask_for_the_same_and_use_nearly_the_same() -> None:
         assert len(np.unique(workload.requests[:, workload.app == app], axis=1).T) == 1
 
 
+def test_pods_of_an_app_come_together_once_or_several_times() -> None:
+    def bursts(count: int) -> float:
+        """Of an app's pods, in the mean, those that come within two minutes of the first."""
+        workload = make(TRACES, replace(SMALL, bursts=count), 1)
+        times = [workload.arrives[workload.app == app] for app in np.unique(workload.app)]
+        return float(np.mean([np.mean(one < one.min() + 120) for one in times if len(one) > 3]))
+
+    assert bursts(4) < 0.6 * bursts(1)
+
+
 def test_bad_guesses_are_far_from_what_is_used_and_good_ones_near() -> None:
     off = {}
     for guesses in Guesses:

@@ -111,3 +111,16 @@ def test_ours_is_told_the_age_of_a_reading() -> None:
     assert policy.place(0, NOW + 1) == 1
     for pod, late, nodes in ((1, 30.0, {1}), (2, 1000.0, {0, 2})):  # by then requests alone count: the empty ones
         assert policy.place(pod, NOW + late) in nodes
+
+
+def test_ours_learns_what_pods_of_an_app_use_as_agents_tell_it() -> None:
+    policy = Ours(setting(workload(cpu=100)))  # of 4000, and each uses 0.1 of the node
+    for pod in range(4):
+        policy.place(pod, NOW)
+    for minute in range(1, 30):
+        read(policy, 0.2, 0.2, 0.2, at=NOW + 60 * minute)
+    policy.place(4, NOW + 1800)
+    found = policy._fleet.occupant(("cluster-0", "uid-4"))
+    assert found is not None
+    assert found.counts_as is not None
+    assert found.counts_as[0] > 200, "as much as nobody is believed more than"

@@ -30,6 +30,7 @@ OBSERVER = {
     ("apps", "statefulsets", "", "list watch"),
     ("", "nodes/stats", "", "get"),
     ("metrics.k8s.io", "nodes", "", "list"),
+    ("metrics.k8s.io", "pods", "", "list"),
     ("", "namespaces", "kube-system", "get"),
     ("/version", "", "", "get"),
 }
@@ -91,7 +92,7 @@ def test_own_settings_arrive(helm: Helm, tmp_path: Path) -> None:
     settings = join.read_settings(write_mounted(helm.template("agent", values), tmp_path) / "agent.yaml")
     assert settings.agent.rename_from == "old"
     assert settings.agent.executor.accept == (AcceptSettings(clusters=("west",), namespaces=("team-*",)),)
-    assert (settings.ray.lost_s, settings.ray.ports.max_worker) == (60, 10_199)
+    assert (settings.node.lost_s, settings.node.ports.max_worker) == (60, 10_199)
 
 
 def test_metrics_are_served_on_a_port_of_their_own_where_they_are_wanted(helm: Helm, tmp_path: Path) -> None:
@@ -145,6 +146,12 @@ def test_the_roles_are_the_table_and_nothing_else(helm: Helm) -> None:
     }
     leases = only(objects, "Role")
     assert (leases["metadata"]["namespace"], table(leases)) == ("kube-node-lease", LEASES)
+
+
+def test_the_right_to_evict_is_given_where_pods_are_to_be_moved_alone(helm: Helm) -> None:
+    objects = helm.template("agent", {"rebalancing": {"enabled": True}})
+    roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
+    assert roles[f"{PREFIX}-executor"] == EXECUTOR | {("", "pods/eviction", "", "create")}
 
 
 def test_without_namespaces_the_agent_serves_all(helm: Helm) -> None:

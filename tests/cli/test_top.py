@@ -65,6 +65,22 @@ def test_forecasts_have_a_column_where_one_is_made_and_can_be_sorted_by(rows: di
     assert [(line.split()[1], line.split()[-4]) for line in told] == [("high", "90%"), ("low", "40%"), ("none", "-")]
 
 
+def test_hot_nodes_say_by_what_and_for_how_long(rows: dict[str, list[dict[str, Any]]]) -> None:
+    def heat(signal: str, since_s: float, refuses: bool) -> dict[str, Any]:
+        return {"signal": signal, "mean": 0.9, "since_s": since_s, "enter": 0.85, "leave": 0.7, "refuses": refuses}
+
+    rows["nodes"] = [
+        {**a_node("n1", 0.9), "hot": [heat("cpu", 300.0, True), heat("disk", 9.0, True)]},
+        {**a_node("n2", 0.8), "hot": [heat("cpu", 60.0, False)]},
+        {**a_node("n3", 0.1), "hot": []},
+    ]
+    assert [line.split(" 2/4 ")[-1] for line in lines("nodes")[1:]] == [
+        "cpu 5m, disk 9s 3s kubelet",
+        "(cpu 60s) 3s kubelet",
+        "3s kubelet",
+    ]
+
+
 @pytest.mark.usefixtures("rows")
 def test_clusters_show_the_mean_how_many_were_read_and_the_hottest() -> None:
     assert lines("clusters") == [

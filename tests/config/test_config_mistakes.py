@@ -91,6 +91,19 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             "4: timing.cluster_lost_s: must not be less than cluster_silent_s (10)",
         ),
         (
+            WEST + "rebalancing:\n  mode: dry-run",
+            "4: rebalancing.mode: must be 'off', 'dry_run' or 'on', not 'dry-run'",
+        ),
+        (
+            WEST + "rebalancing:\n  hot: 0.5\n  cool: 0.5",
+            "5: rebalancing.cool: must be less than hot (0.5)",
+        ),
+        (
+            WEST + "rebalancing:\n  signals: [CPU]",
+            "4: rebalancing.signals[0]: must be lower case letters, digits and '_', at most 40, beginning with a "
+            "letter, not 'CPU'",
+        ),
+        (
             WEST + "links: {between: [{clusters: [west, east], rtt_ms: 40}]}",
             "3: links.between[0].clusters[1]: 'east' is no configured cluster; did you mean west?",
         ),
@@ -125,6 +138,9 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "a row that accepts nobody",
         "a row for a cluster that is none",
         "lost before silent",
+        "a mode that is none",
+        "cool that is hot",
+        "a signal that is none",
         "a way to a cluster that is none",
         "a way from a cluster to itself",
         "a way to nobody",
@@ -264,3 +280,12 @@ def test_files_of_telemetry_sources_are_beside_the_configuration(folder: Path) -
 )
 def test_mistakes_in_telemetry_are_told_with_line_and_key(folder: Path, telemetry: str, problem: str) -> None:
     assert any(problem in found for found in problems_of(folder, f"{AGENT}telemetry: {telemetry}\n"))
+
+
+@pytest.mark.parametrize(("written", "mode"), [("off", "off"), ("on", "on"), ("'on'", "on"), ("dry_run", "dry_run")])
+def test_bare_on_and_off_are_modes_of_rebalancing_though_yaml_takes_them_for_booleans(
+    folder: Path, written: str, mode: str
+) -> None:
+    file = folder / "dispatcher.yaml"
+    file.write_text(f"rebalancing: {{mode: {written}}}")
+    assert load_config(file).rebalancing.mode == mode

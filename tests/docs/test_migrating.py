@@ -1,4 +1,4 @@
-"""Every YAML block of docs/migrating.md is a file, named in its first line, and the dispatcher can load it."""
+"""YAML blocks of pages that are files, named in their first lines: the dispatcher can load them (migrating.md: all)."""
 
 import re
 from pathlib import Path
@@ -7,14 +7,15 @@ import pytest
 
 from dispatcher.config import ConfigError, load_config
 
-PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, OTHERS = DOCS / "migrating.md", (DOCS / "telemetry.md",)
 CONFIG, TENANTS = "dispatcher.yaml", "tenants.yaml"
 _BLOCK = re.compile(r"^```yaml\n(?P<text># (?P<name>[\w/.-]+\.yaml)\n.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks() -> list[tuple[str, str]]:
+def blocks(*others: Path) -> list[tuple[str, str]]:
     """(file, text) of each."""
-    return [(found["name"], found["text"]) for found in _BLOCK.finditer(PAGE.read_text())]
+    return [(found["name"], found["text"]) for page in (PAGE, *others) for found in _BLOCK.finditer(page.read_text())]
 
 
 def load(folder: Path, name: str, text: str) -> None:
@@ -31,7 +32,9 @@ def test_all_blocks_are_read() -> None:
     assert len(blocks()) == PAGE.read_text().count("```yaml") > 0
 
 
-@pytest.mark.parametrize(("name", "text"), blocks(), ids=[f"{at}-{name}" for at, (name, _) in enumerate(blocks())])
+@pytest.mark.parametrize(
+    ("name", "text"), blocks(*OTHERS), ids=[f"{at}-{name}" for at, (name, _) in enumerate(blocks(*OTHERS))]
+)
 def test_a_block_loads(name: str, text: str, tmp_path: Path) -> None:
     load(tmp_path, name, text)
 
@@ -39,7 +42,7 @@ def test_a_block_loads(name: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("profiles/a.yaml", "extends: default\nplugins: [{name: TargetLoadPacking}]\n"),
+        ("profiles/a.yaml", "extends: default\nplugins: [{name: Peaks}]\n"),
         (TENANTS, "tenants: [{name: a}]\n"),
         (CONFIG, "clusters: [{name: west, context: west, agent: {telemetry: {load_watcher: [{}]}}}]\n"),
     ],

@@ -120,6 +120,11 @@ BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "a score by position": ("score", lambda state, fleet, rows: np.arange(float(length(fleet, rows))), "row by row"),
     "a booking that stays": ("unreserve", lambda placed, row, fleet: None, "does not undo"),
     "an explanation of objects": ("explain", lambda state, placed, fleet, row: {"row": np.int64(1)}, "no plain JSON"),
+    "rows without an explanation": (
+        "explain_rows",
+        lambda state, placed, fleet, rows: [],
+        "each row what explain says",
+    ),
     "a wait of no time": ("permit", lambda cycle, placed, row, fleet: -1, "must answer seconds above 0, not -1"),
     "a permit in words": (
         "permit",
@@ -158,6 +163,12 @@ def test_a_broken_law_is_told(what: str) -> None:
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)
+
+
+def test_what_it_derives_must_be_what_the_fleet_can_keep() -> None:
+    plugin = Harmless()
+    plugin.derives = ["deviations"]  # type: ignore[assignment]
+    assert broken_laws(plugin) == ["derives must be a framework.derived.Derived, not list"]
 
 
 def test_an_exception_is_told_with_its_line_in_the_plugin() -> None:

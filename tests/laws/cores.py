@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
+from dispatcher.scheduling.core.rebalancing import Mode
 from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.equivalence.rows import ParallelScan
@@ -11,6 +12,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
 
 def make_core(
@@ -20,6 +22,7 @@ def make_core(
     timing: CoreTiming | None = None,
     parallel_scan: Callable[[FleetState], ParallelScan] | None = None,
     ledger: QuotaLedger | None = None,
+    rebalancing: tuple[RebalancingRules, Mode] = (RebalancingRules(), Mode.OFF),
 ) -> SchedulerCore:
     """As the runtime makes it, with no tenants but those of `ledger`. `parallel_scan`: who else may scan rows."""
     fleet = FleetState()
@@ -29,4 +32,6 @@ def make_core(
     )
     profiles = Profiles([scheduler])
     queue = SchedulingQueue(queue_sort(plugins), profiles.classify, gates=profiles)
-    return SchedulerCore(clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing)
+    return SchedulerCore(
+        clusters, fleet, queue, profiles, boot_epoch=boot_epoch, timing=timing, rebalancing=rebalancing
+    )

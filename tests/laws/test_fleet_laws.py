@@ -1,5 +1,6 @@
 """What is put into the fleet comes out again bit for bit, and what is kept up to date equals a count from scratch."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -45,7 +46,7 @@ def pods(draw: st.DrawFn) -> Placed:
         one = one.port(draw(st.integers(1, 3)))
     if draw(st.integers(0, 3)) == 0:
         one = one.annotation(DOMAIN_SCOPE, "cluster")
-    return draw(tied(one)).placed()
+    return replace(draw(tied(one)).placed(), counts_as=draw(st.sampled_from((None, None, (3, 7), (10**6, 2**40)))))
 
 
 @st.composite
@@ -224,9 +225,11 @@ def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
     assume(live)
     rows = data.draw(st.lists(st.sampled_from(live), min_size=1, max_size=12))
     room = {"requests": {"cpu": 3}, "ports": ()}
-    likes = [msgspec.structs.replace(data.draw(st.sampled_from(kinds)).pod, **room) for _ in rows]
+    counts_as = kinds[0].counts_as
+    drawn = (msgspec.structs.replace(data.draw(st.sampled_from(kinds)).pod, **room) for _ in rows)
+    likes = [Placed(like, "a", counts_as=counts_as) for like in drawn]
     assume(together.can_suppose(np.asarray(sorted(set(rows))), likes[0], len(rows) + 1))
-    items = [(("b", f"extra{at}"), Placed(like, "a")) for at, like in enumerate(likes)]
+    items = [(("b", f"extra{at}"), like) for at, like in enumerate(likes)]
     together.assume_all(items, rows)
     for (pod_id, placed), row in zip(items, rows, strict=True):
         single.place(pod_id, placed, *single.name_of(row), assumed=True)
@@ -240,11 +243,11 @@ def test_supposing_pods_and_taking_the_supposition_back_leaves_no_trace(
 ) -> None:
     fleet = made(script)
     rows = fleet.live.nonzero()[0]
-    assume(len(rows) and fleet.can_suppose(rows, placed.pod, times))
+    assume(len(rows) and fleet.can_suppose(rows, placed, times))
     before = image(fleet)
-    fleet.suppose(rows, placed.pod, times)
+    fleet.suppose(rows, placed, times)
     assert image(fleet) != before
-    fleet.suppose(rows, placed.pod, -times)
+    fleet.suppose(rows, placed, -times)
     assert image(fleet) == before
 
 

@@ -16,6 +16,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.records.decision import Decision, records_of
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import test_affinity_laws as affinity
 from tests.laws.oracle import numbered
@@ -108,7 +109,7 @@ def records(script: list[tuple[Any, ...]], *, batched: bool) -> list[str]:
     pair = begin(Alone, batched=batched)
     for event in script:
         pair.apply(event)
-    return [json.dumps(result.record(), sort_keys=True) for result in pair.results]
+    return [json.dumps([result.summary(), result.record()], sort_keys=True) for result in pair.results]
 
 
 @pytest.mark.usefixtures("compiled")
@@ -119,6 +120,20 @@ def test_a_merged_batch_records_what_one_by_one_records(script: list[tuple[Any, 
     merged = records(script, batched=True)
     kernels.use_numpy()
     assert records(script, batched=False) == merged
+
+
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=scripts, step=st.integers(1, 3))
+def test_records_that_are_made_together_are_those_made_alone(script: list[tuple[Any, ...]], step: int) -> None:
+    """All of them, or of each second or third, as a journal and a list of pods ask for them."""
+    kernels.compile_all()
+    pair = begin(Alone, batched=True)
+    for event in script:
+        pair.apply(event)
+    decisions = [result for result in pair.results if isinstance(result, Decision)][::step]
+    alone = [json.dumps(one.record()) for one in decisions]
+    assert [json.dumps(record) for record in records_of(decisions)] == alone
 
 
 @pytest.mark.parametrize("profile", [affinity.ALONE, DEFAULT_PROFILE], ids=["alone", "among all policies"])

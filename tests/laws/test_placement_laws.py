@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,7 +86,8 @@ def pods(draw: st.DrawFn) -> Placed:
     one: PodBuilder = pod("p").namespace(draw(st.sampled_from(("default", "other"))))
     one = one.labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "250m", "400m"))))
     kind = draw(st.sampled_from(("plain", *KINDS)))
-    return KINDS[kind](one).placed(draw(clusters))
+    counts_as = draw(st.sampled_from((None, None, (50, 2**30), (1500, 2**20))))
+    return replace(KINDS[kind](one).placed(draw(clusters)), counts_as=counts_as)
 
 
 events = st.one_of(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dispatcher.scheduling.framework.roles import roles_of
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch
 from dispatcher.scheduling.pruning.upper_bounds import UpperBounds
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import least_expected
 from tests.builders import NodeBuilder, fleet, node, pod, put, reading
 
 NODES = 400
@@ -77,7 +78,8 @@ def some_pod(seed: np.random.Generator, at: int) -> Placed:
         built = built.cpu(int(seed.choice((9, 31, 64))))
     elif kind == 3:
         built = pod(f"p{at}")
-    return built.placed(str(seed.choice(("a", "b"))))
+    counts_as = (None, (1, 2**20), (9000, 2**33))[int(seed.integers(0, 3))]
+    return replace(built.placed(str(seed.choice(("a", "b")))), counts_as=counts_as)
 
 
 def event(state: FleetState, scheduler: Scheduler, seed: np.random.Generator, at: int) -> None:
@@ -137,16 +139,25 @@ def test_most_odd_pods_are_decided_by_looking_at_few_rows(monkeypatch: pytest.Mo
 
 
 @settings(max_examples=10, deadline=None, phases=PHASES, suppress_health_check=[FIXTURE])
-@given(number=seeds, milli=st.integers(1, 70_000), mebi=st.integers(0, 140_000), later=st.floats(0, 20))
-def test_no_row_scores_higher_than_its_bound(form: None, number: int, milli: int, mebi: int, later: float) -> None:
+@given(
+    number=seeds,
+    milli=st.integers(1, 70_000),
+    mebi=st.integers(0, 140_000),
+    counted=st.integers(0, 70_000),
+    later=st.floats(0, 20),
+)
+def test_no_row_scores_higher_than_its_bound(
+    form: None, number: int, milli: int, mebi: int, counted: int, later: float
+) -> None:
     state = some_fleet(np.random.default_rng(number))
     plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
     roles = [role for role in roles_of(plan) if isinstance(role.plugin, BoundedScore)]
     table = UpperBounds(roles, state)
     assert table.refresh()
     state.now += later
-    placed = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
-    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *nonzero_request(placed.pod))
+    asked = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
+    placed = replace(asked, counts_as=(counted, 2**20 * counted) if counted else None)
+    bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *least_expected(placed))
     total = np.zeros(state.n)
     for role in roles:
         view = view_of(state)

@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.model.node import Node
+from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
 from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
+from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.scheduling.shards.held import HELD
 from tests.builders import node, pod, reading
@@ -68,9 +70,11 @@ class Fleet:
 
     def reading(self, cluster: str, name: str, cpu: float, age: float) -> None:
         self.fleet.put_reading(cluster, reading(name, cpu=cpu, memory=cpu / 2, net=cpu / 3, age=age))
+        self.fleet.judge_hot()
 
     def later(self, seconds: float) -> None:
         self.fleet.now += seconds
+        self.fleet.judge_hot()
 
     def end(self, index: int) -> None:
         if index < len(self.placed):
@@ -93,6 +97,31 @@ class Fleet:
 def test_shards_change_no_decision_and_no_record(count: int, batched: bool, script: list[tuple[Any, ...]]) -> None:
     alone = Fleet(DEFAULT_PROFILE, real, 0).run(script, batched=batched)
     assert Fleet(DEFAULT_PROFILE, real, count).run(script, batched=batched) == alone
+
+
+DERIVED = Profile(
+    DEFAULT_PROFILE.scheduler_name,
+    (
+        *(one for one in DEFAULT_PROFILE.plugins if one.name != "ExpectedLoad"),
+        PluginUse("HotNode", args={"enter": 0.5, "leave": 0.25, "stale_s": 60.0}),
+        PluginUse("LoadVariationRiskBalancing", 4.0),
+        PluginUse("TargetLoadPacking", 1.0),
+    ),
+)
+
+
+def derived() -> Plugins:
+    return lambda: build(DERIVED, PluginContext(quota=QuotaLedger(())))
+
+
+@settings(max_examples=30, deadline=None)
+@given(script=scripts)
+def test_what_is_derived_of_readings_is_in_shards_as_it_is_in_the_driver(script: list[tuple[Any, ...]]) -> None:
+    alone = Fleet(DERIVED, derived, 0).run(script)
+    shared = Fleet(DERIVED, derived, 2)
+    assert shared.run(script) == alone
+    assert not [text for text in shared.shards.take_news() if "NodePorts" not in text]
+    assert Fleet(DERIVED, derived, 0).run(script, batched=False) == alone
 
 
 class Traced(Simulation):

@@ -121,6 +121,7 @@ def _written(name: str, key: str, default: Any) -> object:
     """A default as a profile would have it, where that is not the same."""
     others: dict[tuple[str, str], object] = {
         ("ExpectedLoad", "signals"): {"cpu": 2, "memory": 1, "network": 1},
+        ("NetworkTopology", "levels"): {"rack": 1, "zone": 1, "region": 1, "cluster": 1},
         ("NodeAffinity", "added_affinity"): [],
         ("NodeResourcesFit", "resources"): {"cpu": 1, "memory": 1},
         ("NodeResourcesFit", "shape"): [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}],

@@ -1,23 +1,15 @@
-"""A real Prometheus and real node_exporters: Debian's, unpacked beside the other programs and not installed, since the
-packages would start them as services.
+"""A real Prometheus and real node_exporters as processes (`tests.real.debian`)."""
 
-`python -m tests.real.prometheus` fetches them. A test run does so itself where the variable CI is set.
-"""
-
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
-from localfleet.controlplane.binaries import cache_directory
 from tests.system.ray_fleet import free_ports
 
-PACKAGES = {"prometheus": "prometheus", "prometheus-node-exporter": "prometheus-node-exporter"}  # program -> package
+PROGRAMS = ("prometheus", "prometheus-node-exporter")
 _CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
 scrape_configs:
@@ -25,45 +17,6 @@ scrape_configs:
     static_configs:
 {targets}
 """
-
-
-def programs() -> dict[str, Path]:
-    """The programs that are there; fetched before where the variable CI is set."""
-    if len(found := _there()) < len(PACKAGES) and os.environ.get("CI"):
-        fetch()
-        found = _there()
-    return found
-
-
-def fetch() -> None:
-    """apt-get download and unpack, with a line before it; a failure shows as what is still missing."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        return
-    folder = _folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f"fetching {' '.join(PACKAGES.values())} ...", file=sys.stderr, flush=True)
-    if not _ran(["apt-get", "download", *PACKAGES.values()], folder):
-        _ran(["apt-get", "update", "-q"], folder)
-        _ran(["apt-get", "download", *PACKAGES.values()], folder)
-    for package in folder.glob("*.deb"):
-        _ran(["dpkg", "-x", str(package), str(folder)], folder)
-
-
-def _folder() -> Path:
-    return cache_directory().parent / "debian"
-
-
-def _there() -> dict[str, Path]:
-    unpacked = {name: _folder() / "usr" / "bin" / name for name in PACKAGES}
-    found = {name: Path(path) for name in PACKAGES if (path := shutil.which(name)) is not None}
-    return {name: path for name, path in unpacked.items() if path.exists()} | found
-
-
-def _ran(words: Sequence[str], folder: Path) -> bool:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
-    if done.returncode != 0:
-        print(f"{' '.join(words[:2])}: {done.stderr.strip()}", file=sys.stderr, flush=True)
-    return done.returncode == 0
 
 
 @dataclass
@@ -96,7 +49,7 @@ class Monitoring:
     """node_exporters by the name of the node that each stands for, and a Prometheus that scrapes them every second."""
 
     folder: Path
-    programs: Mapping[str, Path]
+    programs: Mapping[str, list[str]]
     exporters: dict[str, Server] = field(default_factory=dict)
     prometheus: Server | None = None
 
@@ -104,7 +57,7 @@ class Monitoring:
         """`labels` of each node's exporter; it is reached at another address of loopback each."""
         for name in labels:
             (port,) = free_ports(1)
-            words = [str(self.programs["prometheus-node-exporter"]), f"--web.listen-address=127.0.0.1:{port}"]
+            words = [*self.programs["prometheus-node-exporter"], f"--web.listen-address=127.0.0.1:{port}"]
             self.exporters[name] = Server(port, self._spawn(name, words))
         targets = "".join(
             f"      - {{targets: ['127.0.0.1:{self.exporters[name].port}'], labels: {_yaml(own)}}}\n"
@@ -113,7 +66,7 @@ class Monitoring:
         (self.folder / "prometheus.yml").write_text(_CONFIG.format(targets=targets))
         (port,) = free_ports(1)
         words = [
-            str(self.programs["prometheus"]),
+            *self.programs["prometheus"],
             f"--config.file={self.folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self.folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
@@ -132,9 +85,3 @@ class Monitoring:
 
 def _yaml(labels: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{name}: {value}" for name, value in labels.items()) + "}"
-
-
-if __name__ == "__main__":
-    fetch()
-    missing = PACKAGES.keys() - _there().keys()
-    sys.exit(f"not fetched: {', '.join(sorted(missing))}" if missing else 0)

@@ -20,7 +20,8 @@ from agents.telemetry.web import Limits, Pool, Web
 from dispatcher.cli.main import app
 from tests.agents.kube.fake_server import fake_api
 from tests.agents.kube.objects import node_object
-from tests.real.prometheus import PACKAGES, Monitoring, programs
+from tests.real.debian import needed
+from tests.real.prometheus import PROGRAMS, Monitoring
 from tests.system.cluster_api import eventually
 
 WAIT_S = 60.0
@@ -37,11 +38,7 @@ LABELS = {
 
 @pytest.fixture(scope="module")
 def monitoring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitoring]:
-    found = programs()
-    if missing := PACKAGES.keys() - found.keys():
-        reason = f"{', '.join(sorted(missing))} not there (python -m tests.real.prometheus fetches them)"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-    started = Monitoring(tmp_path_factory.mktemp("monitoring"), found)
+    started = Monitoring(tmp_path_factory.mktemp("monitoring"), needed(*PROGRAMS))
     try:
         started.start(LABELS)
         yield started

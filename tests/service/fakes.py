@@ -227,6 +227,13 @@ class FakeViews:
             for cluster in ("east", "west")
         ]
 
+    def rebalancing(self) -> list[dict[str, Any]] | None:
+        pod = {"namespace": "default", "source": "east", "from": "east/east-1", "age_s": 30.0}
+        return [
+            {**pod, "name": "web-1", "to": "west/west-1", "gain": 3.2, "result": "evicted", "why": "east-1 is hot"},
+            {**pod, "name": "web-2", "to": None, "gain": None, "result": "stays", "why": "it is of a DaemonSet"},
+        ]
+
     def usage(self) -> list[dict[str, Any]]:
         use = {"requested": "500m", "allocatable": "4", "share": 0.125}
         silent: dict[str, Any] = {"used": None, "age_s": None, "known": 0, "hottest": None, "sources": []}

@@ -16,7 +16,7 @@ def test_records_are_appended_across_lives(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "decisions.jsonl"
     for number in (1, 2):
         journal = Journal(path)
-        journal.write({"n": number})
+        journal.write([{"n": number}])
         journal.close()
     assert lines(path) == [1, 2]
 
@@ -25,7 +25,7 @@ def test_at_its_limit_it_begins_anew_and_keeps_one_old_file(tmp_path: Path) -> N
     path = tmp_path / "decisions.jsonl"
     journal = Journal(path, limit_bytes=20)
     for number in range(7):
-        journal.write({"n": number})
+        journal.write([{"n": number}])
     assert lines(path) == [6]
     assert lines(path.with_name("decisions.jsonl.1")) == [4, 5]
 
@@ -35,5 +35,5 @@ def test_a_disk_that_fails_closes_the_journal_and_nothing_else() -> None:
     if not full.exists():
         pytest.skip("no /dev/full here")
     journal = Journal(full)
-    journal.write({"n": 1})
-    journal.write({"n": 2})
+    journal.write([{"n": 1}])
+    journal.write([{"n": 2}])

@@ -17,6 +17,7 @@ from agents.observer.cache import ClusterCache
 from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads
+from agents.observer.owner_uses import OwnerUses
 from agents.runtime.driver import Pauses
 from agents.runtime.executor_loop import ExecutorLoop
 from dispatcher.model import names
@@ -89,7 +90,7 @@ class Cluster:
         self.lives += 1
         log = ChangeLog()
         self.cache = ClusterCache(log, (NAMESPACES,))
-        self._follow = ChangeFeed(self.cache, Loads(log, tau_s=0))
+        self._follow = ChangeFeed(self.cache, Loads(log, tau_s=0), OwnerUses(log, self.cache.pod_by_name))
         uid = f"{self.name}-cluster-uid"
         self.keys = keys_of(self.name)
         self._who = Identity(self.name, uid, f"{self.name}-{self.lives}", keys=self.keys.endorsed_keys())

@@ -46,6 +46,26 @@ def test_the_end_of_a_copy_whose_source_a_restore_took_is_found_if_it_is_too_soo
 
 
 @pytest.mark.parametrize(
+    ("back", "deleted", "found"),
+    [(1, False, 1), (1, True, 0), (2, True, 0)],
+    ids=["nobody deletes it", "it is deleted", "it is deleted, beside another one"],
+)
+def test_the_end_of_a_copy_whose_source_another_restore_brought_back_is_found_unless_that_is_deleted(
+    back: int, deleted: bool, found: int
+) -> None:
+    scene = Scene(NobodyKilled)
+    sources = [scene.source(f"p{number}") for number in range(back)]
+    copies = [scene.bind(source, f"copy-{number}") for number, source in enumerate(sources)]
+    for number in range(back):
+        scene.facts.running[f"copy-{number}"] = SimpleNamespace()  # type: ignore[assignment]
+        scene.facts.pods[f"uid-p{number}"].doomed = "restore"
+    if deleted:
+        scene.write("north", "namespace-controller", "delete", sources[0], going(sources[0]))
+    scene.write("west", AGENT, "delete", copies[0], going(copies[0]))
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
     ("fenced", "copy_doomed", "found"),
     [(False, "", 1), (True, "", 0), (False, "admin", 0), (False, "lost", 1)],
     ids=["for no reason", "its cluster is fenced", "its copy was drained before", "its cluster burnt down, unfenced"],

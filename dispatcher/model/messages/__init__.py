@@ -7,6 +7,7 @@ only when that is impossible, and a peer of another version is refused with a cl
 
 from dispatcher.model.messages.codec import WireError, decode, encode
 from dispatcher.model.messages.intents import (
+    NO_PRIORITY,
     WAITING,
     AnyIntent,
     Bind,
@@ -51,6 +52,7 @@ __all__ = [
     "BOUND",
     "CLAIMED",
     "DONE",
+    "NO_PRIORITY",
     "NO_SHADOWS",
     "OF_CLUSTER",
     "OF_NODE",

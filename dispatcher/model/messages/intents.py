@@ -113,6 +113,7 @@ class FinishSource(Intent, frozen=True):
 
 
 WAITING = "Waiting"
+NO_PRIORITY = -(2**31) - 1  # lower than that of any pod
 
 
 class ReportUnschedulable(Intent, frozen=True):
@@ -131,11 +132,17 @@ class Evict(Intent, frozen=True):
     """Take `pod` off `node` for a pod of higher priority: condition DisruptionTarget, then delete, by UID and node.
 
     `priority` is the other pod's: a pod that has as much itself is not evicted. `preemptor` names it for people.
+
+    `moved`, if not empty, is why the pod is moved to a better place: no other pod counts then, and the Eviction API is
+    asked, which keeps budgets. Agents that do not know the field refuse for `priority`, which is NO_PRIORITY then.
+    `local_data`: its owner lets go what is in its emptyDir and hostPath volumes.
     """
 
     node: str
     priority: int
     preemptor: str = ""
+    moved: str = ""
+    local_data: bool = False
 
 
 class BindVolume(Intent, frozen=True):

@@ -4,6 +4,7 @@ from dispatcher.model.crossing import Opening
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import AnyObject, ObjectRef
+from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import Pod, Record
 
 
@@ -33,7 +34,8 @@ class Changes(Record, frozen=True):
     missing there proves nothing. `keys`: as in Hello. `pods_missing`: those of `pods_gone` that nobody has seen to be
     deleted; they are just absent from a list that came after a gap. `opens`: which tolerations its policy lets in
     beside the harmless ones; None: an agent of an older version, of which that is not known. `confirmed`: how often in
-    this life of the agent an operator has confirmed that what its API server shows is meant.
+    this life of the agent an operator has confirmed that what its API server shows is meant. `uses`: what pods of
+    single owners use, of those of which that is another than before; what is not told of goes on to hold.
     """
 
     cluster: str
@@ -59,3 +61,4 @@ class Changes(Record, frozen=True):
     pods_missing: tuple[str, ...] = ()
     opens: tuple[Opening, ...] | None = None
     confirmed: int = 0
+    uses: tuple[OwnerUse, ...] = ()

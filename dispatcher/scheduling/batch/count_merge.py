@@ -50,7 +50,7 @@ def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Plac
             return None
         best = _candidates_of(eq_class, layout, len(items))
         rows = np.sort(best.candidates.row)
-        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first.pod, len(items) + 1)
+        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, len(items) + 1)
         return CountMerge(eq_class, first, len(items), plugin_rules, layout, best) if exact else None
     except PluginError:
         return None  # decided alone, the pod meets the error again and says so
@@ -107,7 +107,7 @@ class CountMerge(BatchSelector):
         self._renormalizes = any(len(column.values) > 1 for column in eq_class.normalizing)
         self._progress = np.asarray([0, count, self._renormalizes], dtype=np.int64)
         self._trace = _blank(count, len(plugin_rules), len(layout.all_buckets.members))
-        sheet = FactSheet(self._fleet, rows, placed.pod)
+        sheet = FactSheet(self._fleet, rows, placed)
         self._record = MergeHistory(eq_class, plugin_rules, layout, self._candidates, self._trace, sheet, self._raws)
         self._decided = self._run()
         self._record.seal(self._decided, plugin_rules)
@@ -159,15 +159,15 @@ class CountMerge(BatchSelector):
 
     def _look_ahead(self, candidate: int) -> None:
         """Ask for the next candidate of a row, and of rows that may soon be chosen, as if each had one more pod."""
-        candidates, fleet, pod = self._candidates, self._fleet, self._placed.pod
+        candidates, fleet, placed = self._candidates, self._fleet, self._placed
         due = np.union1d(self._soon(), [candidate])
         due = due[np.argsort(candidates.row[due])]
         rows, more = candidates.row[due], candidates.taken[due] + 1
-        fleet.suppose(rows, pod, more)
+        fleet.suppose(rows, placed, more)
         try:
             self._ask(due, rows)
         finally:
-            fleet.suppose(rows, pod, -more)
+            fleet.suppose(rows, placed, -more)
 
     def _soon(self) -> Ints:
         """Candidates that may be chosen soon, and whose next ones are not known."""

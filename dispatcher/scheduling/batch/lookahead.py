@@ -51,7 +51,7 @@ def lookahead_of(
         return None
     best = _best_per_group(eq_class, groups.group_scores, count)
     rows = np.sort(np.concatenate([rows for rows, _ in best])) if best else np.zeros(0, dtype=np.intp)
-    if not eq_class.fleet.can_suppose(rows, placed.pod, count + 1):
+    if not eq_class.fleet.can_suppose(rows, placed, count + 1):
         return None
     return Lookahead(eq_class, groups, placed, count, _Best(rows, best), deferred=deferred)
 
@@ -104,7 +104,7 @@ class Lookahead(BatchSelector):
         self._asked = [one for one in eq_class.evaluators if one.role.scope is AnswerScope.ROW and not one.skipped]
         self._names = tuple(one.role.name for one in eq_class.scored), tuple(one.role.weight for one in eq_class.scored)
         rows = best.rows
-        self.sheet = FactSheet(self._fleet, rows, placed.pod)
+        self.sheet = FactSheet(self._fleet, rows, placed)
         raw = eq_class.raw_of(rows)
         self._queues = [
             CandidateQueue(self._candidates_of(found, raw, rows, eq_class.rows.total[found]), complete=complete)
@@ -351,14 +351,14 @@ class Lookahead(BatchSelector):
     def _look_at(self, rows: RowList, just_taken: int, level: int) -> None:
         """Ask about `rows`, ascending, with so many pods more; `just_taken` has the next one already."""
         more = (rows != just_taken).astype(np.int64) + level
-        fleet, pod = self._fleet, self._placed.pod
+        fleet, placed = self._fleet, self._placed
         if self._deferred:
             more += list(map(self.sheet.taken.get, rows.tolist(), repeat(0)))
-        fleet.suppose(rows, pod, more)
+        fleet.suppose(rows, placed, more)
         try:
             self._ask(rows)
         finally:
-            fleet.suppose(rows, pod, -more)
+            fleet.suppose(rows, placed, -more)
 
     def _ask(self, rows: RowList) -> None:
         codes = np.zeros(len(rows), dtype=np.uint16)

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dispatcher.scheduling.batch.batch_record import BatchRecord
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
+from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, Scores
 
 # per score that groups of rows have in common: its place in `names`, [groups] raw and [groups] normalised values
 GroupScoreColumns = tuple[tuple[int, Floats, Floats], ...]
@@ -50,9 +49,14 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
         return self.batch.context
 
     @property
-    def facts(self) -> RowFacts:
-        """The chosen row as it was."""
-        return self.batch.sheet.facts(self.first[2], self.pods)
+    def fit(self) -> tuple[int, int]:
+        """How many nodes were feasible, of how many."""
+        return self.context.feasible, self.context.evaluated
+
+    def parts(self, whys: Sequence["LookaheadRecord"]) -> RecordParts:
+        """Their rows as they were; all else is the same for all."""
+        facts = self.batch.sheet.facts([one.first[2] for one in whys], [one.pods for one in whys])
+        return RecordParts([self.context] * len(whys), facts, [{}] * len(whys))
 
     @property
     def scores(self) -> Scores:
@@ -70,10 +74,6 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
             if candidate is NO_CANDIDATE
             else (*batch.places[candidate[2]], batch.points[self.other] - candidate[0])
         )
-
-    def extras(self) -> dict[str, Any]:
-        """See `RowRecord`."""
-        return {}
 
     def _values(self, candidate: Candidate, group: int) -> tuple[list[float], list[float]]:
         values, at = candidate[3], candidate[4]

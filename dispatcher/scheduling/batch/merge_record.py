@@ -5,7 +5,8 @@ Zone counts in `extras` are recounted by the plugin from the chosen rows (`expla
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.row import FactSheet, RowFacts
+from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Floats, Ints, Placed
-from dispatcher.scheduling.framework.domain_counts import ExplainPod
+from dispatcher.scheduling.framework import Codes, Floats, Ints, Placed
+from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, Scores, merged
+from dispatcher.scheduling.records.decision_record import DecisionContext, RecordParts, Scores, merged
 
 
 class MergeHistory:
@@ -48,7 +49,7 @@ class MergeHistory:
         self._score_positions = _score_positions(eq_class, plugin_rules)
         self._begin = eq_class.context_of(dict(eq_class.rows.rejected), eq_class.rows.feasible)
         self._members = _members(layout, eq_class.fleet)
-        self._explainers: list[tuple[str, ExplainPod]] = []
+        self._explainers: list[tuple[str, ExplainPods]] = []
 
     def seal(self, decided: int, plugin_rules: PluginRules) -> None:
         """The merge has ended: what its decisions need at once, and what is no longer known once pods are placed."""
@@ -57,11 +58,10 @@ class MergeHistory:
             trace.candidate[:decided]
         ]  # [pods, 2]; what stands where there is none means nothing
         self._has_rival = (trace.candidate[:decided, 1] >= 0).tolist()
-        self._rows: list[int] = self._chosen[:, 0].tolist()
-        self._scores: list[float] = trace.score[:decided, 0].tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
         name_of = self.fleet.name_of
-        self.places = {row: name_of(row) for row in {*self._rows, *self._chosen[:, 1].tolist()}}
+        self.places = {row: name_of(row) for row in set(self._chosen.ravel().tolist())}
+        self._feasible = self._feasible_nodes(decided)
         rows, view = self._chosen[:, 0], view_of(self.fleet)
         for evaluator, _ in plugin_rules if decided else ():
             plugin = evaluator.role.plugin
@@ -71,21 +71,39 @@ class MergeHistory:
 
     def decision(self, at: int, pod_id: PodId, placed: Placed) -> Decision:
         """The decision for the pod number `at`."""
-        row = self._rows[at]
+        row: int = self._chosen.item(at, 0)
         cluster, node = self.places[row]
-        return Decision(pod_id, placed, cluster, node, row, self._scores[at], MergeRecord(self, at))
+        return Decision(pod_id, placed, cluster, node, row, self._trace.score.item(at, 0), MergeRecord(self, at))
+
+    def _feasible_nodes(self, decided: int) -> Ints:
+        """[pods] feasible nodes: without those that are full by then, and those of buckets that are refused."""
+        trace, taking = self._trace, self._trace.bucket[:decided, 0]
+        full, codes, pods = trace.full[:decided] > 0, trace.codes[:decided], np.arange(decided)
+        feasible: Ints = self._begin.feasible - np.cumsum(full) + full
+        if codes.any():
+            moves = np.zeros(codes.shape, dtype=np.int64)
+            moves[pods, taking] -= 1
+            moves[pods[~full], self._after[taking[~full]]] += 1
+            members = self._members.sum(axis=1) + np.cumsum(moves, axis=0) - moves
+            feasible -= np.where(codes > 0, members, 0).sum(axis=1)
+        return feasible
 
     # --- looking back ------------------------------------------------------------------------------------------------
+
+    def fit(self, at: int) -> tuple[int, int]:
+        """How many nodes were feasible, of how many."""
+        return self._feasible.item(at), self._begin.evaluated
 
     def runner_up(self, at: int) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best; None if there is none."""
         if not self._has_rival[at]:
             return None
-        return (*self.places[int(self._chosen[at, 1])], float(self._trace.score[at, 1]))
+        return (*self.places[self._chosen.item(at, 1)], self._trace.score.item(at, 1))
 
-    def facts(self, at: int) -> RowFacts:
-        """The chosen row as it was."""
-        return self.sheet.facts(self._rows[at], int(self._trace.depth[at, 0]))
+    def parts(self, ats: Sequence[int]) -> RecordParts:
+        """What the decisions for pods of these numbers, ascending, are told by."""
+        facts = self.sheet.facts(self._chosen[ats, 0].tolist(), self._trace.depth[ats, 0])
+        return RecordParts(list(self.contexts(ats)), facts, self._extras(ats))
 
     def scores(self, at: int) -> Scores:
         """Of the chosen row and of the runner-up."""
@@ -106,39 +124,53 @@ class MergeHistory:
             raw[where], normal[where] = self._shared[one].item(bucket), normals[one].item(bucket)
         return raw, normal
 
-    def context(self, at: int) -> DecisionContext:
-        """What the decision for pod number `at` stood on."""
-        begin, trace, buckets = self._begin, self._trace, self._trace.bucket[:at, 0]
-        full = trace.full[:at]
-        clusters = self._cluster_of[:at]
-        filled = Counter(zip(full[full > 0].tolist(), clusters[full > 0].tolist(), strict=True))
-        rejected = merged(begin.rejected, filled)
-        refused = self._refused(at, buckets, clusters, full)
-        feasible = begin.feasible - filled.total() - sum(refused.values())
-        return DecisionContext(
-            begin.profile, begin.reasons, begin.clusters, merged(rejected, refused), feasible, begin.evaluated
-        )
+    def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:
+        """What the decisions for pods of these numbers, ascending, stood on; one and the same where nothing moved."""
+        trace, done, found, stands_on = self._trace, 0, self._begin, 0
+        filled, members = Counter[tuple[int, int]](), self._members.copy()
+        buckets, clusters, full = trace.bucket[:, 0].tolist(), self._cluster_of.tolist(), trace.full.tolist()
+        closed = trace.codes.any(axis=1).tolist()
+        for at in ats:
+            for bucket, cluster, code in zip(buckets[done:at], clusters[done:at], full[done:at], strict=True):
+                members[bucket, cluster] -= 1
+                if code:
+                    filled[code, cluster] += 1
+                else:
+                    members[self._after[bucket], cluster] += 1
+            refused = self._refused(trace.codes[at], members) if closed[at] else Counter[tuple[int, int]]()
+            if refused or stands_on != filled.total():
+                found, stands_on = self._context(filled, refused), -1 if refused else filled.total()
+            yield found
+            done = at
 
-    def _refused(self, at: int, buckets: Any, clusters: Any, full: Any) -> dict[tuple[int, int], int]:
-        counts, going_on = self._members.copy(), full == 0
-        np.add.at(counts, (buckets, clusters), -1)
-        np.add.at(counts, (self._after[buckets[going_on]], clusters[going_on]), 1)
+    def _context(self, filled: Counter[tuple[int, int]], refused: Counter[tuple[int, int]]) -> DecisionContext:
+        begin, gone = self._begin, filled.total() + refused.total()
+        rejected = merged(merged(begin.rejected, filled), refused)
+        return replace(begin, rejected=rejected, feasible=begin.feasible - gone)
+
+    def _refused(self, codes: Codes, members: Ints) -> Counter[tuple[int, int]]:
         refused: Counter[tuple[int, int]] = Counter()
-        codes = self._trace.codes[at]
         for bucket in np.flatnonzero(codes).tolist():
-            for cluster in np.flatnonzero(counts[bucket]).tolist():
-                refused[int(codes[bucket]), cluster] += int(counts[bucket, cluster])
-        return dict(refused)
+            for cluster in np.flatnonzero(members[bucket]).tolist():
+                refused[int(codes[bucket]), cluster] += int(members[bucket, cluster])
+        return refused
 
-    def extras(self, at: int) -> dict[str, Any]:
-        """What policies by domains have to say of the decision for pod number `at`."""
-        extras: dict[str, Any] = {}
+    def _extras(self, ats: Sequence[int]) -> list[dict[str, Any]]:
+        """What policies by domains have to say of the decisions for pods of these numbers, ascending."""
+        extras: list[dict[str, Any]] = [{} for _ in ats]
         for name, story in self._explainers:
-            try:
-                extras[name] = story(at)
-            except Exception as error:  # a decision stands without its comments, too
-                extras[name] = {"error": f"{type(error).__name__}: {error}"[:200]}
+            for one, told in zip(extras, _told(story, ats), strict=True):
+                one[name] = told
         return extras
+
+
+def _told(story: ExplainPods, ats: Sequence[int]) -> list[Mapping[str, Any]]:
+    try:
+        return list(story(ats))
+    except Exception as error:  # a decision stands without its comments, too
+        if len(ats) > 1:
+            return [_told(story, [at])[0] for at in ats]
+        return [{"error": f"{type(error).__name__}: {error}"[:200]}]
 
 
 def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
@@ -157,12 +189,16 @@ class MergeRecord(BatchRecord[MergeHistory], gc=False, eq=False, frozen=True):
     @property
     def context(self) -> DecisionContext:
         """What it stood on."""
-        return self.batch.context(self.at)
+        return next(self.batch.contexts([self.at]))
 
     @property
-    def facts(self) -> RowFacts:
-        """The chosen row as it was."""
-        return self.batch.facts(self.at)
+    def fit(self) -> tuple[int, int]:
+        """How many nodes were feasible, of how many."""
+        return self.batch.fit(self.at)
+
+    def parts(self, whys: Sequence["MergeRecord"]) -> RecordParts:
+        """Found by going through the merge once."""
+        return self.batch.parts([one.at for one in whys])
 
     @property
     def scores(self) -> Scores:
@@ -173,10 +209,6 @@ class MergeRecord(BatchRecord[MergeHistory], gc=False, eq=False, frozen=True):
     def runner_up(self) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best."""
         return self.batch.runner_up(self.at)
-
-    def extras(self) -> dict[str, Any]:
-        """What plugins that look further than the row have to say."""
-        return self.batch.extras(self.at)
 
 
 def _score_positions(

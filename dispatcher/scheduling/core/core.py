@@ -13,6 +13,7 @@ from dispatcher.model.probe_address import published
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.outcomes import Outcomes
+from dispatcher.scheduling.core.rebalancing import Mode, Rebalancing
 from dispatcher.scheduling.core.reconciler import Reconciler
 from dispatcher.scheduling.core.reports import Reports
 from dispatcher.scheduling.core.state import CoreState
@@ -23,12 +24,13 @@ from dispatcher.scheduling.delegation import shared_keys, unconfigured
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.queue import SchedulingQueue
+from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
 
 class SchedulerCore:
     """Folds events into state and answers with effects; `clusters` are all clusters that are expected to report."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a driver sets beside the parts has defaults
         self,
         clusters: Sequence[str],
         fleet: FleetState,
@@ -37,6 +39,7 @@ class SchedulerCore:
         *,
         boot_epoch: int,
         timing: CoreTiming | None = None,
+        rebalancing: tuple[RebalancingRules, Mode] = (RebalancingRules(), Mode.OFF),
     ) -> None:
         profiles = scheduler if isinstance(scheduler, Profiles) else Profiles([scheduler])
         timing = timing or CoreTiming()
@@ -46,6 +49,7 @@ class SchedulerCore:
         self.refusals = state.refusals
         self._deciding = Deciding(state)
         self.binding = self._deciding.binding
+        self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
         self._outcomes, self._telling = Outcomes(state, self._deciding), Telling(state)
         self.uncounted_budgets = self._telling.uncounted_budgets
         self._reconciler = Reconciler(state, self._deciding)
@@ -110,6 +114,7 @@ class SchedulerCore:
         """Time has passed: send again, tell, decide, look for what is odd."""
         state = self._state
         state.fleet.links.expire(now)
+        state.judge_hot(now)
         state.due |= state.waiting
         state.ring(now)
         state.due.update(state.outbox.overdue(now, state.timing.settle_s))
@@ -119,6 +124,8 @@ class SchedulerCore:
         self._telling.tick(now)
         self._deciding.retries.time_passed(now)
         state.queue.flush(now)
+        if self.open:
+            self.rebalancing.tick(now)
         if event.budget is not None:
             self._decide(events.Decide(event.budget), now)
         state.effects += [events.OperatorWarning(text) for text in state.orphans.excess(now).values()]

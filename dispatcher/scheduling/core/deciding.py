@@ -40,7 +40,7 @@ class Deciding:
             if not batch:
                 break
             budget -= len(batch)
-            heeded = self.retries.heed(batch, now) if state.refusals else batch
+            heeded = self.retries.heed(batch, now) if state.refusals or state.fleet.uses else batch
             ready = [item for item in heeded if self._home_ready(item, now)]
             promised = self._promised_to(ready)
             results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])

@@ -26,12 +26,12 @@ class Evictions:
     def may_evict(self, occupant: Occupant, home: str) -> bool:
         """Whether a pod may be evicted for one submitted in `home`."""
         view = self._state.clusters.get(occupant.cluster)
-        if view is None or not view.ready or self._target(occupant) is None:
+        if view is None or not view.ready or self.target_of(occupant) is None:
             return False
         ours = occupant.pod_id in self._state.tracked
         return ours or (occupant.cluster == home and view.evicts_foreign)
 
-    def _target(self, occupant: Occupant) -> Pod | None:
+    def target_of(self, occupant: Occupant) -> Pod | None:
         """The pod object to delete in the cluster where it runs; None while there is none that we know of."""
         tracked = self._state.tracked.get(occupant.pod_id)
         if tracked is None:
@@ -48,7 +48,7 @@ class Evictions:
                 self._binding.give_back(victim.pod_id, Why(Reason.PREEMPTED), now)
                 continue
             occupant = self._state.fleet.occupant(victim.pod_id)
-            target = self._target(occupant) if occupant is not None else None
+            target = self.target_of(occupant) if occupant is not None else None
             if target is not None and not target.terminating and victim.pod_id not in self._under_way:
                 self._send(victim, intents.ref(target), preemptor)
 

@@ -12,7 +12,7 @@ from dispatcher.model.messages import Changes
 from dispatcher.model.names import CLAIM, is_ours
 from dispatcher.model.node import Node
 from dispatcher.model.objects import AnyObject
-from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.model.signatures import is_claim_of, plain_keys
 from dispatcher.scheduling import clusters as views
 from dispatcher.scheduling import events
@@ -112,11 +112,13 @@ class Reports:
         for change in views.fold_objects(state.fleet.kept, changes):
             self._object_changed(view.name, change, state.fleet.now)
             yield
+        state.fleet.uses.put(view.name, changes.uses)
         state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
             state.fleet.learn_usual()
             state.fleet.learn_forecast(wanted=state.profiles.forecasts)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
+            state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
             yield
@@ -252,7 +254,10 @@ class Reports:
     def _foreign_changed(self, cluster: str, uid: str, change: views.Change[Pod], now: float) -> None:
         pod_id, pod = (cluster, uid), change.after
         if pod is not None and pod.node and not pod.terminal:
-            self._state.fleet.place(pod_id, Placed(pod, cluster), cluster, pod.node, assumed=False)
+            placed = Placed(pod, cluster)
+            if pod.phase != RUNNING:
+                placed = self._state.fleet.with_use(placed)
+            self._state.fleet.place(pod_id, placed, cluster, pod.node, assumed=False)
             before = change.before
             if before is None or (before.node, before.labels) != (pod.node, pod.labels):
                 gone = before if before is not None and before.node else None

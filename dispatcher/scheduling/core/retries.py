@@ -1,6 +1,7 @@
 """Places that came to nothing: where a pod was refused it is not sent again for a while, and the next best is tried."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from dispatcher.model.messages import REFUSED, Outcome
 from dispatcher.model.objects import Namespace
@@ -30,7 +31,8 @@ class Retries:
 
     def placed(self, tracked: Tracked, pod: Pod, now: float) -> Placed:
         """A pod of ours as the cycle is handed it, with the refusals that hold now."""
-        return Placed(pod, tracked.home, self._state.refusals.about(tracked.pod_id, pod, now))
+        placed = Placed(pod, tracked.home, self._state.refusals.about(tracked.pod_id, pod, now))
+        return self._state.fleet.with_use(placed)
 
     def known(self, tracked: Tracked, pod: Pod, now: float) -> tuple[Refusal, ...]:
         """What clusters said of a pod that is not queued."""
@@ -57,11 +59,14 @@ class Retries:
         """Of a popped batch the pods for which what is remembered is what they were queued with; others go back."""
         state, ready = self._state, []
         for item in batch:
-            refused = state.refusals.about(item.pod_id, item.placed.pod, now)
-            if refused == item.placed.refused:
+            placed, refused = item.placed, state.refusals.about(item.pod_id, item.placed.pod, now)
+            if refused != placed.refused:
+                placed = replace(placed, refused=refused)
+            placed = state.fleet.with_use(placed)
+            if placed is item.placed:
                 ready.append(item)
             else:
-                state.queue.anew(item, Placed(item.placed.pod, item.placed.home, refused), now)
+                state.queue.anew(item, placed, now)
         return ready
 
     def time_passed(self, now: float) -> None:

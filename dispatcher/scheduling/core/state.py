@@ -99,6 +99,11 @@ class CoreState:
             tracked.alarm_at = at
             heapq.heappush(self._alarms, (at, tracked.pod_id))
 
+    def judge_hot(self, now: float) -> None:
+        """Bring up to date which nodes are hot, and wake those whom it helps that one is so no more."""
+        if self.fleet.judge_hot():
+            self.queue.wake(WakeEvent.COOLED, now)
+
     def ring(self, now: float) -> None:
         """Pods whose time has come are due."""
         while self._alarms and self._alarms[0][0] <= now:

@@ -8,7 +8,9 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dispatcher.model.pod import PodId
+import msgspec
+
+from dispatcher.model.pod import PENDING, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.model.refusal import Refusal
 from dispatcher.scheduling.cycle.batches import Batches, Result, unfit
@@ -54,6 +56,7 @@ class Scheduler(Booking):
     ) -> None:
         self._faults = Faults()
         super().__init__(Plan.of(profile, plugins), fleet, self._faults)
+        fleet.derive(self.plan.derives)
         self.nominations = nominations or Nominations(fleet)
         self.post_filters = PostFilters(self.plan, fleet, self.nominations, self._faults.note)
         self.faults = self._faults.counts
@@ -255,6 +258,32 @@ class Scheduler(Booking):
                 )
             except PluginError as error:
                 self._faults.note(error)  # a decision stands without its comments, too
+
+    def would_go(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        """Where a pod of a node would go if it was gone and its controller made it anew; None if nowhere.
+
+        Books nothing. Quota is not asked: what the pod uses of it is free for the new one.
+        """
+        occupant = self.fleet.occupant(pod_id)
+        if occupant is None or occupant.row is None:
+            return None
+        row, pod = occupant.row, msgspec.structs.replace(placed.pod, node="", phase=PENDING)
+        self.fleet.remove_pod(occupant)
+        try:
+            return self._selected(pod_id, replace(placed, pod=pod))
+        except PluginError as error:
+            self._faults.note(error)
+            return None
+        finally:
+            self.fleet.add_pod(occupant, row)
+
+    def _selected(self, pod_id: PodId, placed: Placed) -> Decision | None:
+        key = self.plan.standing_key(self.plan.class_key(placed), placed, self.view)
+        for selector in self._selectors(key, pod_id, placed):
+            found = selector.select(pod_id, placed) if selector.prepare(placed) is None else None
+            if found is not None:
+                return found if isinstance(found, Decision) else None
+        return None
 
     # --- refusing ----------------------------------------------------------------------------------------------------
 

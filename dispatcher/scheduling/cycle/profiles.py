@@ -9,6 +9,7 @@ from dispatcher.model.pod import Pod, PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.points import PluginError, guarded
 
@@ -117,6 +118,7 @@ class Profiles:
 
     def take_over(self, old: "Profiles") -> None:
         """Book all that other profiles have booked, in the order in which they did; keep what was promised."""
+        self._first.fleet.derive(joined(one.plan.derives for one in self), only=True)
         self.nominations = old.nominations
         for one in self:
             one.share(self.nominations)

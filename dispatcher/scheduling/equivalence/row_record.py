@@ -1,12 +1,12 @@
 """The record of a single decision out of an equivalence class or a pruned search: all numbers at hand."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, Scores
 
 
 class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
@@ -24,6 +24,16 @@ class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
     facts: RowFacts
     runner_up: tuple[str, str, float] | None
 
-    def extras(self) -> dict[str, Any]:
-        """What plugins that look further than the row have to say only now; nothing, for they were asked at once."""
-        return {}
+    @property
+    def batch(self) -> "RowRecord":
+        """It stands alone."""
+        return self
+
+    @property
+    def fit(self) -> tuple[int, int]:
+        """How many nodes were feasible, of how many."""
+        return self.context.feasible, self.context.evaluated
+
+    def parts(self, whys: Sequence["RowRecord"]) -> RecordParts:
+        """All at hand: plugins that look further than the row were asked at once."""
+        return RecordParts([self.context], self.facts, [{}])

@@ -7,6 +7,7 @@ readings does not hold (`readings.left_to_settle`).
 from dispatcher.scheduling.fleet.columns import RowStore
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.readings import left_to_settle
+from dispatcher.scheduling.framework import Ints
 from dispatcher.scheduling.rules.requests import nonzero_request
 
 _CPU, _MEMORY = 0, 1  # rows of `recent` and `settling`, and of the signals of these names
@@ -51,12 +52,23 @@ class AwaitedPods:
         if occupant.settles:
             since, times = occupant.placed_at, store.used_at
             left = left_to_settle(since, times.item(_CPU, row)), left_to_settle(since, times.item(_MEMORY, row))
-        cpu, memory = nonzero_request(occupant.placed.pod)
+        cpu, memory = occupant.amounts
         now = (_part(cpu, left[_CPU]), _part(memory, left[_MEMORY]))
         occupant.settling, occupant.settles = now, any(left)
         for column in (_CPU, _MEMORY):
             if now[column] != before[column]:
                 store.add("settling", store.settling, column, row, now[column] - before[column])
+
+    def requests(self) -> Ints:
+        """[2, capacity] what `settling` would be if every pod counted by its request; for `usual`."""
+        found = self._store.settling.copy()
+        for row, pods in self.by_row.items():
+            for one in pods:
+                if one.counts_as is not None:
+                    for column, asked in enumerate(nonzero_request(one.placed.pod)):
+                        counted = one.settling[column]
+                        found[column, row] += round(asked * counted / one.counts_as[column]) - counted
+        return found
 
     def _mark_seen(self, occupant: Occupant, *, cpu: bool, memory: bool) -> None:
         row = occupant.row

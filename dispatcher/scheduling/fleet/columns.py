@@ -3,7 +3,7 @@
 Plugins see read-only windows of the first n rows; only the fleet writes, through the store behind them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,16 @@ class NodeColumns:
     forecast: Readings  # [signals, n] see `forecast.Outlook`, and so are the next two
     forecast_error: Readings
     last_error: Readings
+    used_variance: Readings  # [signals, n] see `deviations.py`; [0, n] while no profile asks for it
+    hot_since: Floats  # [rules, n] see `hot.py`
+    hot: SmallInts  # [n] by which rules a node is hot, a bit each
     source_set: SmallInts  # [n] who told each signal: code of a set of sources (`readings.SourceSets`)
     rank: Ints  # [n] stable tie-break: a hash of (cluster, node), the same after every restart
 
 
-RESOURCES, SIGNALS = -1, -2  # leading axes of columns with one number a resource, and one a signal
-# column -> (dtype, value of an empty row, leading axis: 0 none, RESOURCES, SIGNALS, else its length)
+# Leading axes of columns with one number a resource, a signal, a signal whose deviation is kept, a rule of hot nodes.
+RESOURCES, SIGNALS, DEVIATIONS, RULES = -1, -2, -3, -4
+# column -> (dtype, value of an empty row, leading axis: 0 none, one of these, else its length)
 _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "live": (np.bool_, False, 0),
     "cluster": (np.int32, -1, 0),
@@ -59,6 +63,9 @@ _TABLE: dict[str, tuple[type[np.generic], Any, int]] = {
     "forecast": (np.float32, np.nan, SIGNALS),
     "forecast_error": (np.float32, np.nan, SIGNALS),
     "last_error": (np.float32, np.nan, SIGNALS),
+    "used_variance": (np.float32, np.nan, DEVIATIONS),
+    "hot_since": (np.float64, np.nan, RULES),
+    "hot": (np.int32, 0, 0),
     "source_set": (np.int32, 0, 0),
     "rank": (np.int64, 0, 0),
 }
@@ -87,7 +94,8 @@ class RowStore(NodeColumns):
     """The writable arrays, as long as their capacity."""
 
     def __init__(self, resources: int, signals: int) -> None:
-        self._leads = {RESOURCES: resources, SIGNALS: signals}
+        self._leads = {RESOURCES: resources, SIGNALS: signals, DEVIATIONS: 0, RULES: 0}
+        self._deviates = False
         for name, (dtype, fill, lead) in _TABLE.items():
             shape = (0,) if lead == 0 else (self._leads.get(lead, lead), 0)
             setattr(self, name, np.full(shape, fill, dtype=dtype))
@@ -110,7 +118,8 @@ class RowStore(NodeColumns):
         """Make room for that many rows, resources and signals; what is there stays where it is."""
         if rows <= self.live.shape[0] and resources <= self.resources and signals <= self.signals:
             return
-        self._leads = {RESOURCES: max(resources, self.resources), SIGNALS: max(signals, self.signals)}
+        self._leads[RESOURCES], self._leads[SIGNALS] = max(resources, self.resources), max(signals, self.signals)
+        self._leads[DEVIATIONS] = self.signals if self._deviates else 0
         for name, (_, fill, lead) in _TABLE.items():
             array = grown(getattr(self, name), rows, fill)
             missing = self._leads[lead] - array.shape[0] if lead < 0 else 0
@@ -118,6 +127,17 @@ class RowStore(NodeColumns):
                 more = np.full((missing, array.shape[1]), fill, dtype=array.dtype)
                 array = np.concatenate([array, more])
             setattr(self, name, array)
+        self._rewindow()
+
+    def derive(self, *, deviations: bool, rules: Sequence[int | None]) -> None:
+        """Keep deviations, or none; and as many rules: each with what the rule of that number had so far, or blank."""
+        before, rows = self.hot_since, self.live.shape[0]
+        blank = np.full(rows, np.nan)
+        self.hot_since = np.stack([blank, *(blank if at is None else before[at] for at in rules)])[1:]
+        if deviations != self._deviates:
+            self._deviates = deviations
+            self.used_variance = np.full((self.signals if deviations else 0, rows), np.nan, dtype=np.float32)
+        self._leads[DEVIATIONS], self._leads[RULES] = len(self.used_variance), len(rules)
         self._rewindow()
 
     def _rewindow(self) -> None:

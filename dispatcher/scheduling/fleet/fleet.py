@@ -6,6 +6,7 @@ catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is e
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress, product
 from types import MappingProxyType
 
@@ -14,16 +15,15 @@ import numpy as np
 
 from dispatcher.model.node import Node, Reading
 from dispatcher.model.objects import Namespace
-from dispatcher.model.pod import Pod, PodId
+from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
-from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
+from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
-from dispatcher.scheduling.fleet.nodes import NodeTable
 from dispatcher.scheduling.fleet.occupants import (
     Apps,
     Occupant,
@@ -33,6 +33,7 @@ from dispatcher.scheduling.fleet.occupants import (
     runs_alike,
     weighs_the_same,
 )
+from dispatcher.scheduling.fleet.owner_uses import OwnerUses
 from dispatcher.scheduling.fleet.readings import SourceSets, take_sample, take_samples
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
@@ -40,16 +41,17 @@ from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
 from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
 from dispatcher.scheduling.framework import Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.pod_sets import PodSet
-from dispatcher.scheduling.rules.requests import nonzero_request, requested
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _FEW = 8  # readings, of which one by one is as fast
 # By which of the base signals are known: their names.
 _TOLD = {known: list(compress(BASE_SIGNALS, known)) for known in product((False, True), repeat=len(BASE_SIGNALS))}
+_ALL_OF_IT = (1.0, 1.0)  # `usual` of CPU and memory before anything is learnt
 _CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
 
-class FleetState(NodeTable):
+class FleetState(DerivedReadings):
     """What `view.ObservedView` shows to plugins. Not thread-safe: one writer, also the only reader while it writes."""
 
     def __init__(self, *, now: float = 0.0) -> None:
@@ -70,7 +72,7 @@ class FleetState(NodeTable):
         self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
         self._learnt_at = -np.inf
-        self._forecasts: Forecasts | None = None
+        self.uses = OwnerUses()
         self._sources = SourceSets()
 
     # --- clusters and nodes ------------------------------------------------------------------------------------------
@@ -167,22 +169,17 @@ class FleetState(NodeTable):
         if self.now - self._learnt_at < EVERY_S:
             return
         self._learnt_at = self.now
-        found = learnt(self, self.now)
+        found = learnt(self, self._awaited.requests(), self.now)
         if found is not None:
             self._usual = found.astype(np.float32)
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
             self.loads.extend(np.flatnonzero(self.live).tolist())
 
-    def learn_forecast(self, *, wanted: bool) -> None:
-        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not `wanted`: forget them."""
-        if not wanted and self._forecasts is None:
-            return
-        self._forecasts = (self._forecasts or Forecasts()) if wanted else None
-        found = self._forecasts.step(self, self.now) if self._forecasts else Outlook.blank(self.used.shape)
-        if found is not None:
-            store, n = self._store, self.n
-            store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
-            self.loads.extend(np.flatnonzero(self.live).tolist())
+    def with_use(self, placed: Placed) -> Placed:
+        """The pod as it counts by what its owner's pods are known to use now; itself where that is no news."""
+        usual = self._usual.tolist() if len(self._usual) > _MEMORY else _ALL_OF_IT
+        counts_as = self.uses.counts_as(placed.pod, usual)
+        return placed if counts_as == placed.counts_as else replace(placed, counts_as=counts_as)
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
@@ -202,11 +199,11 @@ class FleetState(NodeTable):
                 self.starts.append(old.row)
             old.placed, old.assumed = placed, assumed
             return
-        new = Occupant(pod_id, placed, cluster, node, assumed, self.now)
+        new = Occupant(pod_id, placed, cluster, node, assumed, self.now, counts_as=placed.counts_as)
         new.unseen_cpu = new.unseen_memory = new.settles = assumed or is_unseen(placed)
         if old is not None:
             if stays:
-                new.placed_at, new.settles = old.placed_at, old.settles
+                new.placed_at, new.settles, new.counts_as = old.placed_at, old.settles, old.counts_as
                 new.unseen_cpu, new.unseen_memory = old.unseen_cpu, old.unseen_memory
             self.remove(pod_id)
         self._occupants[pod_id] = new
@@ -239,14 +236,16 @@ class FleetState(NodeTable):
     def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
-        All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`).
+        All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`). What the first
+        counts as, all do: they are of one class, so it is the same wherever a plugin looks at it.
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
-        settling = nonzero_request(newcomers[0][1].pod)
+        first = newcomers[0][1]
+        amounts = first.counts_as, expected_request(first)
         tied = any(one.pod.pod_affinity or one.pod.pod_anti_affinity for _, one in newcomers)
         for (pod_id, placed), row in zip(newcomers, rows, strict=True):
             where = self._places[row]
-            occupant = Occupant(pod_id, placed, *where, True, now, row, True, True, True, settling)
+            occupant = Occupant(pod_id, placed, *where, True, now, row, True, True, True, *amounts)
             occupants[pod_id] = occupant
             self._apps.put(occupant)
             on_node, unseen = by_node.get(where), by_row.get(row)
@@ -260,7 +259,7 @@ class FleetState(NodeTable):
                 self.terms.shift_all(like, where_like, self._domains_of, 1)
         taken = Counter(rows)
         where_all = np.fromiter(taken, dtype=np.intp, count=len(taken))
-        self.suppose(where_all, newcomers[0][1].pod, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
+        self.suppose(where_all, first, np.fromiter(taken.values(), dtype=np.int64, count=len(taken)))
         self.loads.extend(rows)
 
     def _attach(self, occupant: Occupant, row: int) -> None:
@@ -301,22 +300,27 @@ class FleetState(NodeTable):
         if occupant.unseen_memory:
             store.add("recent", store.recent, _MEMORY, row, sign * memory)
 
-    def suppose(self, rows: Rows, pod: Pod, times: "int | Ints") -> None:
-        """As if `pod` were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
+    def suppose(self, rows: Rows, placed: Placed, times: "int | Ints") -> None:
+        """As if the pod were placed `times` more often (negative: undo) on each of `rows`; no occupant, no journal.
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
-        store, (cpu, memory) = self._store, nonzero_request(pod)
+        store, pod = self._store, placed.pod
         for resource, amount in requested(pod):
             store.requested[self._column(resource), rows] += times * amount
-        for column in (store.nonzero, store.recent, store.settling):
+        for column, (cpu, memory) in (
+            (store.nonzero, nonzero_request(pod)),
+            (store.recent, nonzero_request(pod)),
+            (store.settling, expected_request(placed)),
+        ):
             column[_CPU, rows] += times * cpu
             column[_MEMORY, rows] += times * memory
 
-    def can_suppose(self, rows: Rows, pod: Pod, times: int) -> bool:
+    def can_suppose(self, rows: Rows, placed: Placed, times: int) -> bool:
         """Whether `suppose` is exact: the pod takes no host port or volume, and no sum comes near MAX_QUANTITY."""
-        most = times * max(*pod.requests.values(), *nonzero_request(pod), 1)
-        highest = max(int(self.requested[:, rows].max(initial=0)), int(self.nonzero[:, rows].max(initial=0)))
+        pod = placed.pod
+        most = times * max(*pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1)
+        highest = max(int(cells[:, rows].max(initial=0)) for cells in (self.requested, self.nonzero, self.settling))
         return not pod.ports and not pod.volumes and most + highest <= MAX_QUANTITY
 
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
@@ -386,7 +390,7 @@ class FleetState(NodeTable):
         return self._images.nodes_with(image)
 
     def _placed_in(self, pods: PodSet, level: str) -> Iterator[tuple[Placed, int]]:
-        namespaces = pods.namespaces
-        for occupant in self._occupants.values() if pods.app is None else self._apps.of(pods.app):
+        namespaces, found = pods.namespaces, self._apps.holding(pods)
+        for occupant in self._occupants.values() if found is None else found:
             if occupant.row is not None and (namespaces is None or occupant.placed.pod.namespace in namespaces):
                 yield occupant.placed, self._domain_of(level, occupant.row)

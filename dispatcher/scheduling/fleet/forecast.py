@@ -5,6 +5,10 @@ What is forecast is the part of the mean that requests do not explain, so that a
     x = mean - usual * (requests - settling) / allocatable               of CPU, memory, or the larger for other signals
     utilisation to come = usual * requests / allocatable + forecast of x
 
+`settling` is what mean + usual * settling / allocatable holds of pods that have come, by what pods of their owner use
+(`framework.Nodes.settling`). So a pod that uses other than its request changes x once, when it comes, and not again
+while the mean takes it in.
+
 Three models take a step every STEP_S seconds. All are additive Holt-Winters with a damped trend, by their errors:
 
     e       = x - (level + PHI * trend + season[slot])
@@ -19,8 +23,8 @@ chapter 8. Example: level 0.20, trend 0, x = 0.28, then `level` expects 0.20 + 0
 Each model is held against what came: the weighted mean of its absolute errors HORIZON steps ahead, beside that of "x
 stays as it is", both out of sample. The model with the least error counts (`trend` and `day` must be better by a tenth,
 as chance is in the choice), by its highest value within the horizon; if its error is not less than that of the last
-value, there is no forecast. What is unknown or old teaches nothing, and
-after GAP_STEPS steps without a reading a signal of a node begins anew.
+value, there is no forecast. What is unknown or old teaches nothing, and after GAP_STEPS steps without a reading a
+signal of a node begins anew.
 """
 
 from typing import Any, NamedTuple
@@ -206,7 +210,7 @@ def foreseen(fleet: NodeTable, row: int) -> list[float | None]:
 
 
 def _requested(fleet: NodeTable, row: int) -> Floats:
-    """[n] the share that is requested by pods whose load the means hold; NaN where nothing can be allocated."""
+    """[n] the share that is requested, less what settles; NaN where nothing can be allocated."""
     column = fleet.axis.column(_RESOURCES[row])
     room = fleet.allocatable[column] if column is not None else np.zeros(fleet.n, dtype=np.int64)
     share: Floats = np.where(room > 0, (fleet.nonzero[row] - fleet.settling[row]) / np.maximum(room, 1), np.nan)

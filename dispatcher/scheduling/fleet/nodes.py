@@ -19,7 +19,7 @@ from dispatcher.scheduling.fleet.labels import LabelColumns
 from dispatcher.scheduling.fleet.links import LinkTable
 from dispatcher.scheduling.fleet.metrics import MetricColumns
 from dispatcher.scheduling.fleet.objects import ClusterObjects
-from dispatcher.scheduling.fleet.signals import SignalView, columns_of
+from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework import ClusterInfo, Floats, SmallInts
 
 
@@ -58,13 +58,13 @@ class NodeTable(NodeColumns):
         self._domains: dict[str, SmallInts] = {}
         self._domains_at = -1
         self._total: Resources | None = None
-        self.signals = SignalView(self.signal_axis, columns_of(self._store))
+        self.signals = SignalView(self.signal_axis, SignalColumns.of(self._store))
         self._show()
 
     def _show(self) -> None:
         for name, window in self._store.windows(self.n):
             setattr(self, name, window)
-        self.signals.show(self.signal_axis, columns_of(self))
+        self.signals.show(self.signal_axis, SignalColumns.of(self))
 
     def _reserve(self) -> None:
         self._store.reserve(self.n, len(self.axis), len(self.signal_axis))

@@ -5,7 +5,7 @@ the cluster reports meanwhile shows through in all other fields.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 K = TypeVar("K")
+T = TypeVar("T")
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -30,10 +31,19 @@ class ClusterObjects:
         self._assumed: dict[tuple[str, str, str], _Assumed] = {}
         self._reported: dict[tuple[str, str, str], Any] = {}  # of what is assumed: as its cluster reports it
         self.versions: Counter[str] = Counter()
+        self._derived: dict[tuple[str, Callable[..., Any]], tuple[tuple[int, ...], Any]] = {}
 
     def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object, read-only."""
         return cast(Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE)))
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
+        """What `make` says of the mappings of these kinds; kept until one of them changes."""
+        now = tuple([self.versions[kind.__name__] for kind in kinds])
+        known = self._derived.get((cluster, make))
+        if known is None or known[0] != now:
+            known = self._derived[cluster, make] = now, make(*(self.of(cluster, kind) for kind in kinds))
+        return cast(T, known[1])
 
     def every(self, kind: type[K]) -> Iterator[tuple[str, K]]:
         """(cluster, object) of a kind in all clusters."""

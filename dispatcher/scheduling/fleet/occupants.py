@@ -1,16 +1,17 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from dispatcher.model.names import DOMAIN_SCOPE
+from dispatcher.model.names import DOMAIN_SCOPE, is_app_label
 from dispatcher.model.node import Node
 from dispatcher.model.pod import RUNNING, Pod, PodId
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.pod_sets import AppName, app_name
+from dispatcher.scheduling.framework.pod_sets import AppName, Label, PodSet, app_name
+from dispatcher.scheduling.rules.requests import nonzero_request
 
 
 class Occupant(msgspec.Struct, eq=False, gc=False):
@@ -18,7 +19,7 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
 
     `placed_at`, `unseen_cpu` and `unseen_memory` say since when it is there and whether `recent` still counts it;
     `settles` whether the means may not hold all of its load yet, and `settling` what of its (CPU, memory) `settling` of
-    the columns counts for it.
+    the columns counts for it, by `counts_as` as it was when the pod came (`Placed.counts_as`), else by its request.
     """
 
     pod_id: PodId
@@ -31,7 +32,13 @@ class Occupant(msgspec.Struct, eq=False, gc=False):
     unseen_cpu: bool = False
     unseen_memory: bool = False
     settles: bool = False
+    counts_as: tuple[int, int] | None = None
     settling: tuple[int, int] = (0, 0)
+
+    @property
+    def amounts(self) -> tuple[int, int]:
+        """(milli-CPU, bytes) that it counts as until the means hold its load."""
+        return self.counts_as or nonzero_request(self.placed.pod)
 
     @property
     def is_awaited(self) -> bool:
@@ -76,19 +83,25 @@ def is_unseen(placed: Placed) -> bool:
 
 
 class Apps:
-    """The pods of each app, so that those of one are counted without a look at all others. Pods without labels that
-    tell their app are in none.
+    """The pods of each app, and the apps with each label, so that few pods are looked at to count those of a set. Pods
+    without labels that tell their app are in none.
     """
 
     def __init__(self) -> None:
         self._pods: dict[AppName, dict[PodId, Occupant]] = {}
+        self._with_label: dict[Label, dict[AppName, None]] = {}
         self._last: tuple[Mapping[str, str], AppName] = ({}, ("", frozenset()))  # mostly the next pod's, too
 
     def put(self, occupant: Occupant) -> None:
         """A pod is somewhere."""
         name = self._name(occupant.placed.pod)
-        if name[1]:
-            self._pods.setdefault(name, {})[occupant.pod_id] = occupant
+        pods = self._pods.get(name)
+        if pods is not None:
+            pods[occupant.pod_id] = occupant
+        elif name[1]:
+            self._pods[name] = {occupant.pod_id: occupant}
+            for label in name[1]:
+                self._with_label.setdefault(label, {})[name] = None
 
     def drop(self, occupant: Occupant) -> None:
         """The exact inverse of `put`."""
@@ -98,10 +111,20 @@ class Apps:
             del pods[occupant.pod_id]
             if not pods:
                 del self._pods[name]
+                for label in name[1]:
+                    del self._with_label[label][name]
+                    if not self._with_label[label]:
+                        del self._with_label[label]
 
-    def of(self, name: AppName) -> Collection[Occupant]:
-        """Those of an app."""
-        return self._pods.get(name, {}).values()
+    def holding(self, pods: PodSet) -> Iterable[Occupant] | None:
+        """Pods among which all members of a set are; None if no label that tells an app says which these are."""
+        if pods.app is not None:
+            return self._pods.get(pods.app, {}).values()
+        if not pods.clues or not all(is_app_label(key) for key, _ in pods.clues):
+            return None
+        found = dict.fromkeys(name for clue in pods.clues for name in self._with_label.get(clue, ()))
+        named = (name for name in found if pods.namespaces is None or name[0] in pods.namespaces)
+        return (occupant for name in named for occupant in self._pods[name].values())
 
     def _name(self, pod: Pod) -> AppName:
         labels, name = self._last

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dispatcher.model.node import Reading
 from dispatcher.scheduling.fleet.columns import RowList, RowStore
+from dispatcher.scheduling.fleet.deviations import moved
 
 MEAN_S = 300.0
 START_S = 60.0
@@ -36,7 +37,10 @@ def take_sample(store: RowStore, column: int, row: int, share: float, age: float
         mean = store.used_mean.item(column, row) if before > -math.inf else share
         store.used[column, row] = share
         store.used_at[column, row] = sampled_at
-        store.used_mean[column, row] = share + (mean - share) * float(np.exp((before - sampled_at) / MEAN_S))
+        left = float(np.exp((before - sampled_at) / MEAN_S))
+        store.used_mean[column, row] = share + (mean - share) * left
+        if len(store.used_variance):
+            store.used_variance[column, row] = moved(store.used_variance.item(column, row), share, mean, left)
 
 
 def _left_of(before: Array, sampled_at: Array) -> Array:
@@ -71,10 +75,12 @@ def take_samples(
     store.used[first, rows] = share
     store.used_at[first, rows] = np.where(news, sampled_at, before)
     mean = store.used_mean[first, rows]
-    moved = share + (np.where(np.isfinite(before), mean, share) - share) * _left_of(
-        before, np.where(news, sampled_at, before)
-    )
-    store.used_mean[first, rows] = np.where(news, moved, mean)
+    left = _left_of(before, np.where(news, sampled_at, before))
+    since = np.where(np.isfinite(before), mean, share)
+    store.used_mean[first, rows] = np.where(news, share + (since - share) * left, mean)
+    if len(store.used_variance):
+        variance = store.used_variance[first, rows]
+        store.used_variance[first, rows] = np.where(news, moved(variance, share, since, left), variance)
 
 
 class SourceSets:

@@ -1,4 +1,4 @@
-"""One row as it was when a decision was taken, so that it can be explained later at leisure."""
+"""Rows as they were when decisions were taken, so that these can be explained later at leisure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,60 +12,72 @@ from dispatcher.model.resources import Resources
 from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView, outlook_of
+from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, Readings, SmallInts
-from dispatcher.scheduling.rules.requests import nonzero_request, requested
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, SmallInts
+from dispatcher.scheduling.framework.derived import Derived
+from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What moves with pods and readings, copied; `readings`: (share, sampled at), `means`: (mean, usual),
-    `outlooks`: (forecast, its error, the last value's), by signal.
+    """What moves with pods and readings, copied: columns of the same names with one entry for each of `rows`.
+
+    `sources`: by row, who told each signal.
     """
 
-    row: int
+    rows: Sequence[int]
     now: float
     allocatable: Ints
     requested: Ints
     nonzero: Ints
     recent: Ints
     settling: Ints
-    readings: tuple[tuple[float, float], ...]
-    means: tuple[tuple[float, float], ...]
-    outlooks: tuple[tuple[float, float, float], ...]
-    sources: Mapping[str, str]
+    signals: SignalColumns
+    sources: Sequence[Mapping[str, str]]
 
     @classmethod
     def of(cls, fleet: FleetState, row: int) -> "RowFacts":
-        """Copy them from the fleet as it is now."""
+        """Copy those of one row from the fleet as it is now."""
+        at = slice(row, row + 1)
         return cls(
-            row,
+            (row,),
             fleet.now,
-            fleet.allocatable[:, row].copy(),
-            fleet.requested[:, row].copy(),
-            fleet.nonzero[:, row].copy(),
-            fleet.recent[:, row].copy(),
-            fleet.settling[:, row].copy(),
-            fleet.readings_of(row),
-            tuple(zip(fleet.used_mean[:, row].tolist(), fleet.usual[:, row].tolist(), strict=True)),
-            _outlooks([column[:, row] for column in outlook_of(fleet)]),
-            fleet.sources_of(row),
+            fleet.allocatable[:, at].copy(),
+            fleet.requested[:, at].copy(),
+            fleet.nonzero[:, at].copy(),
+            fleet.recent[:, at].copy(),
+            fleet.settling[:, at].copy(),
+            SignalColumns.of(fleet).rows([row]),
+            (fleet.sources_of(row),),
+        )
+
+    def alone(self, place: int) -> "RowFacts":
+        """Those of one of the rows."""
+        at = slice(place, place + 1)
+        return RowFacts(
+            self.rows[at],
+            self.now,
+            self.allocatable[:, at],
+            self.requested[:, at],
+            self.nonzero[:, at],
+            self.recent[:, at],
+            self.settling[:, at],
+            self.signals.rows(at),
+            self.sources[at],
         )
 
 
 class FactSheet:
     """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
 
-    def __init__(self, fleet: FleetState, rows: RowList, pod: Pod) -> None:
-        self.now, self.pod, self.axis = fleet.now, pod, fleet.axis
+    def __init__(self, fleet: FleetState, rows: RowList, placed: Placed) -> None:
+        self.now, self.placed, self.axis = fleet.now, placed, fleet.axis
         self.at = {row: at for at, row in enumerate(rows.tolist())}
         self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
         self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
         self.settling = fleet.settling[:, rows]
-        self.used, self.used_at = fleet.used[:, rows], fleet.used_at[:, rows]
-        self.used_mean, self.usual = fleet.used_mean[:, rows], fleet.usual[:, rows]
-        self.outlook = [column[:, rows] for column in outlook_of(fleet)]
+        self.signals = SignalColumns.of(fleet).rows(rows)
         self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
         self.taken: dict[int, int] = {}
 
@@ -78,50 +90,46 @@ class FactSheet:
         self.taken[row] = self.taken.get(row, 0) + 1
 
     @cached_property
-    def _amounts(self) -> tuple[Ints, Ints]:
-        """What one pod takes: by resource, and what it is expected to use."""
+    def _amounts(self) -> tuple[Ints, Ints, Ints]:
+        """What one pod takes: by resource, by nonzero request, and until readings show it."""
         asked = np.zeros(len(self.requested), dtype=np.int64)
-        for resource, amount in requested(self.pod):
+        for resource, amount in requested(self.placed.pod):
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        return asked, np.asarray(nonzero_request(self.pod), dtype=np.int64)
+        nonzero, expected = nonzero_request(self.placed.pod), expected_request(self.placed)
+        return asked, np.asarray(nonzero, dtype=np.int64), np.asarray(expected, dtype=np.int64)
 
-    def facts(self, row: int, pods: int) -> RowFacts:
-        """The facts of a row that has taken `pods` pods of the batch."""
-        at, (asked, more) = self.at[row], self._amounts
+    def facts(self, rows: Sequence[int], pods: Sequence[int]) -> RowFacts:
+        """The facts of rows, each of which has taken so many pods of the batch."""
+        at, (asked, more, settles) = [self.at[row] for row in rows], self._amounts
+        times = np.asarray(pods, dtype=np.int64)
         return RowFacts(
-            row,
+            rows,
             self.now,
-            self.allocatable[:, at].copy(),
-            self.requested[:, at] + pods * asked,
-            self.nonzero[:, at] + pods * more,
-            self.recent[:, at] + pods * more,
-            self.settling[:, at] + pods * more,
-            tuple(zip(self.used[:, at].tolist(), self.used_at[:, at].tolist(), strict=True)),
-            tuple(zip(self.used_mean[:, at].tolist(), self.usual[:, at].tolist(), strict=True)),
-            _outlooks([column[:, at] for column in self.outlook]),
-            self.source_sets[self.source_set.item(at)],
+            self.allocatable[:, at],
+            self.requested[:, at] + asked[:, None] * times,
+            self.nonzero[:, at] + more[:, None] * times,
+            self.recent[:, at] + more[:, None] * times,
+            self.settling[:, at] + settles[:, None] * times,
+            self.signals.rows(at),
+            [self.source_sets[code] for code in self.source_set[at].tolist()],
         )
 
 
-class OneRow:
-    """Satisfies `framework.FleetView`: a fleet of one row, row 0, for `explain`. Amounts and readings are the facts as
-    they were; labels, conditions, counts and objects are those of the whole fleet now.
+class PastRows:
+    """Satisfies `framework.FleetView`: a fleet of these rows alone, numbered from 0, for `explain`. Amounts and
+    readings are the facts as they were; labels, conditions, counts and objects are those of the whole fleet now.
     """
 
     def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
-        whole, at = view_of(fleet), facts.row
-        self.now, self.n = facts.now, 1
+        whole, at = view_of(fleet), np.asarray(facts.rows, dtype=np.intp)
+        self.now, self.n = facts.now, len(at)
         self.axis, self.reasons, self.clusters, self.closed = fleet.axis, fleet.reasons, fleet.clusters, fleet.closed
-        self.nodes = _NodesOfRow(fleet, facts)
-        self.topology, self.affinity = _TopologyOfRow(whole, at), whole.affinity
-        self.volumes, self.images, self.objects = _VolumesOfRow(whole, at), _ImagesOfRow(whole, at), whole.objects
-        used, times = (np.asarray([[pair[at]] for pair in facts.readings]) for at in (0, 1))
-        mean, usual = (np.asarray([[pair[at]] for pair in facts.means], dtype=np.float32) for at in (0, 1))
-        outlook = (np.asarray([[told[at]] for told in facts.outlooks], dtype=np.float32) for at in range(3))
-        columns = SignalColumns(used.astype(np.float32), times, mean, usual, *outlook)
-        self.signals = NotedSignals(fleet.signal_axis, columns)
+        self.nodes = _PastNodes(fleet, facts, at)
+        self.topology, self.affinity = _PastTopology(whole, at), whole.affinity
+        self.volumes, self.images, self.objects = _PastVolumes(whole, at), _PastImages(whole, at), whole.objects
+        self.signals = NotedSignals(fleet.signal_axis, facts.signals, fleet.signals.derived)
         self.links = whole.links
 
 
@@ -130,8 +138,8 @@ class NotedSignals(SignalView):
 
     __slots__ = ("asked",)
 
-    def __init__(self, axis: SignalAxis, columns: SignalColumns) -> None:
-        super().__init__(axis, columns)
+    def __init__(self, axis: SignalAxis, columns: SignalColumns, derived: Derived) -> None:
+        super().__init__(axis, columns, derived)
         self.asked: dict[str, None] = {}
 
     def used(self, name: str) -> Readings:
@@ -140,27 +148,23 @@ class NotedSignals(SignalView):
         return super().used(name)
 
 
-def _outlooks(columns: Sequence[Readings]) -> tuple[tuple[float, float, float], ...]:
-    forecast, error, last_error = (column.tolist() for column in columns)
-    return tuple(zip(forecast, error, last_error, strict=True))
-
-
-class _NodesOfRow:
-    def __init__(self, fleet: FleetState, facts: RowFacts) -> None:
-        self._fleet, self._at = fleet, slice(facts.row, facts.row + 1)
+class _PastNodes:
+    def __init__(self, fleet: FleetState, facts: RowFacts, at: RowList) -> None:
+        self._fleet, self._at = fleet, at
         self.taint_sets = fleet.taint_sets
         self.live, self.cluster = fleet.live[self._at], fleet.cluster[self._at]
         self.ready, self.unschedulable = fleet.ready[self._at], fleet.unschedulable[self._at]
         self.taint_set = fleet.taint_set[self._at]
         self.allocatable, self.requested = _column(facts.allocatable, fleet), _column(facts.requested, fleet)
-        self.nonzero, self.recent = facts.nonzero[:, None], facts.recent[:, None]
-        self.settling, self.rank = facts.settling[:, None], fleet.rank[self._at]
+        self.nonzero, self.recent, self.settling = facts.nonzero, facts.recent, facts.settling
+        self.rank = fleet.rank[self._at]
 
     def name_of(self, row: int) -> tuple[str, str]:
-        return self._fleet.name_of(self._at.start + row)
+        return self._fleet.name_of(int(self._at[row]))
 
     def row_of(self, cluster: str, node: str) -> int | None:
-        return 0 if self._fleet.row_of(cluster, node) == self._at.start else None
+        row = self._fleet.row_of(cluster, node)
+        return None if row is None else next(iter(np.flatnonzero(self._at == row).tolist()), None)
 
     def label(self, key: str) -> SmallInts:
         return self._fleet.label(key)[self._at]
@@ -172,23 +176,23 @@ class _NodesOfRow:
         return self._fleet.metric(name)[self._at]
 
     def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
-        return self._fleet.ports_taken(self._at.start + row)
+        return self._fleet.ports_taken(int(self._at[row]))
 
     def rows_with_ports(self) -> Sequence[int]:
-        return [0] if self._at.start in self._fleet.rows_with_ports() else []
+        return np.flatnonzero(np.isin(self._at, self._fleet.rows_with_ports())).tolist()
 
     def allocatable_total(self) -> Resources:
         return self._fleet.allocatable_total()
 
 
-class _FacetOfRow:
-    def __init__(self, whole: FleetView, row: int) -> None:
-        self._whole, self._row = whole, row
+class _PastFacet:
+    def __init__(self, whole: FleetView, at: RowList) -> None:
+        self._whole, self._at = whole, at
 
 
-class _TopologyOfRow(_FacetOfRow):
+class _PastTopology(_PastFacet):
     def domain(self, key: str) -> SmallInts:
-        return self._whole.topology.domain(key)[self._row : self._row + 1]
+        return self._whole.topology.domain(key)[self._at]
 
     def domain_values(self, key: str) -> Sequence[str]:
         return self._whole.topology.domain_values(key)
@@ -197,27 +201,27 @@ class _TopologyOfRow(_FacetOfRow):
         return self._whole.topology.count_matching(pod, selector, key)
 
 
-class _VolumesOfRow(_FacetOfRow):
+class _PastVolumes(_PastFacet):
     def on(self, row: int) -> Collection[tuple[str, Volume]]:
-        return self._whole.volumes.on(self._row + row)
+        return self._whole.volumes.on(int(self._at[row]))
 
-    def rows(self) -> Sequence[int]:
-        return [0] if self._whole.volumes.on(self._row) else []
+    def rows(self, more_than: int = 0) -> Sequence[int]:
+        return [place for place, row in enumerate(self._at.tolist()) if len(self._whole.volumes.on(row)) > more_than]
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         return self._whole.volumes.claim_users(cluster, namespace, claim)
 
 
-class _ImagesOfRow(_FacetOfRow):
+class _PastImages(_PastFacet):
     def sizes(self, image: str) -> Ints:
-        return self._whole.images.sizes(image)[self._row : self._row + 1]
+        return self._whole.images.sizes(image)[self._at]
 
     def nodes_with(self, image: str) -> int:
         return self._whole.images.nodes_with(image)
 
 
 def _column(values: Ints, fleet: FleetState) -> Ints:
-    # A resource that came up since then was not on this row.
-    column: Ints = np.zeros((len(fleet.axis), 1), dtype=np.int64)
-    column[: len(values), 0] = values
+    # A resource that came up since then was not on these rows.
+    column: Ints = np.zeros((len(fleet.axis), values.shape[1]), dtype=np.int64)
+    column[: len(values)] = values
     return column

@@ -1,45 +1,53 @@
 """Live load by signal, as plugins read it: views of the columns that the fleet, one row of it or a shard holds."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dispatcher.model.signals import SignalAxis
-from dispatcher.scheduling.fleet.columns import NodeColumns
-from dispatcher.scheduling.framework import Floats, Readings
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
+from dispatcher.scheduling.framework import Bools, Floats, Readings, SmallInts
+from dispatcher.scheduling.framework.derived import NOTHING, Derived, HotRule
 
 
 class SignalColumns(NamedTuple):
-    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request; the forecast,
-    its error and that of the last value (`forecast.Outlook`).
+    """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request, their variance
+    (no rows: not kept), the forecast, its error and that of the last value (`forecast.Outlook`). `hot`: [n] masks of
+    the rules by which a node is hot.
     """
 
     used: Readings
     used_at: Floats
     mean: Readings
     usual: Readings
+    variance: Readings
     forecast: Readings
     forecast_error: Readings
     last_error: Readings
+    hot: SmallInts
 
+    @classmethod
+    def of(cls, columns: NodeColumns) -> "SignalColumns":
+        """Those of the fleet, or of what holds a part of it."""
+        told = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
+        return cls(*told, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
 
-def columns_of(columns: NodeColumns) -> SignalColumns:
-    """What of them is about signals."""
-    means = columns.used_mean, columns.usual
-    return SignalColumns(columns.used, columns.used_at, *means, *outlook_of(columns))
-
-
-def outlook_of(columns: NodeColumns) -> tuple[Readings, Readings, Readings]:
-    """The forecast and the two errors."""
-    return columns.forecast, columns.forecast_error, columns.last_error
+    def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
+        """Those of some rows; copied unless `at` is a slice."""
+        used, used_at, mean, usual, variance, *outlook, hot = self
+        forecast, forecast_error, last_error = (column[:, at] for column in outlook)
+        told = used[:, at], used_at[:, at], mean[:, at], usual[:, at], variance[:, at]
+        return SignalColumns(*told, forecast, forecast_error, last_error, hot[at])
 
 
 class SignalView:
     """Satisfies `framework.Signals`. `columns` are [signals, n] each, in the order of `axis`."""
 
-    __slots__ = ("_axis", "_columns")
+    __slots__ = ("_axis", "_columns", "derived")
 
-    def __init__(self, axis: SignalAxis, columns: SignalColumns) -> None:
+    def __init__(self, axis: SignalAxis, columns: SignalColumns, derived: Derived = NOTHING) -> None:
+        self.derived = derived  # what is kept beside
         self.show(axis, columns)
 
     def show(self, axis: SignalAxis, columns: SignalColumns) -> None:
@@ -74,6 +82,20 @@ class SignalView:
         """[n] mean error of the forecast, and of "the last value stays"; NaN unknown."""
         columns = self._columns
         return self._shares(columns.forecast_error, name, np.nan), self._shares(columns.last_error, name, np.nan)
+
+    def deviation(self, name: str) -> Readings:
+        """[n] how far the shares read lie from that mean; NaN unknown, or not kept (`deviations.py`)."""
+        columns = self._columns
+        if not len(columns.variance):
+            return np.full(columns.used.shape[1], np.nan, dtype=np.float32)
+        found: Readings = np.sqrt(self._shares(columns.variance, name, np.nan))
+        return found
+
+    def hot(self, rule: HotRule) -> Bools:
+        """[n] whether a node is hot by a rule (`hot.py`); nowhere if nobody `derives` it."""
+        masks, rules = self._columns.hot, self.derived.hot
+        found: Bools = (masks >> rules.index(rule)) & 1 > 0 if rule in rules else np.zeros(len(masks), dtype=np.bool_)
+        return found
 
     def _shares(self, columns: Readings, name: str, unknown: float) -> Readings:
         column = self._axis.column(name)

@@ -13,7 +13,7 @@ import numpy as np
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL
 from dispatcher.scheduling.fleet.nodes import NodeTable
-from dispatcher.scheduling.framework import Bools, Floats
+from dispatcher.scheduling.framework import Bools, Floats, Ints
 
 EVERY_S = 60.0
 FRESH_S = 120.0  # of readings that are learnt from
@@ -23,12 +23,15 @@ _STEP = 0.05  # relative; less is not worth asking all rows anew
 _ROW = {CPU_SIGNAL: 0, MEMORY_SIGNAL: 1}
 
 
-def learnt(fleet: NodeTable, now: float) -> Floats | None:
-    """[signals] use by request as readings show it now; None where that is hardly another than before."""
+def learnt(fleet: NodeTable, settling: Ints, now: float) -> Floats | None:
+    """[signals] use by request as readings show it now; None where that is hardly another than before.
+
+    `settling` [2, n]: requests of pods, as far as the means do not hold their load yet.
+    """
     n = fleet.n
     if not n:
         return None
-    shares = np.stack([_requested(fleet, row, name) for row, name in enumerate((CPU, MEMORY))])
+    shares = np.stack([_requested(fleet, settling[row, :n], row, name) for row, name in enumerate((CPU, MEMORY))])
     found = fleet.usual.max(axis=1, initial=LOWEST, where=fleet.live).astype(np.float64)
     before = found.copy()
     for column, name in enumerate(fleet.signal_axis.names[: len(found)]):
@@ -41,13 +44,13 @@ def learnt(fleet: NodeTable, now: float) -> Floats | None:
     return np.where(moved, found, before) if moved.any() else None
 
 
-def _requested(fleet: NodeTable, row: int, resource: str) -> Floats:
+def _requested(fleet: NodeTable, settling: Ints, row: int, resource: str) -> Floats:
     """[n] the share of nodes that is requested by pods whose load the means hold."""
     column = fleet.axis.column(resource)
     if column is None:
         return np.zeros(fleet.n)
     room = fleet.allocatable[column]
-    share = np.maximum(fleet.nonzero[row] - fleet.settling[row], 0) / np.maximum(room, 1)
+    share = np.maximum(fleet.nonzero[row] - settling, 0) / np.maximum(room, 1)
     found: Floats = np.where(room > 0, np.minimum(share, 1.0), 0.0)
     return found
 

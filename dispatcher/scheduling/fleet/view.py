@@ -5,10 +5,10 @@ Who keeps a plugin's answers gives it a view of its own and looks into `observed
 noted, since journals tell of every change there.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.node import Taint
@@ -21,6 +21,8 @@ from dispatcher.scheduling.fleet.links import LINKS
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
 from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Signals, SmallInts
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -226,9 +228,9 @@ class ObservedVolumes(_Facet):
         """(namespace of the pod, volume) that pods use on a row, each once."""
         return self._fleet.volumes.on(row)
 
-    def rows(self) -> Sequence[int]:
-        """Rows on which pods use volumes."""
-        return self._fleet.volumes.rows()
+    def rows(self, more_than: int = 0) -> Sequence[int]:
+        """Rows on which pods use more than so many different volumes."""
+        return self._fleet.volumes.rows(more_than)
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         """How often pods on any node name a claim."""
@@ -245,6 +247,11 @@ class ObservedObjects(_Facet):
         """key -> object of a kind in a cluster."""
         self._observed.kinds.add(kind.__name__)
         return self._fleet.kept.of(cluster, kind)
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
+        """What `make` says of the mappings of these kinds."""
+        self._observed.kinds.update(kind.__name__ for kind in kinds)
+        return self._fleet.kept.derived(cluster, make, *kinds)
 
     def reported(self, cluster: str, found: K) -> K | None:
         """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""

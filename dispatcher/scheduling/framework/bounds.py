@@ -16,7 +16,7 @@ from dispatcher.scheduling.framework.plugin import Filter, S, Score
 class UpperBound:
     """[rows] no score of a pod is higher than `base` - min(`cpu` * C, `most_cpu`) - min(`memory` * M, `most_memory`).
 
-    C and M: milli-CPU and bytes that the pod is expected to use (`occupants.nonzero_request`). All but `base` are
+    C and M: milli-CPU and bytes that the pod is expected to use (`requests.least_expected`). All but `base` are
     points, never negative; `cpu` and `memory` per milli-CPU and byte. Rounding may pass it by a millionth.
     """
 

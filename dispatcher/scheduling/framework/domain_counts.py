@@ -5,7 +5,7 @@ The rules say of every row what the policy's parts say of it, bit for bit, and g
 """
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from dispatcher.scheduling.framework.fleet_view import Bools, Floats, Ints, SmallInts
 
-ExplainPod = Callable[[int], Mapping[str, Any]]  # number of a pod in a batch -> plain JSON values about its decision
+# numbers of pods in a batch, ascending -> for each, plain JSON values about its decision
+ExplainPods = Callable[[Sequence[int]], Iterable[Mapping[str, Any]]]
 
 
 class Scale(enum.IntEnum):

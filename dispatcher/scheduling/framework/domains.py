@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPod
+from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPods
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows, SmallInts
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
@@ -75,9 +75,9 @@ class DomainPlugin(Filter[S], Score[S]):
 class BatchExplained(Protocol[S_contra]):
     """A policy with count rules that adds numbers to records: it explains a whole batch at once (see `Explained`)."""
 
-    def explain_batch(self, state: S_contra, rows: NDArray[np.intp], fleet: FleetView) -> ExplainPod:
-        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, and
-        may not look at the fleet any more.
+    def explain_batch(self, state: S_contra, rows: NDArray[np.intp], fleet: FleetView) -> ExplainPods:
+        """What `explain` would say of pods that go to `rows` one after the other. Its answer is asked long after, of
+        any of these pods in order, and may not look at the fleet any more.
         """
         ...
 

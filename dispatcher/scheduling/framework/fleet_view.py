@@ -11,7 +11,7 @@ and keeps neither it nor a facet. Arrays are read-only, of n rows, some of them 
 units (milli-CPU, bytes, counts); readings are float32 shares 0..1, NaN unknown.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from dispatcher.model.node import Taint
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import ResourceAxis
+from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm
 
@@ -37,6 +38,7 @@ Readings = NDArray[np.float32]
 Rows = NDArray[np.intp] | slice
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -179,8 +181,8 @@ class Volumes(Protocol):
         """(namespace of the pod, volume) that pods use on a row, each once."""
         ...
 
-    def rows(self) -> Sequence[int]:
-        """Rows on which pods use volumes."""
+    def rows(self, more_than: int = 0) -> Sequence[int]:
+        """Rows on which pods use more than so many different volumes."""
         ...
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
@@ -193,6 +195,10 @@ class Objects(Protocol):
 
     def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
         """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes."""
+        ...
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
+        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them has changed."""
         ...
 
     def reported(self, cluster: str, found: K) -> K | None:
@@ -248,6 +254,14 @@ class Signals(Protocol):
 
     def forecast_errors(self, name: str) -> tuple[Readings, Readings]:
         """[n] mean absolute error of the forecast, and of "the last value stays"; NaN unknown."""
+        ...
+
+    def deviation(self, name: str) -> Readings:
+        """[n] how far the shares read lie from their mean, with its weights; NaN unknown. Ask for it by `derives`."""
+        ...
+
+    def hot(self, rule: HotRule) -> Bools:
+        """[n] whether a node is hot by a rule. Ask for it by `derives`."""
         ...
 
 

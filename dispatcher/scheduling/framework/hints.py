@@ -27,6 +27,7 @@ class WakeEvent(enum.Flag):
     CSI = enum.auto()  # a CSINode, CSIDriver, CSIStorageCapacity or VolumeAttachment
     BUDGET = enum.auto()  # a PodDisruptionBudget
     POD_ADDED = enum.auto()  # a pod came into the queue (for gangs)
+    COOLED = enum.auto()  # a node is hot no more by some rule
 
 
 NODES = WakeEvent.NODE_ADDED | WakeEvent.NODE_CHANGED | WakeEvent.CLUSTER_CHANGED
@@ -78,6 +79,7 @@ HELPED_BY: dict[Reason, WakeEvent] = {
     Reason.AFFINITY_CONFLICT: NEVER,
     Reason.TAINT: NODES,
     Reason.TAINT_ABROAD: NODES | WakeEvent.CLUSTER_CHANGED,
+    Reason.HOT: NODES | WakeEvent.COOLED,
     Reason.PORTS: NODES | WakeEvent.POD_REMOVED,
     Reason.SPREAD: NODES | WakeEvent.POD_REMOVED | WakeEvent.POD_PLACED,
     Reason.SPREAD_LABEL: NODES,

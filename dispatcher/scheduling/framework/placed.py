@@ -17,6 +17,7 @@ class Placed:
     pod: Pod
     home: str  # cluster of submission
     refused: tuple[Refusal, ...] = ()  # by which clusters, a while ago; and where the server makes it larger
+    counts_as: tuple[int, int] | None = None  # (milli-CPU, bytes) by what its owner's pods use, if that is known
 
     @property
     def sizes(self) -> tuple[Refusal, ...]:

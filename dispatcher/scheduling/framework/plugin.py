@@ -24,6 +24,7 @@ from typing_extensions import TypeVar
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
+from dispatcher.scheduling.framework.derived import NOTHING, Derived
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows
 from dispatcher.scheduling.framework.hints import ClusterEvent, WakeEvent
 from dispatcher.scheduling.framework.placed import Placed
@@ -79,6 +80,7 @@ class Plugin(ABC, Generic[S]):
     forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
+    derives: Derived = NOTHING  # what the fleet is to keep of readings for it, beside shares and means
 
     def attach(self, room: WaitingRoom) -> None:
         """Called once: where a Permit plugin finds the pods that wait, to allow or reject them."""

@@ -32,7 +32,7 @@ from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.upper_bounds import RowBounds, UpperBounds
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import least_expected
 from dispatcher.scheduling.selector import Selector
 
 _FIRST = 48  # rows that are asked at once
@@ -151,7 +151,7 @@ class PrunedSearch(Selector):
         if setup.bounds is None:
             found: _Found | None = self._all(rows, codes)
         else:
-            row_bounds = setup.bounds.row_bounds(setup.static.upper_bounds(), *nonzero_request(placed.pod))
+            row_bounds = setup.bounds.row_bounds(setup.static.upper_bounds(), *least_expected(placed))
             found = self._best_two(row_bounds, setup.bounds, refuses=len(rows) > 0)
         if found is None or found.best[0] < 0:
             return None

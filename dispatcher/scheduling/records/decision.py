@@ -12,20 +12,23 @@ The record of a refusal: pod, home, time, profile, outcome "unschedulable", mess
     nominated {cluster, node} or null, victims [{pod, cluster, node}], rejected, feasible 0, evaluated, refusals.
 """
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.fleet.row import OneRow, RowFacts
+from dispatcher.scheduling.fleet.row import PastRows, RowFacts
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
 from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord
 from dispatcher.scheduling.records.messages import no_place_message
 
@@ -72,52 +75,16 @@ class Decision(msgspec.Struct, gc=False, eq=False):
 
     def record(self) -> dict[str, Any]:
         """The explain record, JSON-ready (see the module)."""
-        why, rival = self.why, self.runner_up
-        facts = why.facts
-        row_extras, signals = self._row_extras(facts)
-        scores = why.scores.record()
-        return {
-            **_about(self.placed, why.time, why.context.profile),
-            "outcome": "scheduled",
-            "decision": {"cluster": self.cluster, "node": self.node, "score": self.score},
-            "runner_up": dict(zip(("cluster", "node", "score"), rival, strict=True)) if rival else None,
-            "margin": self.margin,
-            "scores": {
-                name: {**numbers, "signals": signals[name]} if signals.get(name) else numbers
-                for name, numbers in scores.items()
-            },
-            "rejected": why.context.rejected_rows(),
-            "feasible": why.context.feasible,
-            "evaluated": why.context.evaluated,
-            "readings": {
-                name: _reading(seen, mean, why.time, facts.sources.get(name, ""))
-                for name, seen, (mean, _) in zip(why.fleet.signal_axis.names, facts.readings, facts.means, strict=False)
-            },
-            "extras": {**self.extras, **why.extras(), **row_extras},
-        }
-
-    def _row_extras(self, facts: RowFacts) -> tuple[dict[str, Any], dict[str, list[str]]]:
-        """By plugin what it says of the row, and of which signals it read there."""
-        row, extras, signals = OneRow(self.why.fleet, facts), dict[str, Any](), dict[str, list[str]]()
-        for plugin, state in self.why.row_explainers:
-            row.signals.asked.clear()
-            try:
-                extras[plugin.name] = plugin.explain(state, self.placed, row, 0)
-            except Exception as error:  # a decision stands without its comments, too
-                extras[plugin.name] = {"error": f"{type(error).__name__}: {error}"[:200]}
-            signals[plugin.name] = list(row.signals.asked)
-        return extras, signals
+        return next(records_of([self]))
 
     def summary(self) -> str:
         """One line of why."""
-        where, context, rival = f"{self.cluster}/{self.node} score {self.score:.1f}", self.context, self.runner_up
-        refused = _refused(self.placed)
+        where, rival = f"{self.cluster}/{self.node} score {self.score:.1f}", self.runner_up
+        (feasible, evaluated), refused = self.why.fit, _refused(self.placed)
         if rival is None:
-            return f"{where}, the only one of {context.evaluated} nodes that fits{refused}"
+            return f"{where}, the only one of {evaluated} nodes that fits{refused}"
         cluster, node, score = rival
-        return (
-            f"{where}, next {cluster}/{node} {score:.1f}, {context.feasible} of {context.evaluated} nodes fit{refused}"
-        )
+        return f"{where}, next {cluster}/{node} {score:.1f}, {feasible} of {evaluated} nodes fit{refused}"
 
 
 @dataclass(slots=True)
@@ -190,11 +157,112 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
     }
 
 
-def _reading(seen: tuple[float, float], mean: float, now: float, source: str) -> dict[str, Any] | str:
-    used, sampled_at = seen
-    if not (math.isfinite(used) and math.isfinite(sampled_at)):
-        return "unknown"
-    return {"used": used, "mean": mean, "age_s": max(now - sampled_at, 0.0), "source": source}
+def records_of(decisions: Iterable[Decision]) -> Iterator[dict[str, Any]]:
+    """The record of each. Those of one batch that stand together, in the order in which they were taken, are put
+    together from columns; what is the same for several stands in each of them as one object.
+    """
+    for _, batch in itertools.groupby(decisions, lambda one: id(one.why.batch)):
+        yield from _records(list(batch))
+
+
+def _records(batch: Sequence[Decision]) -> Iterator[dict[str, Any]]:
+    contexts, facts, extras = batch[0].why.parts([one.why for one in batch])
+    names, signals = batch[0].why.fleet.signal_axis.names, facts.signals
+    columns = (one.T.tolist() for one in (signals.used, signals.mean, signals.used_at))
+    seen = zip(*columns, facts.sources, strict=True)
+    shown: tuple[DecisionContext | None, list[dict[str, Any]]] = None, []
+    for one, context, extra, readings, told in zip(batch, contexts, extras, seen, _told(batch, facts), strict=True):
+        if context is not shown[0]:
+            shown = context, context.rejected_rows()
+        yield _record(one, context, shown[1], {**one.extras, **extra}, _readings(names, one.time, *readings), told)
+
+
+def _record(
+    one: Decision,
+    context: DecisionContext,
+    rejected: list[dict[str, Any]],
+    extras: dict[str, Any],
+    readings: dict[str, Any],
+    told: "_Told",
+) -> dict[str, Any]:
+    rival, scores = one.runner_up, one.why.scores.record()
+    for name, signals in told.signals.items():
+        if signals and name in scores:
+            scores[name]["signals"] = signals
+    return {
+        **_about(one.placed, one.time, context.profile),
+        "outcome": "scheduled",
+        "decision": {"cluster": one.cluster, "node": one.node, "score": one.score},
+        "runner_up": dict(zip(("cluster", "node", "score"), rival, strict=True)) if rival else None,
+        "margin": one.score - rival[2] if rival else None,
+        "scores": scores,
+        "rejected": rejected,
+        "feasible": context.feasible,
+        "evaluated": context.evaluated,
+        "readings": readings,
+        "extras": {**extras, **told.extras},
+    }
+
+
+class _Told(NamedTuple):
+    """By plugin what it says of the chosen row, and of which signals it read there."""
+
+    extras: dict[str, Any]
+    signals: dict[str, list[str]]
+
+
+def _told(batch: Sequence[Decision], facts: RowFacts) -> list[_Told]:
+    fleet = batch[0].why.fleet
+    found, rows = [_Told({}, {}) for _ in batch], PastRows(fleet, facts)
+    alone = [rows] if len(batch) == 1 else None
+    for plugin, state in batch[0].why.row_explainers:
+        said = _at_once(plugin, state, batch[0].placed, rows)
+        if said is None:
+            alone = alone or [PastRows(fleet, facts.alone(place)) for place in range(len(batch))]
+            said = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
+        for told, (extra, signals) in zip(found, said, strict=True):
+            told.extras[plugin.name], told.signals[plugin.name] = extra, signals
+    return found
+
+
+def _at_once(
+    plugin: ExplainingPlugin, state: object, placed: Placed, rows: PastRows
+) -> list[tuple[object, list[str]]] | None:
+    """What a plugin says of all rows, if it can be asked so."""
+    if not isinstance(plugin, ExplainsRows):
+        return None
+    rows.signals.asked.clear()
+    try:
+        said = plugin.explain_rows(state, placed, rows, np.arange(rows.n))
+    except Exception:  # asked row by row, it fails for those that it fails for
+        return None
+    signals = list(rows.signals.asked)
+    return [(one, signals) for one in said] if len(said) == rows.n else None
+
+
+def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastRows) -> tuple[object, list[str]]:
+    row.signals.asked.clear()
+    try:
+        said = plugin.explain(state, placed, row, 0)
+    except Exception as error:  # a decision stands without its comments, too
+        said = {"error": f"{type(error).__name__}: {error}"[:200]}
+    return said, list(row.signals.asked)
+
+
+def _readings(
+    names: Sequence[str],
+    now: float,
+    used: Sequence[float],
+    means: Sequence[float],
+    used_at: Sequence[float],
+    sources: Mapping[str, str],
+) -> dict[str, Any]:
+    return {
+        name: {"used": share, "mean": mean, "age_s": max(now - sampled_at, 0.0), "source": sources.get(name, "")}
+        if math.isfinite(share) and math.isfinite(sampled_at)
+        else "unknown"
+        for name, share, mean, sampled_at in zip(names, used, means, used_at, strict=False)
+    }
 
 
 def no_place(

@@ -7,7 +7,7 @@ merge) keeps a few numbers in its own form beside its own code, and every such f
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -57,7 +57,7 @@ class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
     normalized: list[float]
     runner_up: list[float] | None
 
-    def record(self) -> dict[str, dict[str, float | None]]:
+    def record(self) -> dict[str, dict[str, Any]]:
         """{plugin: {raw, normalized, weight, weighted, runner_up_weighted}}."""
         rivals: Sequence[float | None] = self.runner_up or [None] * len(self.names)
         rows = zip(self.names, self.weights, self.raw, self.normalized, rivals, strict=True)
@@ -73,8 +73,27 @@ class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
         }
 
 
+class RecordParts(NamedTuple):
+    """What the records of some decisions are made of beside their scores; an entry for each decision.
+
+    `facts`: the chosen rows as they were. `extras`: what plugins that look further than the chosen row kept for it;
+    empty where they were asked at once.
+    """
+
+    contexts: Sequence[DecisionContext]
+    facts: RowFacts
+    extras: Sequence[Mapping[str, Any]]
+
+
 class DecisionRecord(Protocol):
     """Why one decision was taken."""
+
+    @property
+    def batch(self) -> object:
+        """What it has in common with others; itself where it stands alone."""
+
+    def parts(self, whys: Sequence[Any]) -> RecordParts:
+        """Of decisions of its own batch, in the order in which they were taken."""
 
     @property
     def context(self) -> DecisionContext:
@@ -93,8 +112,8 @@ class DecisionRecord(Protocol):
         """Plugins that can explain it at any time, since they look at the chosen row alone."""
 
     @property
-    def facts(self) -> RowFacts:
-        """The chosen row as it was."""
+    def fit(self) -> tuple[int, int]:
+        """How many nodes were feasible, of how many: as the context says, without the rest of it."""
 
     @property
     def scores(self) -> Scores:
@@ -103,9 +122,6 @@ class DecisionRecord(Protocol):
     @property
     def runner_up(self) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best; None if there is none."""
-
-    def extras(self) -> dict[str, Any]:
-        """What plugins that look further than the chosen row kept for it; empty where they were asked at once."""
 
 
 def merged(one: Mapping[tuple[int, int], int], other: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:

@@ -41,7 +41,7 @@ def clusters_with(near: Near, placed: Placed, fleet: FleetView) -> Ints:
     """[clusters] how many of the named pods run there; of a cluster or a zone, 1 where it is."""
     found = np.zeros(len(fleet.clusters), dtype=np.int64)
     if near.kind in (APP, SERVICE):
-        pods = pods_beside(placed.pod, None) if near.kind == APP else _pods_of(near, placed, fleet)
+        pods = pods_meant(near, placed, fleet)
         return found if pods is None else fleet.affinity.count_in(pods, CLUSTER_KEY).copy()
     if near.kind == CLUSTER:
         found[[at for at, info in enumerate(fleet.clusters) if info.name == near.name]] = 1
@@ -53,8 +53,12 @@ def clusters_with(near: Near, placed: Placed, fleet: FleetView) -> Ints:
     return found
 
 
-def _pods_of(near: Near, placed: Placed, fleet: FleetView) -> PodSet | None:
-    """The pods that a Service of the cluster of submission selects; None if there is none, or it selects none."""
+def pods_meant(near: Near, placed: Placed, fleet: FleetView) -> PodSet | None:
+    """The pods of an APP, or those that a SERVICE of the cluster of submission selects; None if there is none, or it
+    selects none.
+    """
+    if near.kind == APP:
+        return pods_beside(placed.pod, None)
     service = fleet.objects.of(placed.home, Service).get(f"{near.namespace}/{near.name}")
     if service is None or not service.selector:
         return None

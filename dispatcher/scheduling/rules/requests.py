@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import CPU, MEMORY, PODS
+from dispatcher.scheduling.framework import Placed
 
 # kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is taken to use.
 DEFAULT_CPU = 100
@@ -15,6 +16,17 @@ def nonzero_request(pod: Pod) -> tuple[int, int]:
     if pod.expected is not None:
         return pod.expected
     return pod.requests.get(CPU) or DEFAULT_CPU, pod.requests.get(MEMORY) or DEFAULT_MEMORY
+
+
+def expected_request(placed: Placed) -> tuple[int, int]:
+    """(milli-CPU, bytes) the pod counts as until readings show it: by what its owner's pods use, else as above."""
+    return placed.counts_as or nonzero_request(placed.pod)
+
+
+def least_expected(placed: Placed) -> tuple[int, int]:
+    """The lesser of both: what a bound on the score may rest on, whichever of them a plugin goes by."""
+    (cpu, memory), (other_cpu, other_memory) = nonzero_request(placed.pod), expected_request(placed)
+    return min(cpu, other_cpu), min(memory, other_memory)
 
 
 def requested(pod: Pod) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,8 @@
 All counts are of matching pods of the namespace in the whole fleet, running and assumed, each once. Unit: pods.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -106,7 +107,7 @@ class Spread:
 
     def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
-        return self.story(np.asarray([row]), fleet).record(0)
+        return next(self.story(np.asarray([row]), fleet).records([0]))
 
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
@@ -158,21 +159,37 @@ class SpreadStory:
     least_else: int | None
     enough: bool
 
-    def record(self, at: int) -> dict[str, Any]:
-        """What there was to say when pod number `at` was decided."""
-        counts = dict(self.counts)
-        for code, more in zip(self.chosen[:at], self.adds[:at], strict=True):
-            if code >= 0:
-                counts[code] += more
-        found = [counts[code] for code in self.met] + ([] if self.least_else is None else [self.least_else])
-        least, here = min(found) if self.enough else 0, self.chosen[at]
+    def records(self, ats: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """What there was to say when pods of these numbers, ascending, were decided."""
+        counts, met, done = dict(self.counts), frozenset(self.met), 0
+        having = Counter(counts[code] for code in met)  # how many of the chosen domains have such a count
+        shown = {self.names[code]: counts[code] for code in self.shown}
+        for at in ats:
+            for code, more in zip(self.chosen[done:at], self.adds[done:at], strict=True):
+                if code >= 0 and more:
+                    if code in met:
+                        having[counts[code]] -= 1
+                        having[counts[code] + more] += 1
+                        if not having[counts[code]]:
+                            del having[counts[code]]
+                    counts[code] += more
+                    if self.names[code] in shown:
+                        shown[self.names[code]] = counts[code]
+            done = at
+            yield self._record(self.chosen[at], counts, having, shown.copy())
+
+    def _record(
+        self, here: int, counts: Mapping[int, int], having: Mapping[int, int], shown: Mapping[str, int]
+    ) -> dict[str, Any]:
+        found = [*having, *(() if self.least_else is None else (self.least_else,))]
+        least = min(found) if self.enough else 0
         return {
             "domain": self.names[here] if here >= 0 else None,
             "max_skew": self.constraint.max_skew,
             "hard": self.constraint.hard,
             "min": least,
             "skew": counts[here] - least if here >= 0 else None,
-            "counts": {self.names[code]: counts[code] for code in self.shown},
+            "counts": shown,
             "domains": self.domains,
         }
 

@@ -93,6 +93,7 @@ class Books:
             tuple(fleet.signal_axis.names[: len(fleet.used)]),
             len(rows),
             question,
+            fleet.signals.derived,
         )
         page.blank = False
         self._due[rows] = False

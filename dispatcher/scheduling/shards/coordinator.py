@@ -181,7 +181,9 @@ class Shards:
             return None
         if (profile, *named, "", *scored) in self._declined:
             return None
-        return Question(self._policy, profile, named, scored, asked.placed.pod, asked.placed.home, self._fleet.now)
+        placed = asked.placed
+        told = (self._policy, profile, named, scored, placed.pod, placed.home)
+        return Question(*told, self._fleet.now, placed.counts_as)
 
     def _ask(self, link: ShardLink, page: Book, counts: ShardCounts, question: Question) -> bool:
         """Whether it was asked."""

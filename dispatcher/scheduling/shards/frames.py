@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from dispatcher.model.pod import Pod, Record
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
-from dispatcher.scheduling.shards.held import MARKS, NUMBERS, SHARES, HeldRows
+from dispatcher.scheduling.framework.derived import NOTHING as NOT_DERIVED
+from dispatcher.scheduling.framework.derived import Derived
+from dispatcher.scheduling.shards.held import MARKS, MASKS, NUMBERS, SHARES, HeldRows
 
 Body = NDArray[Any]
 NOTHING: Body = np.zeros(0, dtype=np.uint8)
@@ -31,6 +33,7 @@ _HEIGHT = {
     "forecast": "signals",
     "forecast_error": "signals",
     "last_error": "signals",
+    "used_variance": "deviations",
 }
 
 
@@ -47,13 +50,15 @@ class Question(Record, frozen=True):
     pod: Pod
     home: str
     now: float
+    counts_as: tuple[int, int] | None = None
 
 
 class ShardRequest(Record, frozen=True):
     """Rows that changed, and perhaps a question. `after`: the order that must have been the one before this one.
 
     `blank`: forget all that you hold first. `length`: how many rows there are. `resources`: all that are known.
-    `signals`: the same of live load. `touched`: how many rows the body is about.
+    `signals`: the same of live load. `derived`: what else of live load is kept. `touched`: how many rows the body is
+    about.
     """
 
     number: int
@@ -64,6 +69,7 @@ class ShardRequest(Record, frozen=True):
     signals: tuple[str, ...]
     touched: int
     question: Question | None = None
+    derived: Derived = NOT_DERIVED
 
 
 class Reply(Record, frozen=True):
@@ -99,15 +105,16 @@ REPLIES = msgspec.msgpack.Decoder(Reply)
 
 
 class Heights(NamedTuple):
-    """How many resources and signals there are."""
+    """How many resources and signals there are, and of how many signals deviations are kept."""
 
     resources: int
     signals: int
+    deviations: int
 
 
 def pack(fleet: NodeColumns, rows: RowList, start: int) -> Body:
     """The held columns of `rows`, and their places counted from `start`."""
-    heights = Heights(len(fleet.allocatable), len(fleet.used))
+    heights = Heights(len(fleet.allocatable), len(fleet.used), len(fleet.used_variance))
     body = np.empty(bytes_of(len(rows), heights), dtype=np.uint8)
     for name, window in _windows(body, len(rows), heights):
         if name:
@@ -119,30 +126,32 @@ def pack(fleet: NodeColumns, rows: RowList, start: int) -> Body:
 
 def unpack(body: Body, count: int, held: HeldRows) -> None:
     """Write `count` packed rows into what a shard holds."""
-    windows = dict(_windows(body, count, Heights(held.store.resources, held.store.signals)))
+    store = held.store
+    windows = dict(_windows(body, count, Heights(store.resources, store.signals, len(store.used_variance))))
     rows = windows.pop("").astype(np.intp)
     held.came_or_went(rows, windows["live"])
     for name, window in windows.items():
-        getattr(held.store, name)[..., rows] = window
+        getattr(store, name)[..., rows] = window
 
 
 def bytes_of(rows: int, heights: Heights) -> int:
     """How much that many packed rows take."""
     numbers, shares = (sum(_height(name, heights) for name in names) for names in (NUMBERS, SHARES))
-    return rows * (8 * numbers + 4 * shares + 4 + len(MARKS))
+    return rows * (8 * numbers + 4 * shares + 4 * (1 + len(MASKS)) + len(MARKS))
 
 
 def _height(name: str, heights: Heights) -> int:
     height = _HEIGHT.get(name, 1)
     if isinstance(height, int):
         return height
-    return heights.resources if height == "resources" else heights.signals
+    found: int = getattr(heights, str(height))
+    return found
 
 
 def _windows(body: Body, rows: int, heights: Heights) -> Iterator[tuple[str, NDArray[Any]]]:
     """(column, its part of the body), the widest numbers first, so that all are aligned; '' is the rows' places."""
     at = 0
-    for names, dtype in ((NUMBERS, np.int64), (SHARES, np.float32), (("",), np.int32), (MARKS, np.bool_)):
+    for names, dtype in ((NUMBERS, np.int64), (SHARES, np.float32), (("", *MASKS), np.int32), (MARKS, np.bool_)):
         for name in names:
             kind = np.dtype(np.float64) if name.endswith("_at") else np.dtype(dtype)
             height = _height(name, heights)

@@ -11,12 +11,14 @@ from dispatcher.model.resources import ResourceAxis
 from dispatcher.model.signals import SignalAxis
 from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, RowStore
 from dispatcher.scheduling.fleet.journal import Journal
-from dispatcher.scheduling.fleet.signals import SignalView, columns_of
+from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
+from dispatcher.scheduling.framework.derived import Derived
 
 NUMBERS = ("allocatable", "requested", "nonzero", "recent", "settling", "used_at", "rank")  # of 8 bytes
-SHARES = ("used", "used_mean", "usual", "forecast", "forecast_error", "last_error")  # of 4
+SHARES = ("used", "used_mean", "usual", "used_variance", "forecast", "forecast_error", "last_error")  # of 4
+MASKS = ("hot",)  # of 4
 MARKS = ("live", "ready", "unschedulable")  # of 1
-HELD = (*NUMBERS, *SHARES, *MARKS)
+HELD = (*NUMBERS, *SHARES, *MASKS, *MARKS)
 
 
 class NotHeldError(Exception):
@@ -37,14 +39,17 @@ class HeldRows(NodeColumns):
         self.n = 0
         self.now = float("-inf")
         self.store = RowStore(len(self.axis), len(self.signal_axis))
-        self.signals = SignalView(self.signal_axis, columns_of(self.store))
+        self.signals = SignalView(self.signal_axis, SignalColumns.of(self.store))
         self._show()
 
     def __getattr__(self, name: str) -> object:
         raise NotHeldError(f"shards do not hold {name!r}")
 
-    def reserve(self, rows: int, resources: tuple[str, ...], signals: tuple[str, ...]) -> None:
+    def reserve(self, rows: int, resources: tuple[str, ...], signals: tuple[str, ...], derived: Derived) -> None:
         """Hold that many rows; `resources` and `signals` are all that the driver knows, in its order."""
+        if derived != self.signals.derived:
+            self.store.derive(deviations=derived.deviations, rules=())
+            self.signals.derived = derived
         for name in resources:
             self.axis.intern(name)
         for name in signals:
@@ -57,7 +62,7 @@ class HeldRows(NodeColumns):
         for name, window in self.store.windows(self.n):
             if name in HELD:
                 setattr(self, name, window)
-        self.signals.show(self.signal_axis, columns_of(self))
+        self.signals.show(self.signal_axis, SignalColumns.of(self))
 
     def came_or_went(self, rows: RowList, live: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> None:
         """Note which of `rows` are to be written with another `live`."""

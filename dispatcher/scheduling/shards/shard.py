@@ -65,14 +65,14 @@ class Shard:
             self.held.forget()
         if order.length != self.held.n:
             self._nodes = StaticFilters(())
-        self.held.reserve(order.length, order.resources, order.signals)
+        self.held.reserve(order.length, order.resources, order.signals, order.derived)
         if order.touched:
             unpack(body, order.touched, self.held)
         self.number = order.number
 
     def _answer(self, number: int, question: Question) -> Frame:
         self.held.now = question.now
-        placed = Placed(question.pod, question.home)
+        placed = Placed(question.pod, question.home, counts_as=question.counts_as)
         known = self._roles.get(question.profile, {})
         names = list(dict.fromkeys((*question.filters, *question.scores)))
         missing = [name for name in names if name not in known]

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from agents.executor.http import Response
+from agents.executor.http import Request, Response
 from agents.executor.policy import ExecutorPolicy
 from agents.executor.procedures import carry_out
 from dispatcher.model import names
-from dispatcher.model.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, PodRef, ReportUnschedulable
+from dispatcher.model.messages import DONE, NO_PRIORITY, REFUSED, STALE, UNKNOWN, Evict, PodRef, ReportUnschedulable
+from dispatcher.model.messages.intents import Intent
 from tests.agents.executor.world import NOW, World, lost_reply, pod_object, run, scripted
 
 
@@ -94,6 +96,99 @@ def test_a_server_that_does_not_answer_leaves_it_unknown() -> None:
     order = evict(victim(world))
     silence = scripted(*[Response(0, b"timeout")] * 10, then=world.api.answer)
     assert run(carry_out(order, 1, world.local, NOW), silence).verdict == UNKNOWN
+    assert world.api.done == []
+
+
+# --- pods that are moved ---------------------------------------------------------------------------------------------
+
+
+def move(ref: PodRef, *, local_data: bool = False) -> Evict:
+    return Evict("i", ref, 1, "n1", NO_PRIORITY, "", "node n1 is hot", local_data)
+
+
+def test_a_pod_that_is_moved_goes_by_the_eviction_api_whatever_its_priority() -> None:
+    world = World()
+    assert world.do(move(victim(world, priority=1000))).verdict == DONE
+    assert [done[0] for done in world.api.done] == ["delete"]
+    (event,) = world.local.events
+    assert b'"reason":"Rebalanced"' in event.body
+    assert b"Evicted to be placed anew: node n1 is hot" in event.body
+
+
+def test_the_api_is_asked_for_this_very_pod() -> None:
+    world = World()
+    ref = victim(world)
+    asked = []
+
+    def answer(request: Request) -> Response:
+        asked.append(request)
+        return world.api.answer(request)
+
+    run(carry_out(move(ref), 1, world.local, NOW), answer)
+    assert asked[-1].path == "/api/v1/namespaces/default/pods/web/eviction"
+    body = msgspec.json.decode(asked[-1].body)
+    assert (body["kind"], body["deleteOptions"]) == ("Eviction", {"preconditions": {"uid": ref.uid}})
+
+
+def test_a_budget_that_is_spent_refuses_at_once() -> None:
+    world = World()
+    ref = victim(world)
+    world.api.budgets_spent = True
+    outcome = world.do(move(ref))
+    assert outcome.verdict == REFUSED
+    assert "disruption budget" in outcome.message
+    assert world.api.done == []
+
+
+def test_a_busy_server_is_asked_again() -> None:
+    world = World()
+    order, busy = move(victim(world)), Response(429, b'{"message": "too many requests"}')
+    answers = iter([None, busy, busy])
+    outcome = run(carry_out(order, 1, world.local, NOW), lambda one: next(answers, None) or world.api.answer(one))
+    assert outcome.verdict == DONE
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"schedulerName": "default-scheduler"}, "is of another scheduler"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, "has local data"),
+        ({"volumes": [{"name": "logs", "hostPath": {"path": "/var/log"}}]}, "has local data"),
+    ],
+    ids=["of another scheduler", "emptyDir", "hostPath"],
+)
+def test_who_is_not_to_be_moved_stays_untouched(spec: dict[str, Any], why: str) -> None:
+    world = World(policy=ExecutorPolicy(evict_foreign=True))
+    outcome = world.do(move(victim(world, **spec)))
+    assert (outcome.verdict, world.api.done) == (REFUSED, [])
+    assert why in outcome.message
+
+
+def test_an_owner_may_let_local_data_go_and_may_say_no() -> None:
+    world = World()
+    ref = victim(world, volumes=[{"name": "tmp", "emptyDir": {}}])
+    assert world.do(move(ref, local_data=True)).verdict == DONE
+    world = World()
+    pod = pod_object(nodeName="n1")
+    pod["metadata"]["annotations"] = {names.REBALANCE: "false"}
+    assert world.do(move(world.submit(pod))).verdict == REFUSED
+    assert world.api.done == []
+
+
+class OldEvict(Intent, frozen=True, tag="Evict"):
+    """The order as agents know it that cannot move pods."""
+
+    node: str
+    priority: int
+    preemptor: str = ""
+
+
+def test_an_agent_that_cannot_move_pods_refuses_the_order_for_its_priority() -> None:
+    world = World()
+    raw = msgspec.msgpack.encode(move(victim(world, priority=-(2**31))))
+    read = msgspec.msgpack.decode(raw, type=OldEvict)
+    outcome = world.do(Evict("i", read.pod, 1, read.node, read.priority, read.preemptor))
+    assert outcome.verdict == REFUSED
     assert world.api.done == []
 
 

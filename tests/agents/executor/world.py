@@ -78,6 +78,7 @@ class ApiModel:
         self.namespace_labels: dict[str, dict[str, str]] = {}
         self.objects: dict[str, Object] = {}
         self.done: list[tuple[str, str, str]] = []
+        self.budgets_spent = False
         self._version = 0
 
     def put(self, path: str, obj: Object) -> Object:
@@ -127,6 +128,8 @@ class ApiModel:
     def _post(self, path: str, body: Object, kind: str) -> Response:
         if path.endswith("/binding"):
             return self._bind(path.removesuffix("/binding"), body)
+        if path.endswith("/eviction"):
+            return self._evict(path.removesuffix("/eviction"), body)
         space = path.split("/")[4] if "/api/v1/namespaces/" in path else ""
         if space and space not in self.namespaces:
             return _error(404, f'namespaces "{space}" not found')
@@ -138,6 +141,14 @@ class ApiModel:
         stored = self.put(path, body)
         self.done.append(("create", path, stored["metadata"]["uid"]))
         return _ok(stored, 201)
+
+    def _evict(self, path: str, body: Object) -> Response:
+        if self.budgets_spent and path in self.objects:
+            details = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2 healthy pods and has 2"}]}
+            text = "Cannot evict pod as it would violate the pod's disruption budget."
+            return Response(429, msgspec.json.encode({"message": text, "details": details}))
+        done = self._delete(path, body["deleteOptions"], "")
+        return _ok({"kind": "Status", "status": "Success"}, 201) if done.ok else done
 
     def _bind(self, path: str, body: Object) -> Response:
         pod = self.objects.get(path)

@@ -10,6 +10,7 @@ from agents.observer.cache import ClusterCache
 from agents.observer.change_feed import ChangeFeed, Health, Identity
 from agents.observer.changes import ChangeLog
 from agents.observer.loads import Loads, Measure, Sample
+from agents.observer.owner_uses import OwnerUses
 from agents.observer.seen import NODES, PODS, NodeSeen, NodeTarget, ObjectSeen, PodSeen
 from dispatcher.model.messages import Changes
 from dispatcher.model.node import Node, Reading
@@ -56,7 +57,7 @@ class World:
         self.log = ChangeLog(max_graves=max_graves)
         self.cache = ClusterCache(self.log, KINDS)
         self.loads = Loads(self.log, tau_s=0)
-        self.follow = ChangeFeed(self.cache, self.loads)
+        self.follow = ChangeFeed(self.cache, self.loads, OwnerUses(self.log, self.cache.pod_by_name))
         self.version = 0
         for kind in (NODES, PODS, *KINDS) if synced else ():
             self.empty_list(kind)

@@ -86,9 +86,9 @@ def test_one_pod_more_is_supposed_and_taken_back() -> None:
 
     before = state.requested.tobytes(), state.nonzero.tobytes()
     assert score() == 90
-    state.suppose(row, placed.pod, 1)
+    state.suppose(row, placed, 1)
     assert score() == 80
-    state.suppose(row, placed.pod, -1)
+    state.suppose(row, placed, -1)
     assert score() == 90
     assert (state.requested.tobytes(), state.nonzero.tobytes()) == before
 

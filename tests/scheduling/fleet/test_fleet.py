@@ -1,14 +1,19 @@
 """The fleet's columns: what nodes, pods and readings write there, and that taking out is the inverse of putting in."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dispatcher.model.labels import IN, NOT_EXISTS, LabelSelector, Requirement
 from dispatcher.model.node import Node, Reading
+from dispatcher.model.pod import Pod
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.model.topology import within_cluster
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView
+from dispatcher.scheduling.framework.pod_sets import pods_in
 from tests.builders import fleet, node, pod, put, reading, selector
 
 
@@ -200,6 +205,38 @@ def test_matching_pods_are_counted_per_domain_over_all_clusters() -> None:
     assert view_of(state).topology.count_matching(asked, None, "zone").tolist() == [2, 0]
     assert view_of(state).topology.count_matching(asked, selector(app="other"), "zone").tolist() == [0, 1]
     assert view_of(state).topology.count_matching(asked, None, "cluster").tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"),
+    [
+        pytest.param(selector(app="web"), ["p1"], id="a label that tells an app"),
+        pytest.param(LabelSelector({}, (Requirement("app", IN, ("web", "db")),)), ["p1", "p2"], id="one of several"),
+        pytest.param(selector(**{"pod-template-hash": "1"}), ["p1", "p2"], id="a label that does not"),
+    ],
+)
+def test_pods_of_other_apps_are_not_asked_whether_they_are_of_a_set(wanted: LabelSelector, asked: list[str]) -> None:
+    state = fleet(a=[node("n1").labels(zone="x")])
+    put(state, pod("p1").labels(app="web", **{"pod-template-hash": "1"}), "a", "n1")
+    put(state, pod("p2").labels(app="db"), "a", "n1")
+    put(state, pod("p3").labels(app="web").namespace("elsewhere"), "a", "n1")
+    found, seen = pods_in("default", wanted), list[str]()
+
+    def noted(one: Pod, *_: object) -> bool:
+        seen.append(one.name)
+        return False
+
+    state.count_in(replace(found, matches=noted), "zone")
+    assert seen == asked
+
+
+def test_an_app_is_forgotten_with_its_last_pod_and_known_again_with_the_next() -> None:
+    state = fleet(a=[node("n1").labels(zone="x")])
+    for number in range(2):
+        seated = put(state, pod(f"p{number}").labels(app="web"), "a", "n1")
+        made_anew = LabelSelector({"app": "web"}, (Requirement(f"absent-{number}", NOT_EXISTS),))
+        assert state.counted(state.count_in(pods_in("default", made_anew), "zone")).tolist() == [1]
+        assert state.remove(("a", seated.uid))
 
 
 def test_counts_follow_a_node_to_another_zone() -> None:

@@ -32,6 +32,7 @@ from dispatcher.scheduling.fleet.forecast import (
     foreseen,
     unexplained,
 )
+from dispatcher.scheduling.framework import Placed
 from tests.builders import fleet, node, pod, put, reading
 
 NAN = math.nan
@@ -292,6 +293,20 @@ def test_a_pod_that_comes_with_what_it_requests_is_no_trend() -> None:
         state.now += 60
         state.put_reading("a", reading("n", cpu=0.5))
     assert unexplained(state, state.now)[0, 0] == pytest.approx(before, abs=0.01)
+
+
+def test_a_pod_that_uses_other_than_its_request_moves_what_is_unexplained_once_and_is_held_from_then_on() -> None:
+    state = fleet(a=[node("n").cpu(10).memory("10Gi")])
+    state.put_reading("a", reading("n", cpu=0.3))
+    before = unexplained(state, state.now)[0, 0]
+    new = pod("new").cpu(2).memory("1Gi").on("n").build()
+    state.place(("a", "new"), Placed(new, "a", counts_as=(500, 1 << 30)), "a", "n", assumed=True)
+    found = [unexplained(state, state.now)[0, 0]]
+    for _ in range(60):
+        state.now += 60
+        state.put_reading("a", reading("n", cpu=0.35))
+        found.append(unexplained(state, state.now)[0, 0])
+    assert found == pytest.approx([before + (0.5 - 2.0) / 10] * len(found), abs=0.01)
 
 
 def test_rows_are_told_of_a_step_and_when_forecasts_are_wanted_no_more() -> None:

@@ -40,6 +40,7 @@ def noted(observed: Observed) -> Noted:
         (lambda fleet: fleet.topology.count_matching(WEB.build(), None, "zone"), (False, ["zone"], set())),
         (lambda fleet: fleet.affinity.count_in(BY_TEAM, "zone"), (False, ["zone"], {"Namespace"})),
         (lambda fleet: fleet.objects.of("a", PersistentVolumeClaim), (False, [], {"PersistentVolumeClaim"})),
+        (lambda fleet: fleet.objects.derived("a", len, PersistentVolumeClaim), (False, [], {"PersistentVolumeClaim"})),
         (lambda fleet: fleet.images.sizes("nginx"), (False, [], {IMAGES})),
         (lambda fleet: fleet.images.nodes_with("nginx"), (False, [], {IMAGES})),
         (lambda fleet: fleet.volumes.claim_users("a", "default", "data"), (False, [], {USERS})),
@@ -47,7 +48,7 @@ def noted(observed: Observed) -> Noted:
         (lambda fleet: fleet.topology.domain("zone"), (False, [], set())),
         (lambda fleet: fleet.signals.used("cpu"), (False, [], set())),
     ],
-    ids=["clock", "matching", "set", "objects", "sizes", "images", "claims", "labels", "domains", "signals"],
+    ids=["clock", "matching", "set", "objects", "derived", "sizes", "images", "claims", "labels", "domains", "signals"],
 )
 def test_what_is_read_through_a_view_is_noted_there_alone(read: Callable[[FleetView], object], want: Noted) -> None:
     state = a_fleet()

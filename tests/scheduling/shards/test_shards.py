@@ -16,6 +16,7 @@ from dispatcher.scheduling.equivalence.static_answers import NO_NODE
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.framework import Codes, Floats, kernels
+from dispatcher.scheduling.framework.derived import Derived, HotRule
 from dispatcher.scheduling.shards.answers import codes_of, is_whole, join, later_refusals, numbers_of
 from dispatcher.scheduling.shards.books import Books
 from dispatcher.scheduling.shards.frames import REQUESTS, Body, Heights, bytes_of, pack, unpack
@@ -118,15 +119,19 @@ def a_fleet(count: int) -> FleetState:
 
 def test_packed_rows_arrive_bit_for_bit() -> None:
     state, held = a_fleet(5), HeldRows()
+    state.derive(Derived(deviations=True, hot=(HotRule("cpu", 0.3, 0.2, 100.0, 1.0),)))
+    state.put_reading("a", reading("n2", cpu=0.9))
     chosen = np.asarray([1, 2, 4], dtype=np.intp)
     body = pack(state, chosen, 1)
-    assert len(body) == bytes_of(3, Heights(len(state.allocatable), len(state.used)))
-    held.reserve(4, tuple(state.axis.names), tuple(state.signal_axis.names))
+    assert len(body) == bytes_of(3, Heights(len(state.allocatable), len(state.used), len(state.used_variance)))
+    held.reserve(4, tuple(state.axis.names), tuple(state.signal_axis.names), state.signals.derived)
     unpack(body, 3, held)
-    for name in ("allocatable", "requested", "nonzero", "recent", "used", "used_at", "live"):
+    for name in ("allocatable", "requested", "nonzero", "recent", "used", "used_at", "used_variance", "hot", "live"):
         got, wanted = getattr(held, name)[..., [0, 1, 3]], getattr(state, name)[..., chosen]
         assert got.tobytes() == wanted.tobytes(), name
     assert held.live.tolist() == [True, True, False, True]
+    assert held.hot.any()
+    assert np.isfinite(held.used_variance).any()
 
 
 @pytest.mark.parametrize(

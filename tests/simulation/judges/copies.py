@@ -117,14 +117,17 @@ class NobodyKilled(Judge):
     def _held(self, source: PodFact) -> bool:
         """Whether a source was taken by a restore, which is no cause to end its copy: not soon, and not of many.
 
-        Many that one restore took are held by themselves, and what others take is counted without them.
+        Many that one restore took are held by themselves, and what others take is counted without them. One that
+        another restore has brought back is there.
         """
         if source.doomed != "restore":
             return False
+        if not source.was_taken:
+            return True
         remote = [one for one in self.facts.pods.values() if one.is_source and one.cluster == source.cluster]
         remote = [one for one in remote if any(not copy.gone for copy in self.facts.copies[one.uid][1:])]
         most = max(1, CAP * len(remote))
-        takings = Counter(one.taken for one in remote if one.doomed == "restore")
+        takings = Counter(one.taken for one in remote if one.doomed == "restore" and one.was_taken)
         taken = sum(count for at, count in takings.items() if at == source.taken or count <= most)
         return self.fleet.loop.time() - source.taken < ASKED_AGAIN_S or taken > most
 

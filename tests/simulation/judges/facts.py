@@ -130,7 +130,8 @@ class Facts(Judgeable):
             fact.decided = min(fact.decided, write.at)
         elif not node:
             fact.decided = float("inf")
-        if meta.get("deletionTimestamp") and not fact.doomed and not by_product(write.actor):
+        # What a restore took and another one brought back is there: whoever deletes it then is why it ends.
+        if meta.get("deletionTimestamp") and fact.doomed in ("", "restore") and not by_product(write.actor):
             fact.doomed = write.actor
         if (condition(after, "PodScheduled") or {}).get("message"):
             fact.told = write.at

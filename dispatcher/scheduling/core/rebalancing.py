@@ -1,0 +1,183 @@
+"""Rebalancing in the core: a look once a minute, the moves that follow from it, and what is told of them.
+
+A move is the eviction of a pod where it runs, its delegate or itself; its controller makes another one, which is
+decided as any other pod. So nothing is booked for it, and the delegate protocol need know nothing of it. Looks begin
+when every cluster was heard of.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dispatcher.model.backoff import Backoff
+from dispatcher.model.messages import DONE, NO_PRIORITY, UNKNOWN, Evict
+from dispatcher.model.names import REBALANCE
+from dispatcher.model.pod import PodId
+from dispatcher.scheduling import events
+from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.delegation import intents
+from dispatcher.scheduling.delegation.side_intents import RetryPolicy
+from dispatcher.scheduling.fleet.occupants import Occupant
+from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.rebalancing.moves import Move
+from dispatcher.scheduling.rebalancing.rebalancer import Look, Rebalancer
+from dispatcher.scheduling.rebalancing.rules import RebalancingRules
+from dispatcher.scheduling.records.decision import Decision
+
+Row = dict[str, Any]
+LOOK_S = 60.0
+COUNTER = "rebalancing_moves"
+_ASKED_S = 60.0  # an eviction that is not answered is sent again for so long
+_KEPT = 512  # moves that are remembered for people
+_AGAIN = Backoff(1.0, 15.0)
+
+
+class Mode(StrEnum):
+    """`dry_run`: say what would be moved, and move nothing."""
+
+    OFF = "off"
+    DRY_RUN = "dry_run"
+    ON = "on"
+
+
+class Result(StrEnum):
+    """What came of a move."""
+
+    PLANNED = "planned"  # in a dry run
+    ORDERED = "ordered"
+    EVICTED = "evicted"
+    REFUSED = "refused"
+
+
+@dataclass(slots=True)
+class _Told:
+    move: Move
+    result: Result
+    message: str = ""
+
+
+class Rebalancing:
+    """Looks and orders. `look`: the last one."""
+
+    def __init__(self, state: CoreState, evictions: Evictions, rules: RebalancingRules, mode: Mode) -> None:
+        self._state, self._evictions, self.mode = state, evictions, mode
+        self._rebalancer = Rebalancer(state.fleet, rules, self._would_go, self._may_go)
+        self._told: deque[_Told] = deque(maxlen=_KEPT)
+        self._looked_at = float("-inf")
+        self.last = Look(float("-inf"))
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if self.mode is Mode.OFF or now - self._looked_at < LOOK_S:
+            return
+        for told in self._told:
+            if told.result is Result.ORDERED and now - told.move.at > 2 * _ASKED_S:
+                self._answered(told, UNKNOWN, "its agent has not answered", now)
+        planned = {one.pod_id for one in self.last.moves}
+        self._looked_at, self.last = now, self._rebalancer.look()
+        for move in self.last.moves:
+            if self.mode is Mode.ON:
+                self._order(move)
+                continue
+            self._rebalancer.moves.cancelled(move.pod_id)
+            if move.pod_id not in planned:
+                self._note(_Told(move, Result.PLANNED))
+
+    # --- what may go, and where to -----------------------------------------------------------------------------------
+
+    def _would_go(self, occupant: Occupant) -> Decision | None:
+        return self._state.profiles.of(occupant.placed).would_go(occupant.pod_id, occupant.placed)
+
+    def _may_go(self, occupant: Occupant) -> str:
+        state = self._state
+        tracked = state.tracked.get(occupant.pod_id)
+        target = self._evictions.target_of(occupant)
+        if tracked is None or tracked.source is None:
+            return "it is of another scheduler"
+        away = [name for name in sorted({occupant.cluster, tracked.home}) if not state.clusters[name].ready]
+        if away:
+            return f"cluster {away[0]} is not Ready"
+        return "" if target is not None and not target.terminating else "it is on its way out or to its node"
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+
+    def _order(self, move: Move) -> None:
+        state, victim = self._state, move.victim
+        occupant = state.fleet.occupant(victim.pod_id)
+        target = self._evictions.target_of(occupant) if occupant is not None else None
+        if target is None:
+            return
+        told = _Told(move, Result.ORDERED)
+
+        def done(verdict: str, message: str, now: float) -> None:
+            self._answered(told, verdict, message, now)
+
+        def wanted() -> bool:
+            return state.fleet.now - move.at < _ASKED_S
+
+        even_local = victim.placed.pod.annotations.get(REBALANCE, "") == "true"
+        intent = Evict("", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local)
+        retry_policy = RetryPolicy(_AGAIN, frozenset((UNKNOWN,)), wanted)
+        state.side_intents.send(victim.cluster, "move", intent, done, retry_policy)
+        self._note(told)
+
+    def _answered(self, told: _Told, verdict: str, message: str, now: float) -> None:
+        told.result, told.message = (Result.EVICTED if verdict == DONE else Result.REFUSED), message
+        self._state.counters[COUNTER, told.result] += 1
+        if verdict != DONE:
+            self._rebalancer.moves.refused(told.move.pod_id, now)
+
+    def _note(self, told: _Told) -> None:
+        self._told.append(told)
+        self._state.counters[COUNTER, told.result] += 1
+        pod, where = told.move.victim.placed.pod.key, "/".join(told.move.spot.place)
+        verb = "would be moved" if told.result is Result.PLANNED else "is moved"
+        self._state.effects.append(events.OperatorNotice(f"pod {pod} {verb} off {where}: {told.move.why}"))
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        """Moves, the latest first, then the pods on hot spots that stay."""
+        now = self._state.fleet.now
+        moves = [{**_move_row(one), "age_s": round(now - one.move.at, 1)} for one in reversed(self._told)]
+        age_s = round(now - self.last.at, 1)
+        stays = [{**_row(one.victim), "result": "stays", "why": one.why, "age_s": age_s} for one in self.last.stays]
+        return [*moves, *stays]
+
+    def of(self, pod_id: PodId, placed: Placed) -> Row | None:
+        """The latest move of this pod, or of one of its controller that it may replace; None if none is known."""
+        found = [one for one in self._told if _means(one.move, pod_id, placed)]
+        return _move_row(found[-1]) if found else None
+
+
+def _means(move: Move, pod_id: PodId, placed: Placed) -> bool:
+    moved, pod = move.victim.placed, placed.pod
+    alike = (moved.home, moved.pod.namespace, moved.pod.owner) == (placed.home, pod.namespace, pod.owner)
+    return move.pod_id == pod_id or (alike and bool(pod.owner))
+
+
+def _row(victim: Victim) -> Row:
+    pod = victim.placed.pod
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "source": victim.placed.home,
+        "from": f"{victim.cluster}/{victim.node}",
+        "to": None,
+        "gain": None,
+    }
+
+
+def _move_row(told: _Told) -> Row:
+    move = told.move
+    why = f"{move.why}{': ' if told.message else ''}{told.message}"
+    return {
+        **_row(move.victim),
+        "to": "/".join(move.target),
+        "gain": round(move.gain, 2),
+        "result": told.result.value,
+        "why": why,
+    }

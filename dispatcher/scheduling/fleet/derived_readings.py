@@ -1,0 +1,66 @@
+"""What plugins have the fleet keep of readings beside shares and means: deviations, hot nodes and forecasts."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
+from dispatcher.scheduling.fleet.hot import MAX_RULES, judged
+from dispatcher.scheduling.fleet.journal import Journal
+from dispatcher.scheduling.fleet.nodes import NodeTable
+from dispatcher.scheduling.framework.derived import Derived, HotRule, joined
+
+
+class DerivedReadings(NodeTable):
+    """The rows, and what is kept of their readings because a profile asks for it."""
+
+    now: float
+    loads: Journal
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forecasts: Forecasts | None = None
+
+    def derive(self, wanted: Derived, *, only: bool = False) -> None:
+        """From now on keep this, too (`only`: and nothing else); rules that were kept go on. Rules past the 31st are
+        not kept.
+        """
+        before = self.signals.derived
+        now = wanted if only else joined((before, wanted))
+        rules = now.hot[:MAX_RULES]
+        if (now.deviations, rules) != (before.deviations, before.hot):
+            known = [before.hot.index(rule) if rule in before.hot else None for rule in rules]
+            self._store.derive(deviations=now.deviations, rules=known)
+            self.signals.derived = Derived(now.deviations, rules)
+            self._show()
+            self.loads.extend(np.flatnonzero(self.live).tolist())
+            self.judge_hot()
+
+    def judge_hot(self) -> bool:
+        """Bring up to date which nodes are hot (`hot.py`): when readings came, and as they grow old. Whether one is so
+        no more.
+        """
+        if not self.signals.derived.hot:
+            return False
+        mask, before = judged(self, self._store, self.signals.derived.hot, self.now), self.hot
+        turned, cooled = np.flatnonzero(mask != before), bool((before & ~mask).any())
+        self._store.hot[: self.n] = mask
+        self.loads.extend(turned.tolist())
+        return cooled
+
+    def heat_of(self, row: int) -> Sequence[tuple[HotRule, float]]:
+        """The rules by which a node is hot, and since when; also where so many are that it is not shown as such."""
+        found = zip(self.signals.derived.hot, self.hot_since[:, row].tolist(), strict=True)
+        return [(rule, since) for rule, since in found if not math.isnan(since)]
+
+    def learn_forecast(self, *, wanted: bool) -> None:
+        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not `wanted`: forget them."""
+        if not wanted and self._forecasts is None:
+            return
+        self._forecasts = (self._forecasts or Forecasts()) if wanted else None
+        found = self._forecasts.step(self, self.now) if self._forecasts else Outlook.blank(self.used.shape)
+        if found is not None:
+            store, n = self._store, self.n
+            store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
+            self.loads.extend(np.flatnonzero(self.live).tolist())

@@ -1,0 +1,114 @@
+"""What pods of each owner are known to use, of all clusters together, and the request that a pod counts as by that.
+
+    learnt = sum(minutes * use) / sum(minutes)                  over clusters, each of 60 minutes at most
+    factor = (minutes * learnt / usual + 10 * request) / (minutes + 10) / request       of CPU, and of memory
+
+`ExpectedLoad` expects `usual` times what a pod requests (`usual.py`), so a pod whose like use `learnt` counts as one
+that requests learnt / usual, once that is known from more than a few minutes. The factor is rounded to a quarter of a
+power of two: pods that differ by less are of one equivalence class, and classes stay while readings waver.
+
+Agents and users are not trusted: `learnt` is never less than 1/8 of the request, nor more than 4 times it (of pods that
+request little or nothing: kube-scheduler's default). Of each cluster MAX_OWNERS are kept, those told of last.
+
+Worked example: pods request 1000m and use 200m each, and the fleet uses half of what it requests. After 30 minutes
+factor = (30 * 200 / 0.5 + 10 * 1000) / 40 / 1000 = 0.55, rounded to 2 ** -0.75 = 0.595: the next pod counts as 595m.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from dispatcher.model.owner_use import MAX_NAME, OwnerName, OwnerUse, owner_of
+from dispatcher.model.pod import Pod
+from dispatcher.model.resources import MAX_QUANTITY
+from dispatcher.scheduling.fleet.usual import HIGHEST, LOWEST
+from dispatcher.scheduling.rules.requests import DEFAULT_CPU, DEFAULT_MEMORY, nonzero_request
+
+MAX_OWNERS = 5000  # of one cluster
+ENOUGH_MINUTES = 60.0  # more of one cluster count no more
+TRUST_MINUTES = 10.0  # what the request counts beside what was learnt
+STEPS = 4  # of a factor of two
+_LEAST = 2.0**-10  # of what a pod requests; it matters for those that request 0
+_DEFAULTS = (DEFAULT_CPU, DEFAULT_MEMORY)
+Amounts = tuple[int, int]
+
+
+class OwnerUses:
+    """By owner, what agents of several clusters told last. `dropped`: reports that were absurd, or too many."""
+
+    def __init__(self) -> None:
+        self._told: dict[OwnerName, dict[str, OwnerUse]] = {}
+        self._names: dict[str, dict[OwnerName, None]] = {}  # by cluster, those told of last at the end
+        self.dropped = 0
+        self._found: dict[tuple[str, str, Amounts], Amounts | None] = {}  # until anything is told
+        self._usual: Sequence[float] = ()
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def put(self, cluster: str, uses: Iterable[OwnerUse]) -> None:
+        """An agent has told these, each in place of what it told of that owner before."""
+        names = self._names.setdefault(cluster, {})
+        self._found.clear()
+        for use in uses:
+            if not _is_sane(use):
+                self.dropped += 1
+                continue
+            names.pop(use.name, None)
+            names[use.name] = None
+            self._told.setdefault(use.name, {})[cluster] = use
+            if len(names) > MAX_OWNERS:
+                self.dropped += 1
+                self._drop(cluster, next(iter(names)))
+
+    def _drop(self, cluster: str, name: OwnerName) -> None:
+        del self._names[cluster][name]
+        told = self._told[name]
+        del told[cluster]
+        if not told:
+            del self._told[name]
+
+    def counts_as(self, pod: Pod, usual: Sequence[float]) -> Amounts | None:
+        """(milli-CPU, bytes) that the pod counts as requesting; None: what it requests. `usual`: of CPU, of memory."""
+        if not self._told:
+            return None
+        if usual != self._usual or len(self._found) > MAX_OWNERS:
+            self._found, self._usual = {}, usual
+        asked = nonzero_request(pod)
+        key = pod.namespace, pod.owner, asked
+        if key not in self._found:  # a controller is asked about as often as it makes pods
+            self._found[key] = self._counts_as(owner_of(pod), asked)
+        return self._found[key]
+
+    def _counts_as(self, name: OwnerName | None, asked: Amounts) -> Amounts | None:
+        told = self._told.get(name) if name is not None else None
+        if not told:
+            return None
+        weights = [min(use.minutes, ENOUGH_MINUTES) for _, use in sorted(told.items())]
+        uses = [(use.cpu, use.memory) for _, use in sorted(told.items())]
+        minutes = sum(weights)
+        found = tuple(
+            _counted(
+                sum(weight * use[at] for weight, use in zip(weights, uses, strict=True)) / minutes,
+                (asked[at], _DEFAULTS[at], self._usual[at]),
+                minutes,
+            )
+            for at in (0, 1)
+        )
+        return (found[0], found[1]) if found != asked else None
+
+
+def _counted(learnt: float, asked: tuple[int, int, float], minutes: float) -> int:
+    """The request that it counts as; `asked`: what it requests, what one without requests counts as, and `usual`."""
+    request, default, usual = asked
+    within = min(max(learnt, LOWEST * request), HIGHEST * max(request, default))
+    counted = (minutes * within / usual + TRUST_MINUTES * request) / (minutes + TRUST_MINUTES)
+    of = request or default
+    step = round(STEPS * math.log2(max(counted / of, _LEAST)))
+    return min(max(round(of * 2.0 ** (step / STEPS)), 1), MAX_QUANTITY) if step or not request else request
+
+
+def _is_sane(use: OwnerUse) -> bool:
+    """Whether these can be uses; not whether they are true."""
+    numbers = use.cpu, use.memory, use.minutes
+    named = 0 < len(use.owner) <= 2 * MAX_NAME and 0 < len(use.namespace) <= MAX_NAME
+    return named and all(map(math.isfinite, numbers)) and min(numbers) >= 0.0 and use.minutes > 0.0
