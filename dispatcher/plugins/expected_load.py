@@ -231,14 +231,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(  # noqa: PLR0913 - the arguments of a profile
-        self,
-        signals: Weights,
-        fresh_s: float,
-        stale_s: float,
-        surge: float,
-        forecast: float,
-        chance: float,
-        seed: int,
+        self, signals: Weights, fresh_s: float, stale_s: float, surge: float, forecast: float, chance: float, seed: int
     ) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
@@ -352,12 +345,8 @@ class ExpectedLoad(BoundedScore[Amounts]):
                 "judged": _in_words(known, weight),
             }
 
-    def _foretold(
-        self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows
-    ) -> Sequence[Mapping[str, float | None]]:
-        """By row the utilisation foreseen without the pod (None: it does not count), its mean error, and the last
-        value's; nothing where no forecast is made.
-        """
+    def _foretold(self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+        """By row what is foreseen without the pod (None: it does not count), its mean error, and the last value's."""
         signals = fleet.signals
         if not self._forecast:
             return [{}] * len(columns.rank)
@@ -375,9 +364,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:
-    """What the formula takes of a signal, for a pod that is expected to use `amounts`; the part `forecast` of the mean
-    is what is foreseen.
-    """
+    """What the formula takes of a signal, for a pod that uses `amounts`; the part `forecast` of the mean is foreseen."""
     signals, nodes = fleet.signals, fleet.nodes
     mean = signals.mean(signal)[rows]
     told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
