@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
+_SCORE = "ExpectedLoad"
 RULES = RebalancingRules(**json.loads(os.environ.get("R_RULES", "{}")))
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
 
@@ -42,10 +44,14 @@ class Ours:
         self._places = [(f"cluster-{node % size.clusters}", f"node-{node:04}") for node in range(size.nodes)]
         self._numbers = {place: node for node, place in enumerate(self._places)}
         self._fleet = self._filled(size.clusters)
-        plugins = build(setting.profile, PluginContext())
-        self._scheduler = Scheduler(setting.profile, plugins, self._fleet)
+        profile = self._profile(setting)
+        plugins = build(profile, PluginContext())
+        self._scheduler = Scheduler(profile, plugins, self._fleet)
         self._pods = PodReadings(self._workload, setting.rng, size.clusters)
         self._node: dict[int, int] = {}
+
+    def _profile(self, setting: Setting) -> Profile:
+        return setting.profile
 
     def _filled(self, clusters: int) -> FleetState:
         fleet = FleetState(now=0.0)
@@ -71,6 +77,7 @@ class Ours:
             self._fleet.uses.put(f"cluster-{number}", uses)
         self._fleet.learn_usual()
         self._fleet.judge_hot()
+        self._fleet.learn_forecast(wanted=self._scheduler.plan.forecasts)
 
     def place(self, pod: int, now: float) -> int | None:
         """The core's decision, assumed in its fleet."""
@@ -116,6 +123,15 @@ class Ours:
             phase=RUNNING,
         )
         return Placed(made, f"cluster-{self._workload.home[pod]}")
+
+
+class OursForecast(Ours):
+    """The same, and ExpectedLoad goes by forecasts."""
+
+    def _profile(self, setting: Setting) -> Profile:
+        uses = setting.profile.plugins
+        changed = [replace(use, args={**use.args, "forecast": 1.0}) if use.name == _SCORE else use for use in uses]
+        return replace(setting.profile, plugins=tuple(changed))
 
 
 class OursRebalancing(Ours):

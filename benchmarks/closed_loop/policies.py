@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from benchmarks.closed_loop.ours import Ours, OursRebalancing
+from benchmarks.closed_loop.ours import Ours, OursForecast, OursRebalancing
 from benchmarks.closed_loop.peers import BestOfTwo, LoadVariation, Oracle, Requests, Seed, TargetLoadPacking
 from benchmarks.closed_loop.policy import Policy, Setting
 
@@ -16,6 +16,7 @@ POLICIES: Mapping[str, Callable[[Setting], Policy]] = {
     "load_variation": LoadVariation,
     BEST_OF_TWO: BestOfTwo,
     OURS: Ours,
+    "ours_forecast": OursForecast,
     "ours_rebalancing": OursRebalancing,
     "oracle": Oracle,
 }

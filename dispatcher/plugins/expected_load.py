@@ -2,7 +2,8 @@
 
     u = w * measured + (1 - w) * requested                    utilisation expected of a signal with this pod, cut to 1
     measured  = held + usual * pod / allocatable + surge * max(reading - held, 0) + chance * min(age / stale_s, 1) * h
-    held      = mean + usual * settling / allocatable
+    held      = mean + usual * settling / allocatable; with `forecast` f, the part f of it is what is foreseen instead:
+    foreseen  = usual * all requests on the node / allocatable + forecast of the rest, never below 0
     requested = usual * (all requests on the node + pod) / allocatable
     w(age)    = 1 up to `fresh_s`, falling in a straight line to 0 at `stale_s`; 0 for an unknown reading
     score     = 100 * (1 - sum(weight * (u^3 + u / 5)) / sum(1.2 * weight))                   over `signals`
@@ -11,7 +12,8 @@
 while one that has become hot is believed at once; `settling`: requests of pods that have come, as far as that mean does
 not hold their load yet (`scheduling.fleet.readings`); `usual`: what nodes use of what is requested, learnt from those
 that tell and 1 until then (`scheduling.fleet.usual`). So a node without readings counts as loaded as nodes with such
-requests are: it is not taken for idle, and has neither edge nor penalty beside one that tells.
+requests are: it is not taken for idle, and has neither edge nor penalty beside one that tells. What is foreseen is by
+level, trend and day of each node; where the last value predicts better, `held` stays (`scheduling.fleet.forecast`).
 
 Signals other than cpu and memory go by the larger of the CPU and memory shares. The cube follows what congestion costs,
 which grows faster than load: costs of routing grow so (Fortz and Thorup, INFOCOM 2000, in pieces), and power of p sums
@@ -31,7 +33,7 @@ from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Readings, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -96,6 +98,11 @@ def _drawn(rank: Any, nonzero: Any, seed: Any) -> Any:
     mixed = (rank ^ (nonzero * 0x5851F42D4C957F2D)) + seed
     mixed = (mixed ^ (mixed >> 29)) * 0x1E3779B97F4A7C15
     return ((mixed >> 32) & 0xFFFFF) / 1048576.0
+
+
+def _foreseen(expected: Any, mean: Any, booked: Any, settling: Any, part: Any) -> Any:
+    """The mean, `part` of it as it is expected; `booked`, `settling`: shares of requests, of all and of new ones."""
+    return choose(np.isnan(expected), mean, mean + part * (most(booked + expected, 0.0) - settling - mean))
 
 
 def _doubt(age: Any, stale: Any, chance: Any) -> Any:
@@ -207,6 +214,10 @@ class ExpectedArgs(Args):
     surge: Annotated[
         float, Meta(ge=0, le=1, description="how much of what the last reading is above the mean counts")
     ] = 1.0
+    forecast: Annotated[
+        float,
+        Meta(ge=0, le=1, description="how much the forecast of a node counts in place of its mean; 0: none is made"),
+    ] = 0.0
     chance: Annotated[
         float, Meta(ge=0, le=1, description="utilisation (0..1) within which chance decides once readings are old")
     ] = 0.02
@@ -219,14 +230,15 @@ class ExpectedLoad(BoundedScore[Amounts]):
     name: ClassVar[str] = "ExpectedLoad"
     depends: ClassVar[Depends] = Depends.NODE
 
-    def __init__(
-        self, signals: Weights, fresh_s: float, stale_s: float, surge: float, chance: float, seed: int
+    def __init__(  # noqa: PLR0913 - the arguments of a profile
+        self, signals: Weights, fresh_s: float, stale_s: float, surge: float, forecast: float, chance: float, seed: int
     ) -> None:
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self._signals, self._points = signals, 100.0 / (_FULL * sum(weight for _, weight in signals))
         self._fresh_s, self._stale_s = fresh_s, stale_s
         self._surge, self._chance, self._seed = surge, chance, seed
+        self._forecast, self.forecasts = forecast, forecast > 0.0
 
     def class_key(self, placed: Placed) -> Hashable:
         """What the pod is expected to use of CPU and memory."""
@@ -242,7 +254,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         told = np.empty(len(costs))
         now = fleet.now
         for name, weight in self._signals:
-            columns = _columns(name, state, fleet, rows)
+            columns = _columns(name, state, fleet, rows, self._forecast)
             if _costs.fast is not None:
                 fade = now, self._fresh_s, self._stale_s
                 _costs.fast(*columns, *fade, self._surge, self._chance, self._salt(now), weight, told, costs)
@@ -271,7 +283,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
         count = len(fleet.nodes.rank[rows])
         costs, falls, rooms = np.zeros(count), np.zeros((2, count)), np.zeros((2, count))
         for name, weight in self._signals:
-            columns = _columns(name, _NOTHING, fleet, rows)
+            columns = _columns(name, _NOTHING, fleet, rows, self._forecast)
             cost, slope, room = self._bound(columns, until)
             costs += weight * cost
             if name in _OF:
@@ -313,12 +325,14 @@ class ExpectedLoad(BoundedScore[Amounts]):
         return [{name: told | by for name, told in zip(names, one, strict=True)} for one in told]
 
     def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Iterator[dict[str, Any]]:
-        columns, now = _columns(name, amounts, fleet, rows), fleet.now
+        columns, now = _columns(name, amounts, fleet, rows, self._forecast), fleet.now
+        means, foretold = fleet.signals.mean(name)[rows], self._foretold(name, columns, fleet, rows)
         coming = columns.usual * _share(
             columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
         )
-        numbers = *self._expected(columns, now), columns.mean, columns.used, columns.sampled_at, columns.usual, coming
-        for expected, weight, mean, used, at, usual, pod in zip(*(one.tolist() for one in numbers), strict=True):
+        numbers = *self._expected(columns, now), means, columns.used, columns.sampled_at, columns.usual, coming
+        lists = (one.tolist() for one in numbers)
+        for expected, weight, mean, used, at, usual, pod, more in zip(*lists, foretold, strict=True):
             known = math.isfinite(mean) and math.isfinite(at)
             yield {
                 "utilisation": round(expected, 4),
@@ -327,12 +341,30 @@ class ExpectedLoad(BoundedScore[Amounts]):
                 "age_s": round(max(now - at, 0.0), 1) if known else None,
                 "used_of_requested": round(usual, 3),
                 "pod": round(pod, 4),
+                **more,
                 "judged": _in_words(known, weight),
             }
 
+    def _foretold(self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+        """By row what is foreseen without the pod (None: it does not count), its mean error, and the last value's."""
+        signals = fleet.signals
+        if not self._forecast:
+            return [{}] * len(columns.rank)
+        expected = signals.forecast(name)[rows]
+        whole = _by_forecast(columns._replace(mean=signals.mean(name)[rows]), expected, 1.0)
+        part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+        settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
+        error, last_error = (one[rows] for one in signals.forecast_errors(name))
+        shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
+        keys = "forecast", "forecast_error", "last_value_error"
+        return [
+            {key: None if math.isnan(one) else round(one, 4) for key, one in zip(keys, row, strict=True)}
+            for row in zip(*(column.tolist() for column in shown), strict=True)
+        ]
 
-def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> SignalLoad:
-    """What the formula takes of a signal, for a pod that is expected to use `amounts`."""
+
+def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:
+    """What the formula takes of a signal, for a pod that uses `amounts`; the part `forecast` of the mean is foreseen."""
     signals, nodes = fleet.signals, fleet.nodes
     mean = signals.mean(signal)[rows]
     told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
@@ -341,7 +373,17 @@ def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Sig
         column, nonzero = fleet.axis.column(_RESOURCES[row]), nodes.nonzero[row][rows]
         room = nodes.allocatable[column][rows] if column is not None else np.zeros(len(nonzero), dtype=np.int64)
         shares += [nodes.settling[row][rows], nonzero, room, float(amounts[row])]
-    return SignalLoad(*told, nodes.rank[rows], *shares)
+    found = SignalLoad(*told, nodes.rank[rows], *shares)
+    return found._replace(mean=_by_forecast(found, signals.forecast(signal)[rows], forecast)) if forecast else found
+
+
+def _by_forecast(columns: SignalLoad, expected: Readings, part: float) -> Readings:
+    """[rows] the mean that counts."""
+    part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
+    booked = columns.usual * _share(columns.nonzero0, part0, columns.nonzero1, part1)
+    settling = columns.usual * _share(columns.settling0, part0, columns.settling1, part1)
+    found: Readings = _foreseen(expected, columns.mean, booked, settling, part).astype(np.float32)
+    return found
 
 
 def _in_words(known: bool, weight: float) -> str:

@@ -17,6 +17,7 @@ from dispatcher.scheduling.delegation.peers import closed_proxy
 from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.fleet.forecast import foreseen
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.derived import HotRule
 from dispatcher.scheduling.records.decision import Decision
@@ -99,8 +100,22 @@ def nodes_view(core: SchedulerCore) -> list[Row]:
     """One row a node: readiness, requests against allocatable, live load with age in seconds and source; and by what
     it is hot: `refuses` is false while too many of its cluster's nodes are."""
     fleet = core.fleet
-    rows = [int(row) for row in range(fleet.n) if fleet.live[row]]
-    return sorted((_node_row(fleet, row) for row in rows), key=lambda row: (row["cluster"], row["name"]))
+    rows = [_node_row(fleet, row) for row in range(fleet.n) if fleet.live[row]]
+    if core.profiles.forecasts:
+        for row in rows:
+            _add_forecast(fleet, row)
+    return sorted(rows, key=lambda row: (row["cluster"], row["name"]))
+
+
+def _add_forecast(fleet: FleetState, told: Row) -> None:
+    """What is foreseen, None where the last value predicts better, and by how much both miss on average."""
+    row = fleet.row_of(told["cluster"], told["name"])
+    if row is None:
+        return
+    for column, (load, forecast) in enumerate(zip(told["load"].values(), foreseen(fleet, row), strict=False)):
+        errors = fleet.forecast_error.item(column, row), fleet.last_error.item(column, row)
+        shown = (None if one is None or math.isnan(one) else round(one, 4) for one in (forecast, *errors))
+        load.update(zip(("forecast", "forecast_error", "last_value_error"), shown, strict=True))
 
 
 def _node_row(fleet: FleetState, row: int) -> Row:

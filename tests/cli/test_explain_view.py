@@ -25,8 +25,8 @@ DECISION = {
     "feasible": 2,
     "evaluated": 6,
     "readings": {
-        "cpu": {"used": 0.34, "age_s": 3.2, "source": "kubelet"},
-        "memory": {"used": 0.9, "age_s": 3.2},
+        "cpu": {"used": 0.34, "mean": 0.31, "age_s": 3.2, "source": "kubelet"},
+        "memory": {"used": 0.9, "mean": 0.88, "age_s": 3.2},
         "network": "unknown",
     },
     "extras": {"TenantQuota": {"tenant": "team-a", "cpu": {"used": "12", "limit": "40"}}},
@@ -48,8 +48,10 @@ def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
         "total 162.4 160.0 +2.4",
         "Refused nodes (4 of 6)",
         "4 3 1 Insufficient cpu",
-        "cpu 34% 3s kubelet",
-        "network - - - unknown, by requests",
+        "SIGNAL MEAN LAST AGE SOURCE NOTE",
+        "cpu 31% 34% 3s kubelet",
+        "memory 88% 90% 3s -",
+        "network - - - - unknown, by requests",
         "TenantQuota tenant team-a",
         "cpu: used 12, limit 40",
     ):
@@ -73,6 +75,22 @@ def test_reading_source_and_age_stand_beside_each_term_that_read_live_load() -> 
     assert "+12.4 cpu 34%, kubelet, 3s ━" in rows["LiveCPU"]
     assert "+12.4 memory 90%, 3s; network unknown, by requests ━" in rows["LiveHeadroom"]
     assert rows["HomeCluster"] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
+
+
+def test_a_term_that_goes_by_means_and_forecasts_shows_them_before_the_last_reading() -> None:
+    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("ExpectedLoad", "Foreseeing", "Doubting")}
+    fresh = {"mean": 0.31, "reading": 0.34, "judged": "fresh"}
+    extras = {
+        "ExpectedLoad": {"cpu": fresh},
+        "Foreseeing": {"cpu": {**fresh, "forecast": 0.42, "forecast_error": 0.02, "last_value_error": 0.03}},
+        "Doubting": {"cpu": {**fresh, "forecast": None, "forecast_error": 0.04, "last_value_error": 0.03}},
+    }
+    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores, "extras": extras})
+    rows = {line.split()[0]: line for line in lines if "+12.4" in line}
+    assert "+12.4 cpu mean 31%, last 34%, kubelet, 3s ━" in rows["ExpectedLoad"]
+    assert "+12.4 cpu forecast 42%, mean 31%, last 34%, kubelet, 3s ━" in rows["Foreseeing"]
+    assert "+12.4 cpu mean 31%, last 34%, kubelet, 3s ━" in rows["Doubting"]
+    assert any("forecast -, forecast error 0.04, last value error 0.03" in line for line in lines)
 
 
 def test_a_reading_that_did_not_count_in_full_says_so_beside_the_term() -> None:

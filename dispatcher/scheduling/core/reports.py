@@ -116,6 +116,7 @@ class Reports:
         state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
             state.fleet.learn_usual()
+            state.fleet.learn_forecast(wanted=state.profiles.forecasts)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
             state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):

@@ -28,6 +28,7 @@ class Profiles:
         self._first = schedulers[0]
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
         self.nominations = self._first.nominations
+        self.forecasts = any(one.plan.forecasts for one in schedulers)  # whether any profile goes by them
         for one in schedulers[1:]:
             one.share(self.nominations)
 

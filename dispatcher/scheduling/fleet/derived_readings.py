@@ -1,10 +1,11 @@
-"""What plugins have the fleet keep of readings beside shares and means: deviations, and which nodes are hot."""
+"""What plugins have the fleet keep of readings beside shares and means: deviations, hot nodes and forecasts."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from dispatcher.scheduling.fleet.forecast import Forecasts, Outlook
 from dispatcher.scheduling.fleet.hot import MAX_RULES, judged
 from dispatcher.scheduling.fleet.journal import Journal
 from dispatcher.scheduling.fleet.nodes import NodeTable
@@ -16,6 +17,10 @@ class DerivedReadings(NodeTable):
 
     now: float
     loads: Journal
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forecasts: Forecasts | None = None
 
     def derive(self, wanted: Derived, *, only: bool = False) -> None:
         """From now on keep this, too (`only`: and nothing else); rules that were kept go on. Rules past the 31st are
@@ -48,3 +53,14 @@ class DerivedReadings(NodeTable):
         """The rules by which a node is hot, and since when; also where so many are that it is not shown as such."""
         found = zip(self.signals.derived.hot, self.hot_since[:, row].tolist(), strict=True)
         return [(rule, since) for rule, since in found if not math.isnan(since)]
+
+    def learn_forecast(self, *, wanted: bool) -> None:
+        """Take the next step of the forecasts (`forecast.py`), one every five minutes; not `wanted`: forget them."""
+        if not wanted and self._forecasts is None:
+            return
+        self._forecasts = (self._forecasts or Forecasts()) if wanted else None
+        found = self._forecasts.step(self, self.now) if self._forecasts else Outlook.blank(self.used.shape)
+        if found is not None:
+            store, n = self._store, self.n
+            store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
+            self.loads.extend(np.flatnonzero(self.live).tolist())

@@ -13,7 +13,8 @@ from dispatcher.scheduling.framework.derived import NOTHING, Derived, HotRule
 
 class SignalColumns(NamedTuple):
     """[signals, n] each: the newest share, the time of its sample, the mean of shares, use by request, their variance
-    (no rows: not kept). `hot`: [n] masks of the rules by which a node is hot.
+    (no rows: not kept), the forecast, its error and that of the last value (`forecast.Outlook`). `hot`: [n] masks of
+    the rules by which a node is hot.
     """
 
     used: Readings
@@ -21,17 +22,23 @@ class SignalColumns(NamedTuple):
     mean: Readings
     usual: Readings
     variance: Readings
+    forecast: Readings
+    forecast_error: Readings
+    last_error: Readings
     hot: SmallInts
 
     @classmethod
     def of(cls, columns: NodeColumns) -> "SignalColumns":
         """Those of the fleet, or of what holds a part of it."""
-        return cls(columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance, columns.hot)
+        told = columns.used, columns.used_at, columns.used_mean, columns.usual, columns.used_variance
+        return cls(*told, columns.forecast, columns.forecast_error, columns.last_error, columns.hot)
 
     def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
         """Those of some rows; copied unless `at` is a slice."""
-        used, used_at, mean, usual, variance, hot = self
-        return SignalColumns(used[:, at], used_at[:, at], mean[:, at], usual[:, at], variance[:, at], hot[at])
+        used, used_at, mean, usual, variance, *outlook, hot = self
+        forecast, forecast_error, last_error = (column[:, at] for column in outlook)
+        told = used[:, at], used_at[:, at], mean[:, at], usual[:, at], variance[:, at]
+        return SignalColumns(*told, forecast, forecast_error, last_error, hot[at])
 
 
 class SignalView:
@@ -66,6 +73,15 @@ class SignalView:
     def usual(self, name: str) -> Readings:
         """[n] what is used of what is requested, 1 until that is known (`usual.py`)."""
         return self._shares(self._columns.usual, name, 1.0)
+
+    def forecast(self, name: str) -> Readings:
+        """[n] what is to come beside what requests explain, NaN where there is no forecast (`forecast.py`)."""
+        return self._shares(self._columns.forecast, name, np.nan)
+
+    def forecast_errors(self, name: str) -> tuple[Readings, Readings]:
+        """[n] mean error of the forecast, and of "the last value stays"; NaN unknown."""
+        columns = self._columns
+        return self._shares(columns.forecast_error, name, np.nan), self._shares(columns.last_error, name, np.nan)
 
     def deviation(self, name: str) -> Readings:
         """[n] how far the shares read lie from that mean; NaN unknown, or not kept (`deviations.py`)."""

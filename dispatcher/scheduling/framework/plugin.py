@@ -77,6 +77,7 @@ class Plugin(ABC, Generic[S]):
 
     name: ClassVar[str]
     depends: ClassVar[Depends] = Depends.NODE
+    forecasts: bool = False  # whether it reads `fleet.signals.forecast`
     # Which events may help a pod that this plugin refused, by reason; `hints.HELPED_BY` for reasons that are not here.
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {}
     derives: Derived = NOTHING  # what the fleet is to keep of readings for it, beside shares and means

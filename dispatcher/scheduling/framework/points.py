@@ -160,6 +160,11 @@ class Plan:
         )
 
     @property
+    def forecasts(self) -> bool:
+        """Whether any score goes by forecasts of nodes."""
+        return any(one.plugin.forecasts for one in self.scores)
+
+    @property
     def late(self) -> tuple[Plugin, ...]:
         """The plugins of the points after the decision."""
         return (*self.permits, *self.pre_binds, *self.binds, *self.post_binds)

@@ -168,7 +168,8 @@ def records_of(decisions: Iterable[Decision]) -> Iterator[dict[str, Any]]:
 def _records(batch: Sequence[Decision]) -> Iterator[dict[str, Any]]:
     contexts, facts, extras = batch[0].why.parts([one.why for one in batch])
     names, signals = batch[0].why.fleet.signal_axis.names, facts.signals
-    seen = zip(signals.used.T.tolist(), signals.used_at.T.tolist(), facts.sources, strict=True)
+    columns = (one.T.tolist() for one in (signals.used, signals.mean, signals.used_at))
+    seen = zip(*columns, facts.sources, strict=True)
     shown: tuple[DecisionContext | None, list[dict[str, Any]]] = None, []
     for one, context, extra, readings, told in zip(batch, contexts, extras, seen, _told(batch, facts), strict=True):
         if context is not shown[0]:
@@ -249,13 +250,18 @@ def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastR
 
 
 def _readings(
-    names: Sequence[str], now: float, used: Sequence[float], used_at: Sequence[float], sources: Mapping[str, str]
+    names: Sequence[str],
+    now: float,
+    used: Sequence[float],
+    means: Sequence[float],
+    used_at: Sequence[float],
+    sources: Mapping[str, str],
 ) -> dict[str, Any]:
     return {
-        name: {"used": share, "age_s": max(now - sampled_at, 0.0), "source": sources.get(name, "")}
+        name: {"used": share, "mean": mean, "age_s": max(now - sampled_at, 0.0), "source": sources.get(name, "")}
         if math.isfinite(share) and math.isfinite(sampled_at)
         else "unknown"
-        for name, share, sampled_at in zip(names, used, used_at, strict=False)
+        for name, share, mean, sampled_at in zip(names, used, means, used_at, strict=False)
     }
 
 

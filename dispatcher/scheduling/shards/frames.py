@@ -30,6 +30,9 @@ _HEIGHT = {
     "used_at": "signals",
     "used_mean": "signals",
     "usual": "signals",
+    "forecast": "signals",
+    "forecast_error": "signals",
+    "last_error": "signals",
     "used_variance": "deviations",
 }
 

@@ -15,7 +15,7 @@ from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.framework.derived import Derived
 
 NUMBERS = ("allocatable", "requested", "nonzero", "recent", "settling", "used_at", "rank")  # of 8 bytes
-SHARES = ("used", "used_mean", "usual", "used_variance")  # of 4
+SHARES = ("used", "used_mean", "usual", "used_variance", "forecast", "forecast_error", "last_error")  # of 4
 MASKS = ("hot",)  # of 4
 MARKS = ("live", "ready", "unschedulable")  # of 1
 HELD = (*NUMBERS, *SHARES, *MASKS, *MARKS)

@@ -260,7 +260,7 @@ def test_the_record_of_a_decision_says_it_all_in_plain_json() -> None:
     assert sum(score["weighted"] for score in record["scores"].values()) == pytest.approx(decision.score, abs=1e-5)
     assert record["rejected"] == [{"reason": "Insufficient cpu", "cluster": "a", "count": 1}]
     assert (record["feasible"], record["evaluated"]) == (2, 3)
-    assert record["readings"]["cpu"] == {"used": 0.25, "age_s": 10.0, "source": "test"}
+    assert record["readings"]["cpu"] == {"used": 0.25, "mean": 0.25, "age_s": 10.0, "source": "test"}
     assert record["readings"]["network"] == "unknown"
     assert record["extras"] == {"Spread": {"min": 0}}
 

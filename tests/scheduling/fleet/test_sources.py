@@ -72,8 +72,8 @@ def test_a_record_says_which_readings_each_term_read_and_who_told_them(pods: int
             "LiveHeadroom": ["memory", "cpu"],
         }
         assert record["readings"] == {
-            "cpu": {"used": 0.25, "age_s": 1.0, "source": "prometheus"},
-            "memory": {"used": 0.5, "age_s": 2.0, "source": "kubelet"},
+            "cpu": {"used": 0.25, "mean": 0.25, "age_s": 1.0, "source": "prometheus"},
+            "memory": {"used": 0.5, "mean": 0.5, "age_s": 2.0, "source": "kubelet"},
             "network": "unknown",
         }
     assert state.sources_of(0) == {"cpu": "file", "memory": "kubelet"}
