@@ -364,7 +364,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:
-    """What the formula takes of a signal, for a pod that uses `amounts`; the part `forecast` of the mean is foreseen."""
+    """What the formula takes of a signal, for a pod that uses `amounts`; `forecast`: the part of the mean foreseen."""
     signals, nodes = fleet.signals, fleet.nodes
     mean = signals.mean(signal)[rows]
     told = signals.used(signal)[rows], mean, signals.sampled_at(signal)[rows], signals.usual(signal)[rows]
