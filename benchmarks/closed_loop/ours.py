@@ -1,7 +1,5 @@
 """The product's own scheduling core as a policy, under virtual time: FleetState and Scheduler with a profile file."""
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,6 @@ from dispatcher.scheduling.rebalancing.rebalancer import Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 
 _SCORE = "ExpectedLoad"
-RULES = RebalancingRules(**json.loads(os.environ.get("R_RULES", "{}")))
 DEFAULT = Path(__file__).parents[2] / "configs" / "profiles" / "default.yaml"
 
 
