@@ -15,7 +15,21 @@ PROFILES = ROOT / "configs" / "profiles"
 
 # GPUs shared by thousandths; the headroom of single signals, for profiles that want it beside ExpectedLoad; what nodes
 # and bytes cost.
-SPECIAL = ("GPUFragmentation", "LiveCPU", "LiveHeadroom", "LiveMemory", "LiveNetwork", "EgressPrice", "NodePrice")
+SPECIAL = (
+    "EgressPrice",
+    "GPUFragmentation",
+    "HotNode",
+    "LiveCPU",
+    "LiveHeadroom",
+    "LiveMemory",
+    "LiveNetwork",
+    "LoadVariationRiskBalancing",
+    "NetworkTopology",
+    "NodePrice",
+    "RelativeCPU",
+    "RelativeNetwork",
+    "TargetLoadPacking",
+)
 
 
 def test_the_default_profile_uses_every_plugin_once() -> None:

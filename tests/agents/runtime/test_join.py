@@ -75,7 +75,7 @@ def test_what_the_file_says_of_the_node_is_given_to_ray(ray: dict[str, Any], exp
         pytest.param("cluster: 2026-13-45", "is no YAML", id="a date that is none"),
         pytest.param("[" * 3000, "is no YAML", id="too deep"),
         pytest.param("- east", "file: Input should be", id="no map"),
-        pytest.param("cluster: east", "ray: Field required", id="no head"),
+        pytest.param("cluster: east", "give either gateway", id="no way"),
         pytest.param("cluster: East!\nray: {address: 'head:1'}", "cluster: String should match", id="bad name"),
         pytest.param("cluster: east\nray: {address: head}", "ray.address: String should match", id="no port"),
         pytest.param("cluster: east\nray: {address: 'h:1', adress: 1}", "ray.adress: Extra inputs", id="unknown key"),
