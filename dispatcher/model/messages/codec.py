@@ -33,7 +33,7 @@ def decode(kind: type[T], data: bytes) -> T:
     """Read bytes from a peer; WireError for anything that is not a `kind` of our version."""
     try:
         message: T = _DECODERS[kind].decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (RecursionError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WireError(f"not a {kind.__name__}: {error}") from None
     version = getattr(message, "version", VERSION)
     if version != VERSION:

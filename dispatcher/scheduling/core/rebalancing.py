@@ -22,6 +22,7 @@ from dispatcher.scheduling.delegation.side_intents import RetryPolicy
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.rebalancing.movable import stays
 from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Look, Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
@@ -77,7 +78,8 @@ class Rebalancing:
             if told.result is Result.ORDERED and now - told.move.at > 2 * _ASKED_S:
                 self._answered(told, UNKNOWN, "its agent has not answered", now)
         planned = {one.pod_id for one in self.last.moves}
-        self._looked_at, self.last = now, self._rebalancer.look()
+        self._looked_at = now
+        self.last = self._rebalancer.look()
         for move in self.last.moves:
             if self.mode is Mode.ON:
                 self._order(move)
@@ -89,7 +91,13 @@ class Rebalancing:
     # --- what may go, and where to -----------------------------------------------------------------------------------
 
     def _would_go(self, occupant: Occupant) -> Decision | None:
-        return self._state.profiles.of(occupant.placed).would_go(occupant.pod_id, occupant.placed)
+        state = self._state
+        tracked = state.tracked.get(occupant.pod_id)
+        if tracked is None or tracked.source is None:
+            return None
+        refused = state.refusals.remembered(occupant.pod_id, tracked.source, state.fleet.now)
+        placed = state.fleet.with_use(Placed(tracked.source, tracked.home, refused))  # as its replacement will be
+        return state.profiles.of(placed).would_go(occupant.pod_id, placed)
 
     def _may_go(self, occupant: Occupant) -> str:
         state = self._state
@@ -97,6 +105,8 @@ class Rebalancing:
         target = self._evictions.target_of(occupant)
         if tracked is None or tracked.source is None:
             return "it is of another scheduler"
+        if why := stays(tracked.source):  # a delegate has neither its owner nor its annotations
+            return why
         away = [name for name in sorted({occupant.cluster, tracked.home}) if not state.clusters[name].ready]
         if away:
             return f"cluster {away[0]} is not Ready"
@@ -118,7 +128,8 @@ class Rebalancing:
         def wanted() -> bool:
             return state.fleet.now - move.at < _ASKED_S
 
-        even_local = victim.placed.pod.annotations.get(REBALANCE, "") == "true"
+        source = state.tracked[victim.pod_id].source
+        even_local = source is not None and source.annotations.get(REBALANCE, "") == "true"
         intent = Evict("", intents.ref(target), 0, victim.node, NO_PRIORITY, "", move.why, even_local)
         retry_policy = RetryPolicy(_AGAIN, frozenset((UNKNOWN,)), wanted)
         state.side_intents.send(victim.cluster, "move", intent, done, retry_policy)

@@ -138,16 +138,21 @@ class Refusals:
         """The refusals that hold for a pod now, by cluster; it is told by `ended` when one of them ends."""
         if not self._kept:
             return ()
-        found = list(self._holding(pod_id, pod, now))
-        for kept in found:
+        holding, over = list(self._holding(pod_id, pod, now)), list(self._over(pod_id, pod, now))
+        for kept in (*holding, *over):
             kept.pods.add(pod_id)
-        return (*(kept.refusal for kept in found), *self._over(pod_id, pod, now))
+        return (*(kept.refusal for kept in holding), *(replace(kept.refusal, over=True) for kept in over))
 
-    def _over(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[Refusal]:
+    def remembered(self, pod_id: PodId, pod: Pod, now: float) -> tuple[Refusal, ...]:
+        """All that is kept of a pod, as if no time had passed, for somebody who only looks."""
+        kept = (*self._holding(pod_id, pod, now), *self._over(pod_id, pod, now))
+        return tuple([one.refusal for one in kept])
+
+    def _over(self, pod_id: PodId, pod: Pod, now: float) -> Iterator[_Entry]:
         """Refusals whose time has passed: the cluster is asked once more, but not at the cost of a running pod."""
         for (_, what), kept in sorted(self._kept.get(_template(pod_id, pod), {}).items()):
             if what == _PASSED_OVER and not kept.passing and now >= kept.refusal.until:
-                yield replace(kept.refusal, over=True)
+                yield kept
 
     def known(self, pod_id: PodId, pod: Pod, now: float) -> list[Refusal]:
         """The same for somebody who only looks."""

@@ -115,13 +115,14 @@ class Reports:
         state.fleet.uses.put(view.name, changes.uses)
         state.fleet.put_readings(view.name, changes.readings)
         if changes.readings:
-            state.fleet.learn_usual()
-            state.fleet.learn_forecast(wanted=state.profiles.forecasts)
             state.queue.wake(WakeEvent.READINGS, state.fleet.now)
             state.judge_hot(state.fleet.now)
         for pod in views.fold_pods(view, changes):
             self._pod_changed(view, pod, state.fleet.now)
             yield
+        if changes.readings:  # of nodes whose pods are counted
+            state.fleet.learn_usual()
+            state.fleet.learn_forecast(wanted=state.profiles.forecasts)
 
     def _fold_health(self, view: ClusterView, changes: Changes, now: float) -> None:
         was_ready, was_restored, opened = view.ready, view.restored, view.opens

@@ -88,7 +88,8 @@ class OwnerUses:
         minutes = sum(weights)
         found = tuple(
             _counted(
-                sum(weight * use[at] for weight, use in zip(weights, uses, strict=True)) / minutes,
+                # Each report by itself: one that lies moves the mean no farther than these bounds.
+                sum(weight * _within(use[at], asked[at], at) for weight, use in zip(weights, uses, strict=True)) / minutes,
                 (asked[at], _DEFAULTS[at], self._usual[at]),
                 minutes,
             )
@@ -97,11 +98,14 @@ class OwnerUses:
         return (found[0], found[1]) if found != asked else None
 
 
+def _within(use: float, request: int, at: int) -> float:
+    return min(max(use, LOWEST * request), HIGHEST * max(request, _DEFAULTS[at]))
+
+
 def _counted(learnt: float, asked: tuple[int, int, float], minutes: float) -> int:
     """The request that it counts as; `asked`: what it requests, what one without requests counts as, and `usual`."""
     request, default, usual = asked
-    within = min(max(learnt, LOWEST * request), HIGHEST * max(request, default))
-    counted = (minutes * within / usual + TRUST_MINUTES * request) / (minutes + TRUST_MINUTES)
+    counted = (minutes * learnt / usual + TRUST_MINUTES * request) / (minutes + TRUST_MINUTES)
     of = request or default
     step = round(STEPS * math.log2(max(counted / of, _LEAST)))
     return min(max(round(of * 2.0 ** (step / STEPS)), 1), MAX_QUANTITY) if step or not request else request

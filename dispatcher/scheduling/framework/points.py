@@ -24,7 +24,7 @@ from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST_TROUBLES = 20
-ClassKey = tuple[Hashable, ...]  # the key of each plugin in `Plan.looks`
+ClassKey = tuple[Hashable, ...]  # the key of each plugin in `Plan.looks`, and what its pods are booked by
 
 
 class PluginError(Exception):
@@ -177,11 +177,11 @@ class Plan:
     def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
         try:
-            key = tuple([plugin.class_key(placed) for plugin in self.looks])
+            key = (*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as)
             hash(key)
         except Exception:  # whose it was is found by asking one after the other
-            return tuple(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks)
-        return key
+            key = (*(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks), placed.counts_as)
+        return key  # with what it is booked by, of which `looks` need not read anything
 
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""

@@ -28,7 +28,6 @@ from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots, Place
-from dispatcher.scheduling.rebalancing.movable import stays
 from dispatcher.scheduling.rebalancing.moves import Move, Moves
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from dispatcher.scheduling.rebalancing.utilisation import coming, cost, in_node, measured, uses_on
@@ -40,7 +39,7 @@ MOST_ASKED = 120  # what-ifs of one look
 MOST_TOLD = 2000  # pods that stay, of one look
 _LEAST_USE = 0.01  # of a node: less is not worth a restart
 WouldGo = Callable[[Occupant], Decision | None]
-MayGo = Callable[[Occupant], str]  # why a pod must stay for reasons of its cluster; "" if it need not
+MayGo = Callable[[Occupant], str]  # why a pod must stay wherever it might go (`movable.stays`); "" if it need not
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Rebalancer:
 
     def _held(self, occupant: Occupant) -> str:
         rules, now = self._rules, self._fleet.now
-        why = stays(occupant.placed.pod) or self._may_go(occupant)
+        why = self._may_go(occupant)
         if why:
             return why
         if now - occupant.placed_at < rules.rest_s:

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from dispatcher.model.messages import DONE, NO_PRIORITY, REFUSED, Bind, Changes, Evict, Outcome
-from dispatcher.model.names import SCHEDULER_NAME
+from dispatcher.model.names import REBALANCE, SCHEDULER_NAME
 from dispatcher.model.node import Node
-from dispatcher.model.pod import Pod
+from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.core.rebalancing import COUNTER, Mode, Result
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorNotice, SendIntents, Tick
@@ -130,3 +130,28 @@ def test_pods_of_other_schedulers_stay(scheduler: str) -> None:
     fleet = Fleet(Mode.ON, scheduler)
     assert not orders(fleet.minutes(RESTED + 1))
     assert {row["why"] for row in fleet.core.rebalancing.rows()} == {"it is of another scheduler"}
+
+
+@pytest.mark.parametrize(("said", "moved"), [({}, ["a-copy"]), ({REBALANCE: "false"}, [])])
+def test_a_delegate_is_evicted_where_it_runs_if_the_owner_of_its_source_lets_it(
+    said: dict[str, str], moved: list[str]
+) -> None:
+    core = make_core(("east", "west"), rebalancing=(RULES, Mode.ON))
+    sources, delegates = [], []
+    for epoch, name in enumerate("abc", start=1):
+        claim = Claim("west", "n1", epoch)
+        more = {"claim": claim, "has_finalizer": True, "annotations": said}
+        sources.append(web(name, "global-dispatcher-west", **more))
+        marks = SourceRef("east", "east-uid", "default", name, f"uid-{name}", epoch)
+        delegates.append(web(f"{name}-copy", "n1", source=marks, owner=""))
+    now = 1000.0
+    for cluster, nodes, pods in (("east", (), sources), ("west", NODES, delegates)):
+        told = Changes(cluster, f"{cluster}-uid", "life-1", 0, 1, full=True, nodes=nodes, pods=tuple(pods))
+        core.handle(ClusterChanged(told), now)
+    effects: list[Effect] = []
+    for minute in range(1, RESTED + 2):
+        now += 60.0
+        readings = (reading("n1", cpu=0.9), reading("n2", cpu=0.1))
+        west = Changes("west", "west-uid", "life-1", minute, minute + 1, readings=readings)
+        effects += [*core.handle(ClusterChanged(west), now), *core.handle(Tick(), now)]
+    assert [order.pod.name for order in orders(effects)] == moved

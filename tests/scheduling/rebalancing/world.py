@@ -14,6 +14,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rebalancing.moves import Move
+from dispatcher.scheduling.rebalancing.movable import stays
 from dispatcher.scheduling.rebalancing.rebalancer import Look, Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from tests.builders import PodBuilder, fleet, node, pod, put, reading, selector
@@ -38,7 +39,7 @@ class World:
         plugins = build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(())))
         self.scheduler = Scheduler(DEFAULT_PROFILE, plugins, self.fleet)
         self.rules, self.use = rules, use
-        self.rebalancer = Rebalancer(self.fleet, rules, self._would_go, lambda occupant: stay)
+        self.rebalancer = Rebalancer(self.fleet, rules, self._would_go, lambda one: stays(one.placed.pod) or stay)
         self.silent: set[str] = set()
         for name, pods in nodes.items():
             for one in pods:
