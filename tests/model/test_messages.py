@@ -74,3 +74,10 @@ def test_a_field_appended_by_a_newer_peer_is_ignored() -> None:
 def test_app_labels_leave_out_what_controllers_generate() -> None:
     pod = Pod("u", "ns", "n", labels={"app": "web", "pod-template-hash": "abc", "job-name": "j"})
     assert pod.app_labels == {"app": "web"}
+
+
+def test_bytes_nested_too_deep_are_no_message() -> None:
+    """Elements beyond those that are known are skipped, however deep."""
+    hello = encode(Hello("east", "uid", "life"))
+    with pytest.raises(WireError, match="not a Hello"):
+        decode(Hello, bytes([0x9F]) + hello[1:] + b"\x91" * 200_000)

@@ -35,7 +35,7 @@ class Replaced(ConnectionError):  # noqa: N818 - reads as what happened
     """Another agent of this cluster has connected."""
 
 
-Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError)
+Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError, ValueError)  # the last: an address that is none
 
 
 class Dialler:
@@ -62,7 +62,7 @@ class Dialler:
         while True:
             began = time.monotonic()
             ended = await self._attempt(url)
-            problem = in_words(ended, urlsplit(url).hostname or url)
+            problem = in_words(ended, url.removeprefix("wss://").partition("/")[0])
             if self.problems.get(url) != problem:
                 LOG.warning("not connected", gateway=url, problem=problem)
             self.problems[url] = problem

@@ -31,6 +31,7 @@ from dispatcher.model.streams.frames import (
 WINDOW = 256 * 1024
 MAX_MESSAGE = 256 * 1024 * 1024
 MAX_STREAMS = 1024  # messages of which a part has arrived
+_PART = 64  # bytes that a part takes beside its payload
 
 
 class Priority(IntEnum):
@@ -74,7 +75,7 @@ class Multiplexer:
         self._on_the_way = 0  # counted bytes, sent and not yet taken
         self._untold = 0  # counted bytes that we took and have not told of
         self._parts: dict[int, list[bytes]] = {}
-        self._held = 0  # bytes in _parts
+        self._held = 0  # bytes of _parts
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Multiplexer:
             raise ProtocolError("an empty part of a message")
         parts = self._parts.setdefault(frame.stream, [])
         parts.append(frame.payload)
-        self._held += len(frame.payload)
+        self._held += len(frame.payload) + _PART
         if self._held > self._max_message or len(self._parts) > MAX_STREAMS:
             raise ProtocolError("the peer sent more than is held for it: too long a message, or too many at once")
         if not frame.flags & END:
@@ -145,4 +146,4 @@ class Multiplexer:
 
     def forget(self, stream: int) -> None:
         """Keep nothing of a message of which a part has arrived."""
-        self._held -= sum(map(len, self._parts.pop(stream, ())))
+        self._held -= sum(len(part) + _PART for part in self._parts.pop(stream, ()))

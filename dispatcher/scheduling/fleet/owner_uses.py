@@ -83,19 +83,16 @@ class OwnerUses:
         told = self._told.get(name) if name is not None else None
         if not told:
             return None
-        weights = [min(use.minutes, ENOUGH_MINUTES) for _, use in sorted(told.items())]
-        uses = [(use.cpu, use.memory) for _, use in sorted(told.items())]
+        reports = [use for _, use in sorted(told.items())]
+        weights = [min(use.minutes, ENOUGH_MINUTES) for use in reports]
         minutes = sum(weights)
-        found = tuple(
-            _counted(
-                # Each report by itself: one that lies moves the mean no farther than these bounds.
-                sum(weight * _within(use[at], asked[at], at) for weight, use in zip(weights, uses, strict=True)) / minutes,
-                (asked[at], _DEFAULTS[at], self._usual[at]),
-                minutes,
-            )
-            for at in (0, 1)
-        )
-        return (found[0], found[1]) if found != asked else None
+        found = []
+        for at in (0, 1):
+            # Each report by itself: one that lies moves the mean no farther than these bounds.
+            uses = (_within((use.cpu, use.memory)[at], asked[at], at) for use in reports)
+            learnt = sum(weight * use for weight, use in zip(weights, uses, strict=True)) / minutes
+            found.append(_counted(learnt, (asked[at], _DEFAULTS[at], self._usual[at]), minutes))
+        return (found[0], found[1]) if tuple(found) != asked else None
 
 
 def _within(use: float, request: int, at: int) -> float:

@@ -75,6 +75,8 @@ def _host(name: str) -> x509.GeneralName:
 
 def _authority(folder: Path, now: dt.datetime) -> tuple[Pair, Made]:
     stem = folder / "ca"
+    if _file(stem, ".crt").exists() != _file(stem, ".key").exists():
+        raise ValueError("ca.crt and ca.key belong together, and one of them is missing: put it back")
     if (pair := _read(stem)) is not None:
         return pair, Made(stem.with_suffix(".crt"), made=False, until=pair.certificate.not_valid_after_utc)
     key, name = ec.generate_private_key(_CURVE), _named("global-dispatcher fleet")
@@ -99,8 +101,10 @@ def _authority(folder: Path, now: dt.datetime) -> tuple[Pair, Made]:
 
 
 def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], now: dt.datetime) -> Made:
+    of_cluster = isinstance(names[0], x509.UniformResourceIdentifier)
+    usage = ExtendedKeyUsageOID.CLIENT_AUTH if of_cluster else ExtendedKeyUsageOID.SERVER_AUTH
     pair = _read(stem)
-    if pair is not None and _good(pair.certificate, authority.certificate, names, now):
+    if pair is not None and _good(pair, authority.certificate, names, now):
         return Made(_file(stem, ".crt"), made=False, until=pair.certificate.not_valid_after_utc)
     key = ec.generate_private_key(_CURVE)
     issuer = authority.certificate.subject
@@ -108,26 +112,24 @@ def _leaf(stem: Path, authority: Pair, names: list[x509.GeneralName], now: dt.da
         _builder(_named(stem.name), issuer, key, now, LEAF_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
     return _written(stem, Pair(certificate, key))[1]
 
 
-def _good(
-    certificate: x509.Certificate, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime
-) -> bool:
-    """Whether it is of this authority, for these names, and has more than a third of its life before it."""
+def _good(pair: Pair, authority: x509.Certificate, names: list[x509.GeneralName], now: dt.datetime) -> bool:
+    """Whether it is of this authority and of this key, for these names, and has more than a third of its life left."""
+    certificate = pair.certificate
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    written = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     try:
         certificate.verify_directly_issued_by(authority)
+        written = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except Exception:  # any doubt: another is made
         return False
-    return list(written) == names and end - now > (end - begin) * RENEW_AT
+    same = certificate.public_key() == pair.key.public_key()
+    return same and list(written) == names and end - now > (end - begin) * RENEW_AT
 
 
 def _named(common: str) -> x509.Name:

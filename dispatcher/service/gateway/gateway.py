@@ -24,6 +24,7 @@ log = structlog.get_logger("gateway")
 
 _PATH = f"{PATH}{{cluster}}"
 _REFRESH_S = 30.0
+_CLOSE_S = 2.0
 _NEVER = "its agent has never connected to this gateway"
 
 
@@ -61,8 +62,7 @@ class Gateway:
             yield
         finally:
             refreshing.cancel()
-            for _, socket in list(self._lines.values()):
-                await socket.close(code=WSCloseCode.GOING_AWAY)
+            await asyncio.gather(*(_closed(socket, WSCloseCode.GOING_AWAY) for _, socket in self._lines.values()))
             await runner.cleanup()
 
     async def _listen(self, runner: web.AppRunner, context: ssl.SSLContext) -> None:
@@ -84,12 +84,14 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(remaining_s(certificate)):
                 await self._serve(cluster, socket)
-        await socket.close()
+        await _closed(socket, WSCloseCode.OK)
         return socket
 
     def _refusal(self, cluster: str, certificate: dict[str, Any]) -> web.Response | None:
         named = cluster_of(certificate)
         if named != cluster:
+            if cluster in self._absent:
+                self._absent[cluster] = f"an agent was refused: its certificate is of {named or 'no cluster'!r}"
             log.warning("an agent is refused: its certificate is of another cluster", asked=cluster, certificate=named)
             return web.Response(status=HTTPStatus.FORBIDDEN, text=f"the certificate is of {named or 'no cluster'!r}\n")
         if cluster not in self._absent:
@@ -101,12 +103,12 @@ class Gateway:
         line = Line(cluster, Connection(socket))
         earlier = self._lines.get(cluster)
         self._lines[cluster] = line, socket
-        if earlier is not None:
-            log.warning("another agent of a cluster has connected, the earlier connection ends", cluster=cluster)
-            await earlier[1].close(code=REPLACED, message=b"another agent of the cluster has connected")
-        log.info("agent connected", cluster=cluster)
         why = "its agent has closed the connection"
         try:
+            if earlier is not None:
+                log.warning("another agent of a cluster has connected, the earlier connection ends", cluster=cluster)
+                await _closed(earlier[1], REPLACED)
+            log.info("agent connected", cluster=cluster)
             await line.run()
         except (ProtocolError, OSError) as error:
             why = f"the connection of its agent ended: {error}"
@@ -115,6 +117,13 @@ class Gateway:
                 del self._lines[cluster]
                 self._absent[cluster] = why
                 log.warning("agent is not connected", cluster=cluster, problem=why)
+
+
+async def _closed(socket: web.WebSocketResponse, code: int) -> None:
+    """End a connection; one whose peer reads nothing is cut."""
+    with contextlib.suppress(TimeoutError, ConnectionError):
+        async with asyncio.timeout(_CLOSE_S):
+            await socket.close(code=code)
 
 
 async def _keep_fresh(tls: ServerTls) -> None:

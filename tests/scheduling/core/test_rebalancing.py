@@ -1,6 +1,7 @@
 """Rebalancing in the core: what is ordered, what is only said, and what of it is told."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -140,7 +141,7 @@ def test_a_delegate_is_evicted_where_it_runs_if_the_owner_of_its_source_lets_it(
     sources, delegates = [], []
     for epoch, name in enumerate("abc", start=1):
         claim = Claim("west", "n1", epoch)
-        more = {"claim": claim, "has_finalizer": True, "annotations": said}
+        more: dict[str, Any] = {"claim": claim, "has_finalizer": True, "annotations": said}
         sources.append(web(name, "global-dispatcher-west", **more))
         marks = SourceRef("east", "east-uid", "default", name, f"uid-{name}", epoch)
         delegates.append(web(f"{name}-copy", "n1", source=marks, owner=""))

@@ -13,8 +13,8 @@ from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.movable import stays
+from dispatcher.scheduling.rebalancing.moves import Move
 from dispatcher.scheduling.rebalancing.rebalancer import Look, Rebalancer
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from tests.builders import PodBuilder, fleet, node, pod, put, reading, selector

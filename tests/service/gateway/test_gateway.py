@@ -258,3 +258,21 @@ def test_a_file_that_is_no_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.key").write_text(json.dumps({}))
     with pytest.raises(CommandError, match=str(tmp_path)):
         ensure(tmp_path, [], ["east"])
+
+
+def test_an_authority_without_its_key_is_never_replaced(tmp_path: Path) -> None:
+    ensure(tmp_path, ["gateway.example"], [])
+    (tmp_path / "ca.key").unlink()
+    with pytest.raises(CommandError, match="belong together"):
+        ensure(tmp_path, ["gateway.example"], [])
+
+
+def test_a_key_of_another_certificate_is_no_good_pair(tmp_path: Path) -> None:
+    ensure(tmp_path, [], ["east", "west"])
+    (tmp_path / "cluster-east.key").write_bytes((tmp_path / "cluster-west.key").read_bytes())
+    assert [one.made for one in ensure(tmp_path, [], ["east", "west"])] == [False, True, False]
+
+
+async def test_an_address_that_is_none_is_a_problem_and_no_end(site: Site) -> None:
+    async with dialling(site.settings("east", urls=["wss://[::1:7443"]), "east", FakeAgent("east")) as dialler:
+        await problem_of(dialler, "[::1:7443")
