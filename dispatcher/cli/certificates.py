@@ -10,12 +10,19 @@ from dispatcher.config.sections import CLUSTER_NAME
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import Made, ensure
 
+_NAMESPACE = "global-dispatcher"
+_HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:]*")
+
 
 def write_certificates(folder: Path, hosts: Sequence[str], clusters: Sequence[str], output: Output) -> None:
     """Make what is missing or soon expires, and say what is there."""
     for name in clusters:
         if not re.fullmatch(CLUSTER_NAME, name):
             raise CommandError(f"--cluster {name!r} is no name of a cluster: a DNS label", ExitCode.USAGE)
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            text = f"--gateway {host!r} is no host: give a name or an address, without wss:// and without a port"
+            raise CommandError(text, ExitCode.USAGE)
     made = ensure(folder, hosts, clusters)
     if output is not Output.TABLE:
         print_value([_row(one) for one in made], output)
@@ -30,13 +37,16 @@ def _row(one: Made) -> dict[str, object]:
 
 
 def _next(folder: Path, hosts: Sequence[str], clusters: Sequence[str]) -> list[str]:
-    """The commands that bring the files where they are needed."""
-    names = (["gateway"] if hosts else []) + [f"cluster-{name}" for name in clusters]
-    where = {"gateway": "the dispatcher's cluster"} | {f"cluster-{name}": f"cluster {name}" for name in clusters}
+    """The commands that bring the files where they are needed, or replace those that are there."""
+    dispatcher = [("gateway", "the dispatcher's cluster", "CONTEXT", "global-dispatcher-gateway")] if hosts else []
+    agents = [(f"cluster-{name}", f"cluster {name}", name, "global-dispatcher-agent") for name in clusters]
     return [
-        f"In {where[name]}:\n"
-        f"  kubectl -n global-dispatcher create secret generic global-dispatcher-gateway \\\n"
+        f"In {where} (again after each renewal; pods see it within about a minute):\n"
+        f"  kubectl --context {context} create namespace {_NAMESPACE} --dry-run=client -o yaml "
+        f"| kubectl --context {context} apply -f -\n"
+        f"  kubectl --context {context} -n {_NAMESPACE} create secret generic {secret} --dry-run=client -o yaml \\\n"
         f"    --from-file=tls.crt={folder / name}.crt --from-file=tls.key={folder / name}.key "
-        f"--from-file=ca.crt={folder / 'ca.crt'}"
-        for name in names
+        f"--from-file=ca.crt={folder / 'ca.crt'} \\\n"
+        f"    | kubectl --context {context} apply -f -"
+        for name, where, context, secret in (*dispatcher, *agents)
     ]

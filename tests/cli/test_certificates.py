@@ -17,7 +17,14 @@ def run(*words: str) -> str:
 def test_it_makes_the_files_and_says_where_each_belongs(tmp_path: Path) -> None:
     told = run(str(tmp_path), "--gateway", "gateway.example", "--cluster", "east", "--cluster", "west")
     assert {file.stem for file in tmp_path.glob("*.crt")} == {"ca", "gateway", "cluster-east", "cluster-west"}
-    assert "In cluster east:\n  kubectl -n global-dispatcher create secret" in told
+    assert "kubectl --context east -n global-dispatcher create secret generic global-dispatcher-agent" in told
+    assert "kubectl --context CONTEXT -n global-dispatcher create secret generic global-dispatcher-gateway" in told
+
+
+def test_a_url_is_no_host(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["certificates", str(tmp_path), "--gateway", "wss://gw.example:7443"])
+    assert done.exit_code != 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_second_run_makes_nothing(tmp_path: Path) -> None:

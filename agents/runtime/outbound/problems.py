@@ -22,6 +22,8 @@ def _certificate(error: BaseException, host: str) -> str:
         return f"{host}: its {why}: compare the clocks of both ends"
     if _EXPIRED in why:
         return f"{host}: its {why}: renew it, or compare the clocks of both ends"
+    if "mismatch" in why:
+        return f"{host}: its certificate has another name: make one for this, or give its own as gateway.server_name"
     return f"{host}: its certificate is not trusted ({why}): see gateway.ca_file and gateway.server_name"
 
 

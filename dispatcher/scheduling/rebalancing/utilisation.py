@@ -6,8 +6,8 @@
     cost       = sum over signals of weight * (u^3 + u / 5), as points: 0 an idle node, 100 a full one
 
 The names are ExpectedLoad's (docs/telemetry.md), and so is the cost: its score is 100 less that. Signals other than cpu
-and memory go by the larger of the CPU and memory shares. What a pod uses is nowhere told: it is taken for the part of
-its node's load that it is of its node's requests, so that the pods of a node always make what the node carries.
+and memory go by the larger of the CPU and memory shares. What one pod uses is not told: it counts as the part of its
+node's load that it is of its node's requests, so that the pods of a node always make what the node carries.
 
 Example: a node carries 0.8 of its CPU; its three pods request 1, 1 and 2 cores: they make 0.2, 0.2 and 0.4.
 """

@@ -179,7 +179,7 @@ OTHERS = {"cert_file": "cluster-west.crt", "key_file": "cluster-west.key"}
 REFUSED: Mapping[str, tuple[str, Mapping[str, object], str]] = {
     "another cluster's certificate": ("east", OTHERS, "of another cluster"),
     "a cluster that is not configured": ("west", {}, "does not know this cluster"),
-    "a gateway of another name": ("east", {"server_name": "elsewhere.example"}, "not trusted"),
+    "a gateway of another name": ("east", {"server_name": "elsewhere.example"}, "has another name"),
     "a file that is not there": ("east", {"cert_file": "none.crt"}, "none.crt: No such file"),
     "a key of another certificate": ("east", {"key_file": "cluster-west.key"}, "TLS failed"),
     "a name without an address": ("east", {"urls": ["wss://gateway.invalid:1"]}, "no address"),
