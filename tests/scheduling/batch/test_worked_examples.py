@@ -31,6 +31,7 @@ PROFILE = Profile(
 
 @pytest.fixture(params=["numpy", "kernels"])
 def compiled(request: pytest.FixtureRequest) -> Iterator[bool]:
+    kernels.use_numpy()
     if request.param == "kernels":
         pytest.importorskip("numba")
         assert kernels.compile_all()
