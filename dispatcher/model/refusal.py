@@ -24,9 +24,14 @@ class Refusal:
     requests: tuple[tuple[str, int], ...] = ()
     over: bool = False  # its time has passed, and it is still remembered: nobody is evicted there for the pod
 
+    @property
+    def holds(self) -> bool:
+        """Whether it keeps pods out now: it tells of no size, and its time has not passed."""
+        return not (self.requests or self.over)
+
     def bars(self, cluster: str, home: str) -> bool:
         """Whether a pod of `home` may not go to `cluster` for it."""
-        return not (self.requests or self.over) and self.concerns(cluster, home)
+        return self.holds and self.concerns(cluster, home)
 
     def spares(self, cluster: str, home: str) -> bool:
         """Whether nobody may be evicted in `cluster` for a pod of `home` that it may refuse once more."""

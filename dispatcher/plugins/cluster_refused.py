@@ -43,4 +43,4 @@ class ClusterRefused(Filter[Bools]):
 
 
 def _barring(placed: Placed) -> tuple[Refusal, ...]:
-    return tuple([one for one in placed.refused if not (one.requests or one.over)]) if placed.refused else ()
+    return tuple([one for one in placed.refused if one.holds]) if placed.refused else ()

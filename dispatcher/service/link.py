@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
+from agents.runtime.outbound.answering import Called
 from dispatcher.model.messages import (
     Changes,
     Hello,
@@ -99,34 +100,10 @@ async def within(call: Awaitable[T], timeout_s: float, cluster: str, what: str) 
         raise AgentTimeout(f"agent of cluster {cluster} did not answer {what} within {timeout_s:g} s") from None
 
 
-class LocalAgent(Protocol):
-    """What LocalLink needs of an agent in this process (agents.runtime.agent.Agent has it)."""
-
-    async def hello(self) -> Hello:
-        """Who it is."""
-        ...
-
-    async def changes(self, incarnation: str, since: int, wait_s: float) -> Changes:
-        """Long poll."""
-        ...
-
-    async def execute(self, batch: IntentBatch) -> OutcomeBatch:
-        """Carry out."""
-        ...
-
-    async def set_peers(self, peers: Peers) -> PeersAck:
-        """Proxy nodes."""
-        ...
-
-    async def telemetry(self) -> Telemetry:
-        """Sources of live load."""
-        ...
-
-
 class LocalLink:
     """An agent in this process, through the same bytes that would cross to another one."""
 
-    def __init__(self, cluster: str, agent: LocalAgent) -> None:
+    def __init__(self, cluster: str, agent: Called) -> None:
         self.cluster = cluster
         self._agent = agent
 

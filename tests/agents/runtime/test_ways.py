@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.runtime.join.settings import WrongConfiguration, read_settings
+from agents.runtime.join.settings import JoinSettings, WrongConfiguration, read_settings
 
 GATEWAY = "gateway: {urls: ['wss://gateway.example:7443'], ca_file: ca, cert_file: crt, key_file: key}\n"
 RAY = "ray: {address: 'head:6379'}\n"
 
 
-def read(tmp_path: Path, text: str) -> object:
+def read(tmp_path: Path, text: str) -> JoinSettings:
     file = tmp_path / "agent.yaml"
     file.write_text("cluster: east\n" + text)
     return read_settings(file)
@@ -18,7 +18,8 @@ def read(tmp_path: Path, text: str) -> object:
 
 @pytest.mark.parametrize("text", [GATEWAY, RAY])
 def test_either_way_is_enough(tmp_path: Path, text: str) -> None:
-    read(tmp_path, text)
+    settings = read(tmp_path, text)
+    assert (settings.gateway is not None, settings.ray is not None) == (text == GATEWAY, text == RAY)
 
 
 @pytest.mark.parametrize(
