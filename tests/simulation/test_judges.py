@@ -349,16 +349,19 @@ def test_a_source_that_goes_before_its_copy_is_found_unless_a_restore_took_the_c
     ],
     ids=["its proof was taken off", "another annotation was", "nobody touched it"],
 )
-def test_a_pod_that_shows_running_after_its_copy_ended_is_found_unless_somebody_took_the_copys_marks_off(
-    by: str, marks: dict[str, str], found: int
+@pytest.mark.parametrize(("is_", "shown"), [("Succeeded", "Running"), ("Running", "Pending")], ids=["ended", "started"])
+def test_a_pod_that_shows_what_its_copy_was_before_is_found_unless_somebody_took_the_copys_marks_off(
+    is_: str, shown: str, by: str, marks: dict[str, str], found: int
 ) -> None:
     scene = Scene(NothingLost)
     source = scene.source("a")
     bound = scene.bind(source, "copy")
-    ended = {**bound, "metadata": {**bound["metadata"], "annotations": marks}, "status": {"phase": "Succeeded"}}
-    scene.write("west", "kubelet", "patch status", bound, ended)
-    shown = {**source, "spec": {**source["spec"], "nodeName": f"{PROXY}west"}, "status": {"phase": "Running"}}
-    scene.there[:] = [("north", shown), ("west", ended)]
+    now = {**bound, "metadata": {**bound["metadata"], "annotations": marks}, "status": {"phase": is_}}
+    scene.write("west", "kubelet", "patch status", bound, now)
+    if is_ == "Running":
+        scene.facts.running["copy"] = SimpleNamespace()  # type: ignore[assignment]
+    told = {**source, "spec": {**source["spec"], "nodeName": f"{PROXY}west"}, "status": {"phase": shown}}
+    scene.there[:] = [("north", told), ("west", now)]
     scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
     scene.fleet.meddled = {f"{NAMESPACES}/team/pods/a-copy"} if by else set()
     scene.judge.at_end()
