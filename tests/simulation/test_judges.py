@@ -152,6 +152,17 @@ def test_a_pod_that_waits_without_a_word_is_found_unless_a_restore_took_it_back(
     assert len(scene.judge.found) == found
 
 
+def test_a_pod_is_told_when_the_reason_is_written_and_not_with_each_write_after_that() -> None:
+    scene = Scene(NothingLost)
+    source = scene.source("a")
+    words = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}
+    told_at = scene.now
+    scene.write("north", AGENT, "patch status", source, {**source, "status": words})
+    scene.now += 10.0
+    scene.write("north", "hostile", "patch", {**source, "status": words}, {**source, "status": words})
+    assert scene.facts.pods["uid-a"].told == told_at
+
+
 @pytest.mark.parametrize(
     ("writer", "found"),
     [("agent/north/1 dispatcher/1#1", 1), ("hostile", 0)],
