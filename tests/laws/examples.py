@@ -1,4 +1,4 @@
-"""How many examples a law is tried with: a third of them in `make test`, all in `make laws`, which CI runs, too."""
+"""How many examples a law is tried with: a third of them in `make test`, all in `make laws`, which CI runs as well."""
 
 import os
 
