@@ -275,10 +275,15 @@ def _rebalancing_problems(section: RebalancingSection, document: Document) -> li
 def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
     problems: list[Problem] = []
     seen: set[str] = set()
+    uids: dict[str, str] = {}
     for at, cluster in enumerate(config.clusters):
         if cluster.name in seen:
             problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
         seen.add(cluster.name)
+        twin = uids.setdefault(cluster.uid, cluster.name) if cluster.uid else cluster.name
+        if twin != cluster.name:
+            text = f"{cluster.uid} is that of {twin}, too: one cluster may be listed once"
+            problems.append(document.problem(("clusters", at, "uid"), text))
         problems += agent_problems(cluster, at, document)
     return problems + consent_problems(config.clusters, document)
 

@@ -82,6 +82,9 @@ def assemble(
         timing=_core_timing(config.timing),
         rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
     )
+    for section in config.clusters:
+        if section.name in core.clusters:
+            core.pin(section.name, section.uid)
     service = Service(
         core,
         links,
