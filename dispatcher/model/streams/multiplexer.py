@@ -15,6 +15,7 @@ from collections import deque
 from enum import IntEnum
 from typing import NamedTuple
 
+from dispatcher.model.bounds import MAX_BYTES
 from dispatcher.model.streams.frames import (
     CHUNK,
     COUNTED,
@@ -29,7 +30,6 @@ from dispatcher.model.streams.frames import (
 )
 
 WINDOW = 256 * 1024
-MAX_MESSAGE = 256 * 1024 * 1024
 MAX_STREAMS = 1024  # messages of which a part has arrived
 _PART = 64  # bytes that a part takes beside its payload
 
@@ -69,7 +69,7 @@ class _Sending:
 class Multiplexer:
     """Both directions of one connection. Nothing here waits; the caller sends `next_frame` until it is None."""
 
-    def __init__(self, window: int = WINDOW, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(self, window: int = WINDOW, max_message: int = MAX_BYTES) -> None:
         self._window, self._max_message = window, max_message
         self._queues: tuple[deque[_Sending], ...] = tuple(deque() for _ in Priority)
         self._on_the_way = 0  # counted bytes, sent and not yet taken
