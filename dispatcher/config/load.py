@@ -33,6 +33,7 @@ from dispatcher.config.sections import (
     SchedulingSection,
     TimingSection,
 )
+from dispatcher.config.signal_names import known_signals, signal_notes
 from dispatcher.config.tenants import read_tenants
 from dispatcher.config.validation import keys_at, validated
 from dispatcher.model.tenant import Tenant
@@ -48,8 +49,8 @@ T = TypeVar("T")
 class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults.
 
-    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here.
-    `policy_files`: plugins and profiles, to be read again when they change.
+    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here, or none that
+    is known. `policy_files`: plugins and profiles, to be read again when they change.
     """
 
     clusters: tuple[ClusterSection, ...] = ()
@@ -133,7 +134,7 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=read.notes,
+        notes=(*read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 
@@ -147,6 +148,13 @@ def check_config(
     except ConfigError as error:
         return list(error.problems)
     return []
+
+
+def _signal_notes(document: Document, named: list[Named], clusters: tuple[ClusterSection, ...]) -> list[Problem]:
+    """Names of signals in these files that nobody is known to tell; the files were read and are good."""
+    known = known_signals(clusters)
+    documents = (document, *(read_document(file) for _, _, file in named))
+    return [note for one in documents for note in signal_notes(one, known)]
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
