@@ -16,7 +16,7 @@ Sources: Koordinator's LowNodeLoad (consecutive looks, thresholds for both ends)
 is the fall of a potential as in load balancing games (Even-Dar and others, ICALP 2003).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from dispatcher.scheduling.fleet.nominations import is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.rebalancing.cluster_shares import ClusterShares
 from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots, Place
 from dispatcher.scheduling.rebalancing.moves import Move, Moves
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
@@ -67,6 +68,7 @@ class Rebalancer:
         self._fleet, self._rules, self._would_go, self._may_go = fleet, rules, would_go, may_go
         self._spots, self.moves = HotSpots(rules), Moves()
         self._asked = 0
+        self._taken: Mapping[str, int] = {}  # moves of the last look by cluster
         self._fruitless: set[Place] = set()  # hot spots of which no pod could go at the last look: others come first
 
     def look(self) -> Look:
@@ -83,7 +85,8 @@ class Rebalancer:
         spots = self._spots.look(fleet, carried)
         moves, staying, room = list[Move](), list[Stay](), rules.under_way - len(under_way)
         self._asked, fruitless = 0, set[Place]()
-        for spot in sorted(spots, key=lambda one: one.place in self._fruitless):
+        shares = ClusterShares(rules, under_way, self._taken)
+        for spot in _in_turn(sorted(spots, key=lambda one: one.place in self._fruitless), shares):
             if len(moves) >= min(rules.moves_per_minute, room) or self._asked >= MOST_ASKED or len(staying) > MOST_TOLD:
                 break
             attempt = _Attempt(fleet, rules, spot, carried, expected)
@@ -92,9 +95,10 @@ class Rebalancer:
                 fruitless.add(spot.place)
             else:
                 moves.append(move)
+                shares.take(spot.place[0])
                 self.moves.add(move)
                 expected[:, move.row] += move.there
-        self._fruitless = fruitless
+        self._fruitless, self._taken = fruitless, shares.taken
         return Look(fleet.now, tuple(spots), tuple(moves), tuple(staying))
 
     def _move_from(self, attempt: "_Attempt", budgets: Budgets, left: Left, staying: list[Stay]) -> Move | None:
@@ -129,6 +133,17 @@ class Rebalancer:
             return f"it came {now - occupant.placed_at:.0f} s ago, and rests for {rules.rest_s:g} s"
         resting = self.moves.rests(victim_of(occupant), now, rules.rest_s, rules.app_rest_s)
         return "it, or a pod of its app, was moved or refused to go a short while ago" if resting else ""
+
+
+def _in_turn(spots: Iterable[HotSpot], shares: ClusterShares) -> Iterator[HotSpot]:
+    """The hot spots in their order, but those of clusters whose share is spent by then after all others."""
+    later = []
+    for spot in spots:
+        if shares.spent(spot.place[0]):
+            later.append(spot)
+        else:
+            yield spot
+    yield from later
 
 
 class _Attempt:
