@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYWORDS = frozenset(keyword.kwlist + keyword.softkwlist)
+_KEYWORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
 
 
 class Said(NamedTuple):
