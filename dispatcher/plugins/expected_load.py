@@ -32,7 +32,7 @@ from msgspec import Meta
 
 from dispatcher.model.resources import CPU, MEMORY
 from dispatcher.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL, is_signal_name
-from dispatcher.scheduling.framework import Bools, Depends, FleetView, Floats, Placed, Readings, Refuse, Rows, Skip
+from dispatcher.scheduling.framework import Depends, FleetView, Floats, Placed, Readings, Refuse, Rows, Skip
 from dispatcher.scheduling.framework.bounds import BoundedScore, UpperBound
 from dispatcher.scheduling.framework.kernels import (
     FloatColumn,
@@ -332,11 +332,12 @@ class ExpectedLoad(BoundedScore[Amounts]):
         )
         expected, weights = self._expected(columns, now)
         known = np.isfinite(means) & np.isfinite(at)
+        told, never = numbers(known), Same(None)
         return {
             "utilisation": numbers(expected, 4),
-            "mean": _where(known, means, 4),
-            "reading": _where(known, columns.used, 4),
-            "age_s": _where(known, np.maximum(now - at, 0.0), 1),
+            "mean": where(told, numbers(means, 4), never),
+            "reading": where(told, numbers(columns.used, 4), never),
+            "age_s": where(told, numbers(np.maximum(now - at, 0.0), 1), never),
             "used_of_requested": numbers(columns.usual, 3),
             "pod": numbers(coming, 4),
             **self._foretold(name, columns, fleet, rows),
@@ -355,11 +356,10 @@ class ExpectedLoad(BoundedScore[Amounts]):
         error, last_error = (one[rows] for one in signals.forecast_errors(name))
         shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
         keys = "forecast", "forecast_error", "last_value_error"
-        return {key: _where(~np.isnan(one), one, 4) for key, one in zip(keys, shown, strict=True)}
-
-
-def _where(known: Bools, values: Floats | Readings, digits: int) -> Column:
-    return where(known, numbers(values, digits), Same(None))
+        return {
+            key: where(numbers(np.isnan(one)), Same(None), numbers(one, 4))
+            for key, one in zip(keys, shown, strict=True)
+        }
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:

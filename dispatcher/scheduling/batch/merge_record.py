@@ -120,14 +120,11 @@ class MergeHistory:
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:
             raw[where], normal[where] = trace.raw[ats, places, evaluator], trace.normal[ats, places, evaluator]
-        if columns:
-            begins = [begin for begin, _ in self.normal_history]
-            when = np.searchsorted(begins, ats, side="right") - 1
-            for known in np.unique(when).tolist():
-                then, normals = np.flatnonzero(when == known), self.normal_history[known][1]
-                for one, where in columns:
-                    raw[where, then] = self._shared[one][buckets[then]]
-                    normal[where, then] = normals[one][buckets[then]]
+        begins = np.searchsorted(ats, [begin for begin, _ in self.normal_history]).tolist() if columns else []
+        for first, last, (_, normals) in zip(begins, [*begins[1:], len(ats)], self.normal_history, strict=False):
+            of = buckets[first:last]
+            for one, where in columns:
+                raw[where, first:last], normal[where, first:last] = self._shared[one][of], normals[one][of]
         return raw, normal
 
     def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:

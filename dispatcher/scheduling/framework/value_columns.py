@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+_FEW = 32  # up to here msgpack writes whole numbers as short by itself
+
 
 class _Form(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """How the values of some records are kept."""
@@ -63,9 +65,7 @@ class Picked(_Form, tag=3, frozen=True):
 
 
 class Either(_Form, tag=4, frozen=True):
-    """The value of the second column where `which` is 1, else that of the first. What stands in the other means
-    nothing.
-    """
+    """The value of the second column where `which` is true, else that of the first; the other one means nothing."""
 
     which: "Column"
     first: "Column"
@@ -106,16 +106,18 @@ class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 def numbers(values: NDArray[Any], digits: int | None = None) -> Column:
     """Numbers, or masks as true and false; whole ones in as few bytes as they need."""
-    cells = values.tobytes()
-    if cells == cells[: values.itemsize] * len(values):
-        one = values[0].item()
-        return Same(one if digits is None else round(one, digits))
-    if values.dtype.kind == "i":
-        return _small(values)
-    return Numbers(values.dtype.str, cells, digits)
+    count = len(values)
+    if count > 1:
+        cells = values.tobytes()
+        if cells != cells[: values.itemsize] * count:
+            return _small(values) if values.dtype.kind == "i" else Numbers(values.dtype.str, cells, digits)
+    one = values.item(0)
+    return Same(one if digits is None else round(one, digits))
 
 
-def _small(values: NDArray[Any]) -> Numbers:
+def _small(values: NDArray[Any]) -> Column:
+    if len(values) < _FEW:
+        return Each(values.tolist())
     low, high = values.min(), values.max()
     for kind in ("<i1", "<i2", "<i4"):
         limits = np.iinfo(kind)
@@ -127,29 +129,32 @@ def _small(values: NDArray[Any]) -> Numbers:
 def each(values: Sequence[Any]) -> Column:
     """Any values."""
     first = values[0]
-    return Same(first) if all(one is first for one in values) else Each(values)
+    return Same(first) if len(values) == 1 or all(one is first for one in values) else Each(values)
 
 
 def picked(values: Sequence[Any]) -> Column:
     """Hashable values of which many are equal."""
-    among = {one: at for at, one in enumerate(dict.fromkeys(values))}
+    among = {one: at for at, one in enumerate(dict.fromkeys(values))} if len(values) > 1 else values
     if len(among) == 1:
         return Same(values[0])
     return Picked(list(among), numbers(np.fromiter(map(among.__getitem__, values), dtype=np.int64, count=len(values))))
 
 
-def where(mask: NDArray[np.bool_], column: Column, other: Column) -> Column:
+def where(mask: Column, column: Column, other: Column) -> Column:
     """`column` where `mask` is true, else `other`."""
-    if mask.all():
-        return column
-    return Either(numbers(mask.view(np.int8)), other, column) if mask.any() else other
+    if isinstance(mask, Same):
+        return column if mask.value else other
+    return Either(mask, other, column)
 
 
 def fields(columns: Mapping[str, Column]) -> Column:
     """Maps with these keys."""
-    if all(type(one) is Same for one in columns.values()):
-        return Same({name: one.value for name, one in columns.items() if isinstance(one, Same)})
-    return Fields(list(columns), list(columns.values()))
+    same = dict[str, Any]()
+    for name, one in columns.items():
+        if not isinstance(one, Same):
+            return Fields(list(columns), list(columns.values()))
+        same[name] = one.value
+    return Same(same)
 
 
 def column_of(told: Column | Sequence[Any]) -> Column:

@@ -16,7 +16,8 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -41,7 +42,7 @@ from dispatcher.scheduling.framework.value_columns import (
     picked,
     where,
 )
-from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, RecordParts
+from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, ScoreColumns
 from dispatcher.scheduling.records.messages import no_place_message
 
 
@@ -187,6 +188,7 @@ def _column(batch: Sequence[Decision]) -> Column:
     contexts, told = parts.contexts, _told(batch, parts.facts)
     names, stands_on = first.why.fleet.signal_axis.names, _Contexts.of(contexts)
     scores = np.asarray([one.score for one in batch])
+    has_rival = numbers(np.asarray([one is not None for one in parts.rivals]))
     return fields(
         {
             **_pods(batch),
@@ -195,8 +197,8 @@ def _column(batch: Sequence[Decision]) -> Column:
             "refusals": each(_refusals(batch)),
             "outcome": Same("scheduled"),
             "decision": _place([one.cluster for one in batch], [one.node for one in batch], scores),
-            **_rivals(parts.rivals, scores),
-            "scores": _scores(parts, told.signals),
+            **_rivals(has_rival, parts.rivals, scores),
+            "scores": _scores(has_rival, parts.scores, told.signals),
             "rejected": stands_on.column([one.rejected_rows() for one in stands_on.found]),
             "feasible": stands_on.column([one.feasible for one in stands_on.found]),
             "evaluated": stands_on.column([one.evaluated for one in stands_on.found]),
@@ -226,8 +228,7 @@ def _place(clusters: Sequence[str], nodes: Sequence[str], scores: Floats) -> Col
     return fields({"cluster": picked(clusters), "node": picked(nodes), "score": numbers(scores)})
 
 
-def _rivals(rivals: Sequence[tuple[str, str, float] | None], scores: Floats) -> dict[str, Column]:
-    has = np.asarray([one is not None for one in rivals])
+def _rivals(has: Column, rivals: Sequence[tuple[str, str, float] | None], scores: Floats) -> dict[str, Column]:
     clusters, nodes, points = zip(*(one or _NOBODY for one in rivals), strict=True)
     found = np.asarray(points)
     return {
@@ -239,18 +240,19 @@ def _rivals(rivals: Sequence[tuple[str, str, float] | None], scores: Floats) -> 
 _NOBODY = ("", "", 0.0)
 
 
-def _scores(parts: RecordParts, signals: Mapping[str, Sequence[Sequence[str]]]) -> Column:
-    names, weights, *values = parts.scores
-    has, found = np.asarray([one is not None for one in parts.rivals]), dict[str, Column]()
-    for name, weight, raw, value, rival in zip(names, weights, *values, strict=True):
-        columns = {
-            "raw": numbers(raw),
+def _scores(has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequence[Sequence[str]]]) -> Column:
+    names, weights, raw, normalized, runner_up = columns
+    factors, found = np.asarray(weights, dtype=np.float64)[:, None], dict[str, Column]()
+    shown = zip(names, weights, raw, normalized, factors * normalized, factors * runner_up, strict=True)
+    for name, weight, given, value, weighted, rival in shown:
+        told = {
+            "raw": numbers(given),
             "normalized": numbers(value),
             "weight": Same(weight),
-            "weighted": numbers(weight * value),
-            "runner_up_weighted": where(has, numbers(weight * rival), Same(None)),
+            "weighted": numbers(weighted),
+            "runner_up_weighted": where(has_rival, numbers(rival), Same(None)),
         }
-        found[name] = _with_signals(columns, signals.get(name, [()]), len(has))
+        found[name] = _with_signals(told, signals.get(name, [()]), raw.shape[1])
     return fields(found)
 
 
@@ -304,16 +306,21 @@ def _at_once(
     plugin: ExplainingPlugin, state: object, placed: Placed, rows: PastRows
 ) -> tuple[Column, Sequence[Sequence[str]]] | None:
     """What a plugin says of all rows, if it can be asked so."""
-    if not isinstance(plugin, ExplainsRows):
+    if not _explains_rows(type(plugin)):
         return None
     rows.signals.asked.clear()
     try:
-        said = plugin.explain_rows(state, placed, rows, np.arange(rows.n))
+        said = cast(ExplainsRows, plugin).explain_rows(state, placed, rows, np.arange(rows.n))
     except Exception:  # asked row by row, it fails for those that it fails for
         return None
     if isinstance(said, Sequence) and len(said) != rows.n:
         return None
     return column_of(said), [list(rows.signals.asked)]
+
+
+@cache
+def _explains_rows(kind: type) -> bool:
+    return hasattr(kind, "explain_rows")
 
 
 def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastRows) -> tuple[object, list[str]]:
@@ -341,7 +348,7 @@ def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
             "age_s": numbers(np.maximum(now - used_at, 0.0)),
             "source": picked([one.get(name, "") for one in facts.sources]),
         }
-        found[name] = where(np.isfinite(used) & np.isfinite(used_at), fields(shown), Same("unknown"))
+        found[name] = where(numbers(np.isfinite(used) & np.isfinite(used_at)), fields(shown), Same("unknown"))
     return fields(found)
 
 

@@ -17,7 +17,7 @@ from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import selector_key
-from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
+from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
@@ -161,17 +161,20 @@ class SpreadStory:
 
     def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
-        here, least = self.chosen[ats], self._least(ats)
-        known = here >= 0
-        names = [self.names[one] if one >= 0 else None for one in here.tolist()]
-        counts = {self.names[code]: numbers(self._counts(code)[ats]) for code in self.shown}
+        own, least = self._own_and_least(ats)
+        chosen = self.chosen[ats].tolist()
+        counts = {
+            self.names[code]: numbers(self._counts(code)[ats]) if code in self.met else Same(self.counts[code])
+            for code in self.shown
+        }
+        skews = [None if code < 0 else mine - low for code, mine, low in zip(chosen, own, least, strict=True)]
         return fields(
             {
-                "domain": picked(names),
+                "domain": picked([self.names[code] if code >= 0 else None for code in chosen]),
                 "max_skew": Same(self.constraint.max_skew),
                 "hard": Same(self.constraint.hard),
-                "min": numbers(least),
-                "skew": where(known, numbers(self._own_counts(ats[-1] + 1)[ats] - least), Same(None)),
+                "min": picked(least),
+                "skew": picked(skews),
                 "counts": fields(counts),
                 "domains": Same(self.domains),
             }
@@ -183,38 +186,25 @@ class SpreadStory:
         counts: Ints = self.counts[code] + np.cumsum(adds) - adds
         return counts
 
-    def _own_counts(self, pods: int) -> Ints:
-        """[pods] of the domain that each of the first pods went to, before it."""
-        chosen, adds = self.chosen[:pods], self.adds[:pods]
-        order = np.argsort(chosen, kind="stable")
-        before = np.cumsum(adds[order]) - adds[order]
-        domains, begins, which = np.unique(chosen[order], return_index=True, return_inverse=True)
-        base = np.asarray([self.counts.get(code, 0) for code in domains.tolist()], dtype=np.int64)
-        counts = np.empty(pods, dtype=np.int64)
-        counts[order] = before + (base - before[begins])[which]
-        return counts
-
-    def _least(self, ats: Sequence[int]) -> Ints:
-        """By pod, the least count of the eligible domains, 0 while these are too few."""
-        if not self.enough:
-            return np.zeros(len(ats), dtype=np.int64)
-        counts, done = {code: self.counts[code] for code in self.met}, 0
-        least = min([*counts.values(), *(() if self.least_else is None else (self.least_else,))])
-        if least == self.least_else or ats[-1] == 0:  # counts only rise
-            return np.full(len(ats), least)
-        having, found = Counter(counts.values()), list[int]()  # how many of the chosen domains have such a count
-        chosen, adds = self.chosen[: ats[-1]].tolist(), self.adds[: ats[-1]].tolist()
-        for at in ats:
-            for code, more in zip(chosen[done:at], adds[done:at], strict=True):
-                if more and code in counts:
-                    having[counts[code]] -= 1
-                    counts[code] += more
-                    having[counts[code]] += 1
-            while least != self.least_else and not having[least]:
-                least += 1
-            done = at
-            found.append(least)
-        return np.asarray(found, dtype=np.int64)
+    def _own_and_least(self, ats: Sequence[int]) -> tuple[list[int], list[int]]:
+        """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
+        counts, met, last = dict(self.counts), frozenset(self.met), ats[-1] + 1
+        counted = [counts[code] for code in met]
+        having = Counter(counted)  # how many of the chosen domains have such a count
+        least = min([*counted, *(() if self.least_else is None else (self.least_else,))]) if self.enough else 0
+        own, leasts = list[int](), list[int]()
+        for code, more in zip(self.chosen[:last].tolist(), self.adds[:last].tolist(), strict=True):
+            own.append(counts.get(code, 0))
+            leasts.append(least)
+            if not more:
+                continue
+            counts[code] += more
+            if code in met:
+                having[counts[code] - more] -= 1
+                having[counts[code]] += 1
+                while self.enough and least != self.least_else and not having[least]:
+                    least += 1  # counts only rise
+        return (own, leasts) if len(ats) == last else ([own[at] for at in ats], [leasts[at] for at in ats])
 
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:
