@@ -128,8 +128,7 @@ def _small(values: NDArray[Any]) -> Column:
 
 def each(values: Sequence[Any]) -> Column:
     """Any values."""
-    first = values[0]
-    return Same(first) if len(values) == 1 or all(one is first for one in values) else Each(values)
+    return Same(values[0]) if values and all(one is values[0] for one in values) else Each(values)
 
 
 def picked(values: Sequence[Any]) -> Column:
@@ -151,7 +150,7 @@ def fields(columns: Mapping[str, Column]) -> Column:
     """Maps with these keys."""
     same = dict[str, Any]()
     for name, one in columns.items():
-        if not isinstance(one, Same):
+        if type(one) is not Same:
             return Fields(list(columns), list(columns.values()))
         same[name] = one.value
     return Same(same)

@@ -340,15 +340,16 @@ def _extras(batch: Sequence[Decision], later: dict[str, Column]) -> Column:
 
 
 def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
-    signals, found = facts.signals, dict[str, Column]()
-    for name, used, mean, used_at in zip(names, signals.used, signals.mean, signals.used_at, strict=False):
+    signals, found, unknown = facts.signals, dict[str, Column](), Same("unknown")
+    known, ages = np.isfinite(signals.used) & np.isfinite(signals.used_at), np.maximum(now - signals.used_at, 0.0)
+    for name, told, used, mean, age in zip(names, known, signals.used, signals.mean, ages, strict=False):
         shown = {
             "used": numbers(used),
             "mean": numbers(mean),
-            "age_s": numbers(np.maximum(now - used_at, 0.0)),
+            "age_s": numbers(age),
             "source": picked([one.get(name, "") for one in facts.sources]),
         }
-        found[name] = where(numbers(np.isfinite(used) & np.isfinite(used_at)), fields(shown), Same("unknown"))
+        found[name] = where(numbers(told), fields(shown), unknown)
     return fields(found)
 
 
