@@ -1,7 +1,7 @@
 """The decision journal: append only, at most two files of a bounded size. For people and replay only.
 
 A file is a row of frames, each with the decisions of one batch as columns:
-    MARK (4 bytes, the last one the version), length and CRC-32 of the body (4 bytes each, big-endian), body
+    MARK, version (1 byte), length and CRC-32 of the body (4 bytes each, big-endian), body
 The body is a `Table` in msgpack. Earlier versions wrote lines of JSON: files, also such that begin with them, are read
 all the same. `MARK` begins with a byte that is in no UTF-8 text, so a reader finds the next frame after whatever a
 crash left unfinished.
@@ -21,8 +21,8 @@ from dispatcher.scheduling.framework.value_columns import Table
 
 log = structlog.get_logger("journal")
 
-MARK = b"\xc1GD\x01"
-_HEAD = len(MARK) + 8
+MARK, VERSION = b"\xc1GD", b"\x01"
+_HEAD = len(MARK) + len(VERSION) + 8
 _decoder = msgspec.msgpack.Decoder(Table)
 _to_json = msgspec.json.Encoder(enc_hook=str)
 
@@ -82,11 +82,14 @@ def older(path: Path) -> Path:
 
 
 def _frame(body: bytes) -> bytes:
-    return b"".join((MARK, len(body).to_bytes(4), zlib.crc32(body).to_bytes(4), body))
+    return b"".join((MARK, VERSION, len(body).to_bytes(4), zlib.crc32(body).to_bytes(4), body))
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Each record of a file as a line of JSON; what a crash left unfinished is passed over. OSError: it is not read."""
+    """Each record of a file as a line of JSON; what a crash left unfinished is passed over.
+
+    OSError: it cannot be read. ValueError: a later version wrote it.
+    """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size:
@@ -120,4 +123,6 @@ def _frame_end(data: mmap.mmap, at: int) -> int | None:
         return None
     begin, length = at + _HEAD, int.from_bytes(head[-8:-4])
     whole = begin + length <= len(data) and zlib.crc32(data[begin : begin + length]) == int.from_bytes(head[-4:])
+    if whole and head[len(MARK) : len(MARK) + 1] != VERSION:
+        raise ValueError(f"a later version wrote it (format {head[len(MARK)]}, this one reads {VERSION[0]})")
     return begin + length if whole else None

@@ -57,9 +57,17 @@ def test_a_frame_that_is_damaged_costs_its_own_records(tmp_path: Path) -> None:
     path = tmp_path / "decisions.journal"
     write(path, table(1), table(2))
     data = bytearray(path.read_bytes())
-    data[len(MARK) + 8] ^= 1
+    data[len(MARK) + 9] ^= 1
     path.write_bytes(data)
     assert read(path) == [2]
+
+
+def test_what_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(path, table(1))
+    path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02"))
+    with pytest.raises(ValueError, match="a later version wrote it"):
+        read(path)
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"n":7,"x'], ids=["ended", "torn"])
