@@ -34,13 +34,15 @@ class BatchContext(Protocol):
 def gathered(cells: Sequence[tuple[Floats, int]]) -> Floats:
     """[scores, pods] each pod's column of a matrix [scores, rows]."""
     found = np.empty((len(cells[0][0]), len(cells)))
-    places: dict[int, tuple[Floats, list[int], list[int]]] = {}
-    for at, (matrix, column) in enumerate(cells):
-        _, ats, columns = places.setdefault(id(matrix), (matrix, [], []))
-        ats.append(at)
-        columns.append(column)
-    for matrix, ats, columns in places.values():
-        found[:, ats] = matrix[:, columns]
+    of_matrix: dict[int, list[int]] = {}
+    for at, (matrix, _) in enumerate(cells):
+        ats = of_matrix.get(id(matrix))
+        if ats is None:
+            of_matrix[id(matrix)] = [at]
+        else:
+            ats.append(at)
+    for ats in of_matrix.values():
+        found[:, ats] = cells[ats[0]][0][:, [cells[at][1] for at in ats]]
     return found
 
 

@@ -6,6 +6,7 @@ Zone counts in `extras` are recounted by the plugin from the chosen rows (`expla
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 
@@ -106,9 +107,12 @@ class MergeHistory:
         raw, normal = self._values(ats, places)
         rivals = self._values(ats, places + self._has_rival[ats])[1]  # who has none stands for itself
         scores = ScoreColumns(*self._names, raw, normal, rivals)
-        return RecordParts(
-            list(self.contexts(ats)), facts, self._extras(ats), scores, [self.runner_up(at) for at in ats]
-        )
+        return RecordParts(list(self.contexts(ats)), facts, self._extras(ats), scores, self._rivals(ats))
+
+    def _rivals(self, ats: Sequence[int]) -> list[tuple[str, str, float] | None]:
+        rows, scores = self._chosen[ats, 1].tolist(), self._trace.score[ats, 1].tolist()
+        told, places = zip(self._has_rival[ats].tolist(), rows, scores, strict=True), self.places
+        return [(*places[row], score) if has else None for has, row, score in told]
 
     def _values(self, ats: Sequence[int], places: Ints) -> tuple[Floats, Floats]:
         """[scores, pods] raw and normalised, of the chosen rows (place 0) or the next best (1)."""
@@ -130,6 +134,9 @@ class MergeHistory:
     def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:
         """What the decisions for pods of these numbers, ascending, stood on; one and the same where nothing moved."""
         trace, done, found, stands_on = self._trace, 0, self._begin, 0
+        if not trace.codes.any() and not trace.full.any():
+            yield from repeat(found, len(ats))
+            return
         filled, members = Counter[tuple[int, int]](), self._members.copy()
         buckets, clusters, full = trace.bucket[:, 0].tolist(), self._cluster_of.tolist(), trace.full.tolist()
         closed = trace.codes.any(axis=1).tolist()

@@ -189,21 +189,22 @@ class SpreadStory:
     def _own_and_least(self, ats: Sequence[int]) -> tuple[list[int], list[int]]:
         """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
         counts, met, last = dict(self.counts), frozenset(self.met), ats[-1] + 1
-        counted = [counts[code] for code in met]
-        having = Counter(counted)  # how many of the chosen domains have such a count
-        least = min([*counted, *(() if self.least_else is None else (self.least_else,))]) if self.enough else 0
+        having = dict(Counter(counts[code] for code in met))  # how many of the chosen domains have such a count
+        least = min([*having, *(() if self.least_else is None else (self.least_else,))]) if self.enough else 0
+        rises = self.enough and least != self.least_else  # counts only rise
         own, leasts = list[int](), list[int]()
         for code, more in zip(self.chosen[:last].tolist(), self.adds[:last].tolist(), strict=True):
-            own.append(counts.get(code, 0))
+            count = counts.get(code, 0)
+            own.append(count)
             leasts.append(least)
             if not more:
                 continue
-            counts[code] += more
-            if code in met:
-                having[counts[code] - more] -= 1
-                having[counts[code]] += 1
-                while self.enough and least != self.least_else and not having[least]:
-                    least += 1  # counts only rise
+            counts[code] = now = count + more
+            if rises and code in met:
+                having[count] -= 1
+                having[now] = having.get(now, 0) + 1
+                while least != self.least_else and not having.get(least):
+                    least += 1
         return (own, leasts) if len(ats) == last else ([own[at] for at in ats], [leasts[at] for at in ats])
 
 
