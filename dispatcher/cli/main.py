@@ -178,6 +178,19 @@ def explain(
 
 
 @app.command()
+def journal(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `journal.path` names.")],
+) -> None:
+    """Print a journal of decisions, oldest first, as a line of JSON each: for jq and the like.
+
+    What was written before FILE last began anew is in FILE.1, and is printed first.
+    """
+    from dispatcher.cli.journal_view import print_journal
+
+    print_journal(file)
+
+
+@app.command()
 def clusters(
     links: Annotated[bool, typer.Option("--links", help="How far they are from each other instead.")] = False,
     output: Out = Output.TABLE,

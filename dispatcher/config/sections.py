@@ -80,7 +80,7 @@ class HttpSection(Section):
 class JournalSection(Section):
     """The record of decisions, for explain and replay; never a source of truth."""
 
-    path: Annotated[str, Field(description="file of JSON lines; empty: none is kept")] = ""
+    path: Annotated[str, Field(description="decisions, for `global-dispatcher journal`; empty: none kept")] = ""
     max_mib: Annotated[int, Field(ge=1, le=1_048_576, description="MiB before it is rotated once")] = 64
 
 

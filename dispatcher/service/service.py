@@ -27,7 +27,7 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
-from dispatcher.scheduling.records.decision import records_of
+from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
@@ -268,7 +268,7 @@ class Service:
         for effect in effects:
             self._effects[type(effect)](effect)
         if self._journal is not None:
-            self._journal.write(records_of(one.decision for one in effects if isinstance(one, Decided)))
+            self._journal.write(tables_of(one.decision for one in effects if isinstance(one, Decided)))
         return True
 
     def _send_intents(self, effect: SendIntents) -> None:

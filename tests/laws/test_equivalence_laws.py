@@ -41,7 +41,7 @@ def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
         "rejected": dict(one.context().rejected),
         "counts": (one.context().feasible, one.context().evaluated),
         "decision": decision
-        and (decision.cluster, decision.node, decision.score, decision.runner_up, decision.why.scores.record()),
+        and (decision.cluster, decision.node, decision.score, decision.runner_up, decision.record()["scores"]),
     }
 
 
