@@ -250,11 +250,12 @@ def doctor(
 
 @config_app.command("check")
 def config_check(
-    file: Annotated[Path, typer.Argument(help="The dispatcher's configuration file.")], output: Out = Output.TABLE
+    file: Annotated[Path, typer.Argument(help="dispatcher.yaml, or agent.yaml where the agent is to run.")],
+    output: Out = Output.TABLE,
 ) -> None:
-    """Check a configuration file and all that it names.
+    """Check a configuration file and all that it names, certificates too.
 
-    Every problem is told with file, line, key and fix.
+    Every problem is told with file, line, key and fix. A file with the key `cluster` is an agent's.
     """
     from dispatcher.cli.config_check import check
 

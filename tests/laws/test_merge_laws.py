@@ -19,6 +19,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import test_affinity_laws as affinity
+from tests.laws.examples import examples
 from tests.laws.oracle import numbered
 from tests.laws.pairs import CLUSTERS, Pair
 
@@ -92,7 +93,7 @@ def real() -> Any:
     return plugins
 
 
-lawful = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+lawful = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.usefixtures("compiled")

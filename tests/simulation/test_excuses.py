@@ -104,20 +104,23 @@ def told(pod: Object, message: str) -> Object:
     return {**pod, "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}}
 
 
+@pytest.mark.parametrize("words", ["1 cluster that refused the pod", "cluster west refused it: too large"])
 @pytest.mark.parametrize(("offered_s", "found"), [(None, 1), (0.5, 0), (-10.0, 0), (-20.0, 1)])
-def test_what_a_pod_is_told_in_calm_is_found_unless_another_was_offered(offered_s: float | None, found: int) -> None:
+def test_what_a_pod_is_told_in_calm_is_found_unless_another_was_offered(
+    offered_s: float | None, found: int, words: str
+) -> None:
     scene = Scene(CalmIsCalm)
     refused, other = scene.source("a"), scene.source("b")
     scene.facts.calm_since, scene.now = scene.now, scene.now + 100.0
-    words = [told(refused, f"1 cluster that refused the pod, attempt {number}") for number in range(2)]
+    offers = [told(refused, f"{words}, attempt {number}") for number in range(2)]
     first, second = told(other, "used 600m"), told(other, "used 900m")
     if offered_s is not None and offered_s < 0:
-        scene.write("north", AGENT, "patch status", *words)
+        scene.write("north", AGENT, "patch status", *offers)
         scene.pass_s(-offered_s)
     scene.write("north", AGENT, "patch status", first, second)
     if offered_s is not None and offered_s > 0:
         scene.pass_s(offered_s)
-        scene.write("north", AGENT, "patch status", *words)
+        scene.write("north", AGENT, "patch status", *offers)
     scene.pass_s(5.0)
     assert len(scene.judge.found) == found
 

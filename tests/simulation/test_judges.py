@@ -152,6 +152,17 @@ def test_a_pod_that_waits_without_a_word_is_found_unless_a_restore_took_it_back(
     assert len(scene.judge.found) == found
 
 
+def test_a_pod_is_told_when_the_reason_is_written_and_not_with_each_write_after_that() -> None:
+    scene = Scene(NothingLost)
+    source = scene.source("a")
+    words = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}
+    told_at = scene.now
+    scene.write("north", AGENT, "patch status", source, {**source, "status": words})
+    scene.now += 10.0
+    scene.write("north", "hostile", "patch", {**source, "status": words}, {**source, "status": words})
+    assert scene.facts.pods["uid-a"].told == told_at
+
+
 @pytest.mark.parametrize(
     ("writer", "found"),
     [("agent/north/1 dispatcher/1#1", 1), ("hostile", 0)],
@@ -349,16 +360,19 @@ def test_a_source_that_goes_before_its_copy_is_found_unless_a_restore_took_the_c
     ],
     ids=["its proof was taken off", "another annotation was", "nobody touched it"],
 )
-def test_a_pod_that_shows_running_after_its_copy_ended_is_found_unless_somebody_took_the_copys_marks_off(
-    by: str, marks: dict[str, str], found: int
+@pytest.mark.parametrize(("is_", "shown"), [("Succeeded", "Running"), ("Running", "Pending")], ids=["ended", "started"])
+def test_a_pod_that_shows_what_its_copy_was_before_is_found_unless_somebody_took_the_copys_marks_off(
+    is_: str, shown: str, by: str, marks: dict[str, str], found: int
 ) -> None:
     scene = Scene(NothingLost)
     source = scene.source("a")
     bound = scene.bind(source, "copy")
-    ended = {**bound, "metadata": {**bound["metadata"], "annotations": marks}, "status": {"phase": "Succeeded"}}
-    scene.write("west", "kubelet", "patch status", bound, ended)
-    shown = {**source, "spec": {**source["spec"], "nodeName": f"{PROXY}west"}, "status": {"phase": "Running"}}
-    scene.there[:] = [("north", shown), ("west", ended)]
+    now = {**bound, "metadata": {**bound["metadata"], "annotations": marks}, "status": {"phase": is_}}
+    scene.write("west", "kubelet", "patch status", bound, now)
+    if is_ == "Running":
+        scene.facts.running["copy"] = SimpleNamespace()  # type: ignore[assignment]
+    told = {**source, "spec": {**source["spec"], "nodeName": f"{PROXY}west"}, "status": {"phase": shown}}
+    scene.there[:] = [("north", told), ("west", now)]
     scene.fleet.clusters["west"] = scene.fleet.clusters["north"]
     scene.fleet.meddled = {f"{NAMESPACES}/team/pods/a-copy"} if by else set()
     scene.judge.at_end()

@@ -19,7 +19,7 @@ from dispatcher.scheduling.delegation.protocol import (
     wants_place,
 )
 from dispatcher.scheduling.delegation.steps import Attempt, intent_for
-from dispatcher.scheduling.delegation.tracking import Reach, Tracked, observed_state, place_of
+from dispatcher.scheduling.delegation.tracking import Reach, Tracked, forget_vanished, observed_state, place_of
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
@@ -63,6 +63,7 @@ class Reconciler:
         self._drop_if_over(tracked, now)
         if self._binding.holds(tracked.pod_id) and self._still_held(tracked, now):
             return
+        forget_vanished(tracked, self._state.clusters, now, self._state.timing)
         self._occupy(tracked, now)
         if tracked.in_flight is not None:
             return
@@ -175,7 +176,7 @@ class Reconciler:
 
     def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
-        if cluster == tracked.home or pod is not tracked.source:
+        if cluster == tracked.home or pod is not (tracked.source or tracked.vanished):
             return Placed(pod, tracked.home)
         known = self._state.fleet.occupant(tracked.pod_id)
         if known is not None and (known.cluster, known.node) == (cluster, node):

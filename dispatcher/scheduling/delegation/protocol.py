@@ -266,7 +266,8 @@ def _beside(seen: ObservedState, source: Pod, target: str, delegate: Pod | None)
 
 
 def _without_delegate(seen: ObservedState, source: Pod, target: str) -> NextStep:
-    ours = source.has_finalizer or source.claim is not None  # else somebody bound it to the proxy node by hand
+    # Else somebody bound it to the proxy node by hand. What was mirrored outlives the marks that a user may take off.
+    ours = source.has_finalizer or source.claim is not None or bool(seen.mirrored)
     if not ours or target in seen.restored:
         return NOTHING
     if target in seen.absent:

@@ -31,6 +31,8 @@ class Tracked:
     `disproved`: by cluster, the attempt up to which its API server has no delegate and its executor will make none.
     `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept one.
     `orphaned_at`: when the API server of the source first said that the source is gone.
+    `vanished`: the source as last seen, where it is missing though nobody deleted it (its cluster was restored from a
+    backup) and its delegate was never seen: that may run, so its room and its charge are kept for a while.
     """
 
     pod_id: PodId
@@ -47,6 +49,7 @@ class Tracked:
     disproved: dict[str, int] = field(default_factory=dict)
     given_up: int = 0
     orphaned_at: float | None = None
+    vanished: Pod | None = None
     reported: str = ""
     reported_at: float = float("-inf")
     report: str = ""  # the side intent that reports it
@@ -66,7 +69,7 @@ class Tracked:
     @property
     def forgotten(self) -> bool:
         """Whether nothing is left to track."""
-        return self.source is None and not self.delegates and self.in_flight is None
+        return self.source is None and not self.delegates and self.in_flight is None and self.vanished is None
 
     @property
     def in_flight_is_pointless(self) -> bool:
@@ -86,7 +89,7 @@ class Tracked:
         """Whether time alone may make a step due: something is missing, or marks are there that nothing explains."""
         source = self.source
         unexplained = source is not None and source.has_finalizer and source.claim is None
-        return bool(self.missing_since) or unexplained
+        return bool(self.missing_since) or unexplained or self.vanished is not None
 
     @property
     def abroad(self) -> bool:
@@ -100,8 +103,14 @@ class Tracked:
 
     def see_source(self, pod: Pod | None, *, told: bool = True) -> None:
         """The home cluster reported the source pod. None: it went; `told` if its API server said so."""
+        self.vanished = None if told or pod is not None else self._unseen_abroad()
         self.source = pod
         self._seen(self.home, pod, told=told)
+
+    def _unseen_abroad(self) -> Pod | None:
+        """The source, if its delegate may run in a cluster that has neither shown it nor said that it is gone."""
+        target = target_of(self.home, self.source) if self.source is not None else ""
+        return self.source if target and not self.delegates and target not in self.gone else None
 
     def see_delegate(self, cluster: str, pod: Pod | None, *, told: bool = True) -> None:
         """`cluster` reported a delegate. None: it went; `told` if its API server said so."""
@@ -109,6 +118,7 @@ class Tracked:
             self.delegates.pop(cluster, None)
         else:
             self.delegates[cluster] = pod
+            self.vanished = None
             self.disproved.pop(cluster, None)
         self._seen(cluster, pod, told=told)
 
@@ -181,6 +191,15 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
         unshown=now < tracked.mirrored_until,
         fenced=fenced,
     )
+
+
+def forget_vanished(tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming) -> None:
+    """Give up a source that vanished once its target has had the time to notice a silent watch, and shows nothing."""
+    if tracked.vanished is not None:
+        target = target_of(tracked.home, tracked.vanished)
+        if target not in clusters or _overdue(tracked, target, clusters, now, timing.absence_grace_s):
+            tracked.vanished = None
+            tracked.missing_since.pop(target, None)
 
 
 def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:
@@ -259,7 +278,7 @@ def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Po
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
             return _as_submitted(tracked.source, pod), cluster, pod.node
-    source = tracked.source
+    source = tracked.source or tracked.vanished
     if source is None or source.terminal:
         return None
     claim = source.claim

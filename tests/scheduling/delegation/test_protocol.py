@@ -105,6 +105,9 @@ EAST_LOST: dict[str, Any] = {"reachable": frozenset(("west",))}
         ),
         pytest.param(seen(BY_HAND, **GONE), Step.NOTHING, id="a pod bound to a proxy node by hand is left alone"),
         pytest.param(
+            seen(BY_HAND, mirrored=b"{}", **GONE), Step.FINISH, id="unless a delegate's status was written to it"
+        ),
+        pytest.param(
             seen(msgspec.structs.replace(PENDING, has_finalizer=True)),
             Step.UNCLAIM,
             id="marks without a claim are taken off",

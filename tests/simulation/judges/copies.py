@@ -177,8 +177,8 @@ class OnlyOurs(Judge):
 class NothingLost(Judge):
     """In the end every pod that nobody deleted runs once, has ended, or waits and says why.
 
-    A copy that has ended after somebody took its marks off in its own cluster is somebody else's pod for the product:
-    its source keeps its last status (docs/protocol.md, "What we do not promise").
+    A copy whose marks somebody took off in its own cluster is somebody else's pod for the product: its source keeps its
+    last status (docs/protocol.md, "What we do not promise").
     """
 
     promise = "I5"
@@ -213,7 +213,7 @@ class NothingLost(Judge):
             self.say(fact.title, f"is bound to {placed} and shows {pod['status'].get('phase')}, but runs nowhere")
         elif running and not placed:
             self.say(fact.title, f"runs in {running[0].cluster}, but is not bound")
-        elif running and pod["status"].get("phase") != "Running":
+        elif running and pod["status"].get("phase") != "Running" and not self._is_unmarked(running[0]):
             self.say(fact.title, f"runs in {running[0].cluster}, and shows {pod['status'].get('phase')}")
         elif not running and (told is None or not told.get("message")) and not self._need_not_be_told(fact, pod):
             self.say(fact.title, "waits, and nobody says why")

@@ -133,7 +133,8 @@ class Facts(Judgeable):
         # What a restore took and another one brought back is there: whoever deletes it then is why it ends.
         if meta.get("deletionTimestamp") and fact.doomed in ("", "restore") and not by_product(write.actor):
             fact.doomed = write.actor
-        if (condition(after, "PodScheduled") or {}).get("message"):
+        said, says = ((condition(one or {}, "PodScheduled") or {}).get("message") for one in (write.before, after))
+        if says and says != said:
             fact.told = write.at
         preempted = condition(after, "DisruptionTarget")
         if preempted is not None and not fact.doomed:

@@ -157,7 +157,8 @@ class CalmIsCalm(Judge):
 
 def _was_refused(pod: Object | None) -> bool:
     told = condition(pod or {}, "PodScheduled") or {}
-    return told.get("status") == "False" and "refused the pod" in told.get("message", "")
+    message = told.get("message", "")
+    return told.get("status") == "False" and ("refused the pod" in message or "refused it: " in message)
 
 
 def _only_told(write: Write) -> bool:

@@ -10,6 +10,7 @@ from tests.simulation.planted import (
     leaders,
     namesakes,
     rooms,
+    unseen,
     watching,
     writes,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "rooms",
     "search",
     "told_with",
+    "unseen",
     "watching",
     "writes",
 ]

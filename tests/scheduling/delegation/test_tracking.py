@@ -1,0 +1,74 @@
+"""A source that a restore took keeps its room while a delegate may run that nobody has shown yet."""
+
+import msgspec
+import pytest
+
+from dispatcher.model.names import proxy_node_name
+from dispatcher.model.pod import Claim, Pod
+from dispatcher.scheduling.clusters import ClusterView
+from dispatcher.scheduling.delegation.timing import CoreTiming
+from dispatcher.scheduling.delegation.tracking import Tracked, forget_vanished, place_of
+
+TIMING = CoreTiming()
+LOCAL = Pod("u1", "default", "web-1", node="e1")
+CLAIMED = Pod("u1", "default", "web-1", claim=Claim("west", "w1", 5), has_finalizer=True)
+REMOTE = msgspec.structs.replace(CLAIMED, node=proxy_node_name("west"))
+DELEGATE = Pod("d1", "default", "web-1-abc", node="w1")
+
+
+def vanished(source: Pod = REMOTE, *, told: bool = False) -> Tracked:
+    tracked = Tracked(("east", source.uid))
+    tracked.see_source(source)
+    tracked.see_source(None, told=told)
+    return tracked
+
+
+def west(*, silent: bool = False) -> dict[str, ClusterView]:
+    view = ClusterView("west")
+    view.heard, view.silent, view.synced, view.api_ok, view.ready_since = True, silent, True, True, 0.0
+    return {"west": view}
+
+
+@pytest.mark.parametrize("source", [CLAIMED, REMOTE], ids=["claimed", "bound"])
+def test_it_holds_its_room_where_it_was_going(source: Pod) -> None:
+    tracked = vanished(source)
+    assert not tracked.forgotten
+    assert place_of(tracked) == (source, "west", "w1")
+
+
+def test_one_that_was_deleted_or_is_local_holds_none() -> None:
+    for tracked in (vanished(told=True), vanished(LOCAL)):
+        assert tracked.forgotten
+        assert place_of(tracked) is None
+
+
+def test_one_whose_target_said_that_it_has_no_delegate_holds_none() -> None:
+    tracked = Tracked(("east", "u1"), REMOTE)
+    tracked.see_delegate("west", None)
+    tracked.see_source(None, told=False)
+    assert tracked.forgotten
+
+
+def test_once_the_delegate_shows_that_counts_alone() -> None:
+    tracked = vanished()
+    tracked.see_delegate("west", DELEGATE)
+    assert tracked.vanished is None
+    tracked.see_delegate("west", None)
+    assert tracked.forgotten
+
+
+def test_it_is_given_up_when_a_target_that_answers_had_the_time_to_notice_a_silent_watch() -> None:
+    tracked, clusters = vanished(), west()
+    for now in (1000.0, 999.0 + TIMING.absence_grace_s):
+        forget_vanished(tracked, clusters, now, TIMING)
+        assert not tracked.forgotten
+    forget_vanished(tracked, clusters, 1000.0 + TIMING.absence_grace_s, TIMING)
+    assert tracked.forgotten
+    assert not tracked.waits_for_time
+
+
+def test_while_the_target_is_silent_it_is_kept() -> None:
+    tracked = vanished()
+    for now in (1000.0, 10_000.0, 20_000.0):
+        forget_vanished(tracked, west(silent=True), now, TIMING)
+    assert place_of(tracked) is not None
