@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dispatcher.config import DispatcherConfig
+from dispatcher.config.gateway import GATEWAY
 from dispatcher.config.sections import JournalSection, TimingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
@@ -22,12 +23,14 @@ from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.fleet_views import CoreViews
+from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
+from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
 from dispatcher.service.shards.metrics import ShardCollector
 from dispatcher.service.shards.policy import name_of, policy_of
@@ -97,6 +100,9 @@ def assemble(
     metrics.watch(ServiceCollector(service))
     metrics.watch(LinkCollector(clusters, fleet))
     metrics.watch(OwnerUseCollector(fleet))
+    metrics.watch(QuotaCollector(ledger, fleet))
+    if any(entry.via == GATEWAY for entry in config.clusters):
+        metrics.watch(CertificateCollector(config.gateway.cert_file))
     if shards is not None:
         service.shards = shards
         metrics.watch(ShardCollector(shards))
