@@ -97,10 +97,9 @@ def assemble(
         term=term,
     )
     service.quota_file = quota_file
+    for collector in (LinkCollector(clusters, fleet), OwnerUseCollector(fleet), QuotaCollector(ledger, fleet)):
+        metrics.watch(collector)
     metrics.watch(ServiceCollector(service))
-    metrics.watch(LinkCollector(clusters, fleet))
-    metrics.watch(OwnerUseCollector(fleet))
-    metrics.watch(QuotaCollector(ledger, fleet))
     if any(entry.via == GATEWAY for entry in config.clusters):
         metrics.watch(CertificateCollector(config.gateway.cert_file))
     if shards is not None:

@@ -45,7 +45,8 @@ def families() -> list[Metric]:
     return found
 
 
-def _name(family: Metric) -> str:
+def name_of(family: Metric) -> str:
+    """As Prometheus calls it."""
     return f"{family.name}_total" if family.type == "counter" else family.name
 
 
@@ -54,14 +55,16 @@ def of_agents() -> list[Metric]:
     return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
 
 
-def _labels(family: Metric) -> str:
-    names = getattr(family, "_labelnames", ())  # of a family made for a scrape; `families` adds those of the others
-    return ", ".join(code(name) for name in names)
+def labels_of(family: Metric) -> tuple[str, ...]:
+    """Names of its labels."""
+    return tuple(getattr(family, "_labelnames", ()))  # of one made for a scrape; `families` adds those of the others
 
 
 def _table(found: list[Metric]) -> str:
     head = ("metric", "type", "labels", "meaning")
-    return table(head, ((code(_name(one)), one.type, _labels(one), one.documentation) for one in found))
+    return table(
+        head, ((code(name_of(one)), one.type, ", ".join(map(code, labels_of(one))), one.documentation) for one in found)
+    )
 
 
 def render() -> str:
