@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import chart, configuration, dashboard, keys, metrics, plugins, reasons
+from docs.generate import chart, chart_readme, configuration, dashboard, keys, metrics, plugins, reasons
 
 FOLDER = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -20,6 +20,8 @@ def main() -> None:
     for name, render in PAGES.items():
         (FOLDER / name).write_text(render())
     dashboard.FILE.write_text(dashboard.render())
+    for name in chart_readme.NAMES:
+        (chart_readme.CHARTS / name / "README.md").write_text(chart_readme.render(name))
     chart.SCHEMA.write_text(chart.with_arguments(chart.SCHEMA.read_text()))
 
 
