@@ -7,7 +7,7 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sim system programs real parity check fix bench docs lock clean
+.PHONY: help demo test laws sim system programs real parity check fix bench docs lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,8 +29,11 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 demo: $(VENV)/runtime.stamp ## Start three embedded clusters and watch pods spread over them (ARGS="--once", "--keep", ...)
 	@$(BIN)/global-dispatcher demo $(ARGS)
 
-test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 5 minutes)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not system and not real" $(ARGS)
+test: $(VENV)/dev.stamp ## Run the fast tests (no cluster needed, under 4 minutes on two cores)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not system and not real" $(ARGS)
+
+laws: $(VENV)/dev.stamp ## Run the laws with all their examples (make test takes a third)
+	@ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/laws tests/simulation/test_exactly_once.py tests/simulation/test_leased.py $(ARGS)
 
 sim: $(VENV)/dev.stamp ## Seeds, enumerated faults and planted bugs in virtual time (ARGS="--seed 7" replays one)
 	@PYTHONPATH=. $(BIN)/python -m tests.simulation $(ARGS)

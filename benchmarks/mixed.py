@@ -30,7 +30,7 @@ from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.quota import QuotaLedger
-from dispatcher.scheduling.records.decision import records_of
+from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.service.journal import Journal
 from dispatcher.service.warm_up import collect_less_often
 
@@ -104,7 +104,7 @@ class Stage:
 
     def _take(self, effects: Sequence[events.Effect]) -> None:
         if self.journal is not None:
-            self.journal.write(records_of(one.decision for one in effects if isinstance(one, events.Decided)))
+            self.journal.write(tables_of(one.decision for one in effects if isinstance(one, events.Decided)))
         for effect in effects:
             if isinstance(effect, events.SendIntents):
                 answers = tuple(self._answer(intent) for intent in effect.intents)

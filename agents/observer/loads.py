@@ -234,12 +234,13 @@ class Loads:
         self._preference = preference or Preference()
         self._links = Links()
         self._loads: dict[str, NodeLoad] = {}
-        self.on_pods: Callable[[Sequence[PodUse], float], None] = lambda pods, now: None
+        # Told of pods, when, and the node that says so ("": the API server, which knows all nodes).
+        self.on_pods: Callable[[Sequence[PodUse], float, str], None] = lambda pods, now, node: None
 
     def add(self, target: NodeTarget, sample: Sample, now: float, via: str = DEFAULT_SOURCE) -> bool:
         """Take a sample of a node that the configured source `via` brought; True if it said something new."""
         if sample.pods:
-            self.on_pods(sample.pods, now)
+            self.on_pods(sample.pods, now, target.name)
         load = self._loads.get(target.name)
         if load is None or not load.fits(target):
             load = NodeLoad(target, self._tau, self._signals, self._preference, self._links)

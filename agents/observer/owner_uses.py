@@ -129,12 +129,17 @@ class OwnerUses:
     def __len__(self) -> int:
         return len(self._owners)
 
-    def add(self, samples: Iterable[PodUse], now: float) -> None:
-        """Samples of running pods, `now` on the clock of whoever asks; what says nothing new or absurd is passed by."""
+    def add(self, samples: Iterable[PodUse], now: float, node: str = "") -> None:
+        """Samples of running pods, `now` on the clock of whoever asks; what says nothing new or absurd is passed by.
+
+        `node`: whose kubelet says so, and it is believed of the pods bound there alone; "": who knows all nodes.
+        """
         touched: dict[OwnerName, _Owner] = {}
         for sample in samples:
             pod = self._pod(sample.namespace, sample.name)
-            if pod is None or pod.phase != RUNNING or sample.cores is None or sample.memory is None:
+            if pod is None or pod.phase != RUNNING or (node and pod.node != node):
+                continue
+            if sample.cores is None or sample.memory is None:
                 continue
             if not (0.0 <= sample.cores <= _ABSURD and 0.0 <= sample.memory <= _ABSURD):
                 continue

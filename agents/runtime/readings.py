@@ -97,7 +97,7 @@ class MetricsApi:
         found = read_metrics(await self._ask(PATH))
         if self._loads is not None:
             with suppress(SourceError):  # an older chart gives no right to it, and nodes are read without
-                self._loads.on_pods(read_pod_metrics(await self._ask(PODS_PATH)), time.monotonic())
+                self._loads.on_pods(read_pod_metrics(await self._ask(PODS_PATH)), time.monotonic(), "")
         return found
 
     async def _ask(self, path: str) -> bytes:

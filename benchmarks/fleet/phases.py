@@ -23,9 +23,10 @@ from dispatcher.model.messages import Changes, IntentBatch, Peers
 
 _HZ = os.sysconf("SC_CLK_TCK")
 _PROBE_S = 0.05
-_LATE_S = 3.0  # so long all others wait for the cluster that cannot be listed
+LATE_S = 3.0  # so long all others wait for the cluster that cannot be listed
 _PATIENCE_S = 600.0
-_QUIET = 0.5  # seconds of CPU in two seconds, below which the process has nothing left to do
+LOOK_S = 2.0  # between two looks at whether the process is quiet
+_QUIET = 0.25  # share of a core below which it has nothing left to do
 
 
 class TooSlow(RuntimeError):  # noqa: N818 - reads as what happened
@@ -98,7 +99,7 @@ class Fleet:
             path = str(Path(folder) / "agents")
             server = await serve(path, self.answer)
             self._pipe, theirs = context.Pipe()
-            settings = (theirs, path, self.load.names, _LATE_S, profile)
+            settings = (theirs, path, self.load.names, LATE_S, profile)
             process = context.Process(target=dispatcher.run, args=settings, daemon=True)
             process.start()
             theirs.close()
@@ -146,8 +147,8 @@ class Fleet:
         deadline = now() + _PATIENCE_S
         while now() < deadline:
             before = cpu_s(self.pid)
-            await asyncio.sleep(2.0)
-            if cpu_s(self.pid) - before < _QUIET:
+            await asyncio.sleep(LOOK_S)
+            if cpu_s(self.pid) - before < _QUIET * LOOK_S:
                 return
 
     def latencies(self, what: str, uids: list[str]) -> list[float]:

@@ -41,11 +41,11 @@ def prometheus_of_5000_nodes(share: int) -> list[Row]:
     return asyncio.run(measure(NODES, max(2, ROUNDS // share), 10.0 / share))
 
 
-async def measure(nodes: int, rounds: int, turn_s: float) -> list[Row]:
-    """All figures; `turn_s`: for how long decisions are watched in each of `TURNS` turns."""
+async def measure(nodes: int, rounds: int, turn_s: float, turns: int = TURNS) -> list[Row]:
+    """All figures; `turn_s`: for how long decisions are watched in each turn."""
     with serving([node_name(number) for number in range(nodes)]) as server:
         rows = _round_rows(nodes, await rounds_of(server, nodes, rounds))
-        return rows + _latency_rows(nodes, *await _latencies(server, nodes, turn_s))
+        return rows + _latency_rows(nodes, *await _latencies(server, nodes, turn_s, turns))
 
 
 def settings_of(server: Server, cluster: str = "c000") -> AgentSettings:
@@ -176,7 +176,7 @@ def _round_rows(nodes: int, found: Rounds) -> list[Row]:
 # --- decisions while it hangs ----------------------------------------------------------------------------------------
 
 
-async def _latencies(server: Server, nodes: int, turn_s: float) -> tuple[list[float], list[float]]:
+async def _latencies(server: Server, nodes: int, turn_s: float, turns: int) -> tuple[list[float], list[float]]:
     """Seconds from submission to bound of a pod every 50 ms, while the server answers and while it hangs, in turn."""
     fleet, agent = Fleet(Load(clusters=2, nodes=nodes)), Agent(server, nodes)
     cluster = fleet.clusters["c000"]
@@ -193,7 +193,7 @@ async def _latencies(server: Server, nodes: int, turn_s: float) -> tuple[list[fl
         await fleet.until("bound", fleet.submit(1))
         await fleet.until_quiet()
         tasks = [asyncio.create_task(one) for one in (agent.keep_asking(), tell())]
-        for word in TURNS * (ANSWER, HANG):
+        for word in turns * (ANSWER, HANG):
             server.tell(word)
             await asyncio.sleep(2 * INTERVAL_S)  # the question that hangs has been asked
             async with fleet.phase(word, probes=True) as taken:

@@ -1,4 +1,4 @@
-"""`global-dispatcher config check`: every problem of a configuration with its file, line and key."""
+"""`global-dispatcher config check`: every problem of dispatcher.yaml or agent.yaml with its file, line and key."""
 
 import sys
 from collections.abc import Iterable
@@ -7,6 +7,8 @@ from typing import Any
 
 from dispatcher.cli.output import Output, print_value
 from dispatcher.config import ConfigError, Problem, load_config, plugin_registry
+from dispatcher.config.agent_file import agent_yaml_problems, is_agent_file
+from dispatcher.config.document import read_document
 from dispatcher.service.errors import ExitCode
 
 
@@ -15,7 +17,11 @@ def check(file: Path, output: Output) -> int:
     problems: list[Problem] = []
     notes: tuple[Problem, ...] = ()
     try:
-        notes = load_config(file, registry=plugin_registry(), reach=True).notes
+        document = read_document(file)
+        if is_agent_file(document):
+            problems = agent_yaml_problems(document)
+        else:
+            notes = load_config(file, registry=plugin_registry(), reach=True).notes
     except ConfigError as error:
         problems = list(error.problems)
     if output is not Output.TABLE:

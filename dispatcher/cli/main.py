@@ -178,6 +178,19 @@ def explain(
 
 
 @app.command()
+def journal(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that `journal.path` names.")],
+) -> None:
+    """Print a journal of decisions, oldest first, as a line of JSON each: for jq and the like.
+
+    What was written before FILE last began anew is in FILE.1, and is printed first.
+    """
+    from dispatcher.cli.journal_view import print_journal
+
+    print_journal(file)
+
+
+@app.command()
 def clusters(
     links: Annotated[bool, typer.Option("--links", help="How far they are from each other instead.")] = False,
     output: Out = Output.TABLE,
@@ -250,11 +263,12 @@ def doctor(
 
 @config_app.command("check")
 def config_check(
-    file: Annotated[Path, typer.Argument(help="The dispatcher's configuration file.")], output: Out = Output.TABLE
+    file: Annotated[Path, typer.Argument(help="dispatcher.yaml, or agent.yaml where the agent is to run.")],
+    output: Out = Output.TABLE,
 ) -> None:
-    """Check a configuration file and all that it names.
+    """Check a configuration file and all that it names, certificates too.
 
-    Every problem is told with file, line, key and fix.
+    Every problem is told with file, line, key and fix. A file with the key `cluster` is an agent's.
     """
     from dispatcher.cli.config_check import check
 

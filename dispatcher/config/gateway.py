@@ -1,8 +1,9 @@
 """The gateway and the clusters that come through it: what they need, and what must not be said of them here."""
 
+import datetime as dt
 from collections.abc import Callable, Sequence
-from pathlib import Path as FilePath
 
+from dispatcher.config.certificates import FileProblem, PairFiles, authority_problems, pair_problems
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Problem
 from dispatcher.config.sections import ClusterSection, GatewaySection
@@ -24,7 +25,7 @@ def here(clusters: Sequence[ClusterSection]) -> tuple[ClusterSection, ...]:
 def gateway_problems(
     section: GatewaySection, clusters: Sequence[ClusterSection], document: Document, *, reach: bool
 ) -> list[Problem]:
-    """What is wrong with both; `reach`: the files must be there."""
+    """What is wrong with both; `reach`: the files must be there, and good."""
     coming = [(at, cluster) for at, cluster in enumerate(clusters) if cluster.via == GATEWAY]
     problems = [
         document.problem(("clusters", at, "agent"), "is in a file of its own where the agent dials in: move it there")
@@ -36,6 +37,14 @@ def gateway_problems(
         if not file:
             text = f"is missing: cluster {coming[0][1].name} comes through the gateway (docs/connectivity.md)"
             problems.append(document.problem((GATEWAY, name), text))
-        elif reach and not FilePath(file).is_file():
-            problems.append(document.problem((GATEWAY, name), f"there is no file {file}"))
+    if coming and reach and not any(one.key.startswith(f"{GATEWAY}.") for one in problems):
+        problems += [document.problem((GATEWAY, one.key), one.text) for one in _file_problems(section)]
     return problems
+
+
+def _file_problems(section: GatewaySection) -> list[FileProblem]:
+    now = dt.datetime.now(dt.UTC)
+    return [
+        *pair_problems(PairFiles(section.cert_file, section.key_file), now),
+        *authority_problems("client_ca_file", section.client_ca_file, now),
+    ]

@@ -33,6 +33,7 @@ from dispatcher.config.sections import (
     SchedulingSection,
     TimingSection,
 )
+from dispatcher.config.signal_names import known_signals, signal_notes
 from dispatcher.config.tenants import read_tenants
 from dispatcher.config.validation import keys_at, validated
 from dispatcher.model.tenant import Tenant
@@ -48,8 +49,8 @@ T = TypeVar("T")
 class DispatcherConfig:
     """Everything that is configured, checked; `file` is None for the built-in defaults.
 
-    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here.
-    `policy_files`: plugins and profiles, to be read again when they change.
+    `registry`: all plugins that profiles may name. `notes`: what the files say that has no meaning here, or none that
+    is known. `policy_files`: plugins and profiles, to be read again when they change.
     """
 
     clusters: tuple[ClusterSection, ...] = ()
@@ -133,7 +134,7 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=read.notes,
+        notes=(*read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 
@@ -147,6 +148,13 @@ def check_config(
     except ConfigError as error:
         return list(error.problems)
     return []
+
+
+def _signal_notes(document: Document, named: list[Named], clusters: tuple[ClusterSection, ...]) -> list[Problem]:
+    """Names of signals in these files that nobody is known to tell; the files were read and are good."""
+    known = known_signals(clusters)
+    documents = (document, *(read_document(file) for _, _, file in named))
+    return [note for one in documents for note in signal_notes(one, known)]
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
@@ -275,10 +283,15 @@ def _rebalancing_problems(section: RebalancingSection, document: Document) -> li
 def _cluster_problems(config: ConfigFile, document: Document) -> list[Problem]:
     problems: list[Problem] = []
     seen: set[str] = set()
+    uids: dict[str, str] = {}
     for at, cluster in enumerate(config.clusters):
         if cluster.name in seen:
             problems.append(document.problem(("clusters", at, "name"), f"cluster {cluster.name} is listed twice"))
         seen.add(cluster.name)
+        twin = uids.setdefault(cluster.uid, cluster.name) if cluster.uid else cluster.name
+        if twin != cluster.name:
+            text = f"{cluster.uid} is that of {twin}, too: one cluster may be listed once"
+            problems.append(document.problem(("clusters", at, "uid"), text))
         problems += agent_problems(cluster, at, document)
     return problems + consent_problems(config.clusters, document)
 

@@ -15,10 +15,12 @@ ENV_PREFIX = "GLOBAL_DISPATCHER_"
 ENV_NESTING = "__"
 IN_CLUSTER = "in-cluster"  # a kubeconfig of this name means the pod's service account
 CLUSTER_NAME = r"^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$"  # leaves room for the names of proxy nodes
+CLUSTER_UID = r"^([A-Za-z0-9][-A-Za-z0-9]{0,62})?$"
 TENANT_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 PATTERNS = {
     NAME_PATTERN: "must be lower case letters, digits and '_', at most 40, beginning with a letter",
     CLUSTER_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 42 characters",
+    CLUSTER_UID: "must be what `kubectl get ns kube-system -o jsonpath={.metadata.uid}` says there",
     TENANT_NAME: "must be a DNS label (a-z, 0-9 and '-') of at most 63 characters",
 }
 
@@ -38,6 +40,13 @@ class ClusterSection(Section):
     context: Annotated[str, Field(description="kubeconfig context; empty: the current one")] = ""
     kubeconfig: Annotated[str, Field(description="path; empty: $KUBECONFIG, ~/.kube/config, or in-cluster")] = ""
     agent: Annotated[dict[str, Any], Field(description="settings of this cluster's agent")] = {}
+    uid: Annotated[
+        str,
+        Field(
+            pattern=CLUSTER_UID,
+            description="UID of its kube-system namespace; another cluster is kept out; empty: the first that is heard",
+        ),
+    ] = ""
     via: Annotated[
         Literal["ray", "gateway"],
         Field(description="ray: its agent is an actor; gateway: it dials in, with settings of its own (`join`)"),
@@ -71,7 +80,7 @@ class HttpSection(Section):
 class JournalSection(Section):
     """The record of decisions, for explain and replay; never a source of truth."""
 
-    path: Annotated[str, Field(description="file of JSON lines; empty: none is kept")] = ""
+    path: Annotated[str, Field(description="decisions, for `global-dispatcher journal`; empty: none kept")] = ""
     max_mib: Annotated[int, Field(ge=1, le=1_048_576, description="MiB before it is rotated once")] = 64
 
 

@@ -46,6 +46,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
 from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
+from dispatcher.scheduling.framework.value_columns import column_of
 
 _SLACK = 1e-6
 
@@ -117,7 +118,8 @@ def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             except (TypeError, ValueError) as error:
                 yield f"explain answers what is no plain JSON: {error}"
         if isinstance(plugin, ExplainingPlugin) and isinstance(plugin, ExplainsRows):
-            together = list(plugin.explain_rows(state, placed, fleet, np.arange(fleet.n)))
+            told = plugin.explain_rows(state, placed, fleet, np.arange(fleet.n))
+            together = column_of(told).values(fleet.n)
             if together != [plugin.explain(state, placed, fleet, row) for row in range(fleet.n)]:
                 yield "explain_rows must answer for each row what explain says of it"
 

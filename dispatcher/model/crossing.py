@@ -7,6 +7,7 @@ row of the target's own policy opens it for pods of that cluster and namespace.
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from dispatcher.model.bounds import Names
 from dispatcher.model.pod import Record, Toleration
 
 _ROLES = "node-role.kubernetes.io/"
@@ -18,9 +19,9 @@ class Opening(Record, frozen=True):
     All are shell patterns.
     """
 
-    clusters: tuple[str, ...]
-    namespaces: tuple[str, ...]
-    tolerations: tuple[str, ...]
+    clusters: Names
+    namespaces: Names
+    tolerations: Names
 
 
 def matches(patterns: Iterable[str], text: str) -> bool:

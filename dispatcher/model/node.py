@@ -1,7 +1,11 @@
 """The node and its live readings, reduced to what placement needs."""
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
+from msgspec import Meta
+
+from dispatcher.model.bounds import MAX_NAMES, Text, Word
 from dispatcher.model.pod import Record, Toleration
 from dispatcher.model.signals import BASE_SIGNALS, CPU_SIGNAL, MEMORY_SIGNAL, NETWORK_SIGNAL
 
@@ -67,9 +71,9 @@ class Reading(Record, frozen=True):
     cpu_age_s: float = 0.0
     memory_age_s: float = 0.0
     net_age_s: float = 0.0
-    source: str = ""
-    more: dict[str, tuple[float, float]] = {}
-    sources: dict[str, str] = {}
+    source: Text = ""
+    more: Annotated[dict[Word, tuple[float, float]], Meta(max_length=MAX_NAMES)] = {}
+    sources: Annotated[dict[Word, Text], Meta(max_length=MAX_NAMES)] = {}
 
     @classmethod
     def of(

@@ -119,11 +119,14 @@ def _waits(trial: Trial) -> bool:
 def _message(trial: Trial, refused: Sequence[object]) -> str:
     """0/3 nodes are available: 1 Insufficient cpu, 2 Preemption is not helpful for scheduling.
 
-    `refused`: what came of the rows with pods of lower priority; the others that are worth a try have no victims.
+    `refused`: what came of the rows with pods of lower priority; the others that are worth a try have no victims, or
+    are spared.
     """
     counts = Counter(text for texts in refused if isinstance(texts, tuple) for text in texts)
+    for cluster, count in trial.spared.items():
+        counts[f"of cluster {cluster}, which refused the pod and may again, so nobody is evicted there for it"] = count
     for text in _NOBODY:
-        counts[text] += len(trial.rows) - len(refused)
+        counts[text] += len(trial.rows) - len(refused) - sum(trial.spared.values())
     counts["Preemption is not helpful for scheduling"] += trial.evaluated - len(trial.rows)
     parts = ", ".join(sorted(f"{count} {text}" for text, count in counts.items() if count))
     return f"0/{trial.evaluated} nodes are available: {parts}."

@@ -24,8 +24,7 @@ what is old cannot tell near-ties apart, and a crowd must not follow it to one n
 The formula is the functions under "the formula"; NumPy calls them with columns, the kernels with numbers.
 """
 
-import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -46,6 +45,7 @@ from dispatcher.scheduling.framework.kernels import (
     most,
 )
 from dispatcher.scheduling.framework.plugin_args import Args, number, read_by, shown
+from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked, where
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request
 
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero and fleet.nodes.settling
@@ -314,42 +314,41 @@ class ExpectedLoad(BoundedScore[Amounts]):
         """By signal: utilisation expected, mean, last reading, its age in seconds, use by request, what of the
         utilisation is the pod, and in words.
         """
-        return self.explain_rows(state, placed, fleet, np.asarray([row]))[0]
+        found: Mapping[str, Any] = self.explain_rows(state, placed, fleet, np.asarray([row])).values(1)[0]
+        return found
 
-    def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+    def explain_rows(self, state: Amounts, placed: Placed, fleet: FleetView, rows: Rows) -> Column:
         """The same of each row."""
-        names = [name for name, _ in self._signals]
         learnt = state != nonzero_request(placed.pod)
-        by = {"pod_by": "what pods of its owner use" if learnt else "its request"}
-        told = zip(*(self._told(name, state, fleet, rows) for name in names), strict=True)
-        return [{name: told | by for name, told in zip(names, one, strict=True)} for one in told]
+        by = {"pod_by": Same("what pods of its owner use" if learnt else "its request")}
+        told = {name: self._told(name, state, fleet, rows) for name, _ in self._signals}
+        return fields({name: fields({**one, **by}) for name, one in told.items()})
 
-    def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> Iterator[dict[str, Any]]:
+    def _told(self, name: str, amounts: Amounts, fleet: FleetView, rows: Rows) -> dict[str, Column]:
         columns, now = _columns(name, amounts, fleet, rows, self._forecast), fleet.now
-        means, foretold = fleet.signals.mean(name)[rows], self._foretold(name, columns, fleet, rows)
+        means, at = fleet.signals.mean(name)[rows], columns.sampled_at
         coming = columns.usual * _share(
             columns.more0, _part(columns.capacity0), columns.more1, _part(columns.capacity1)
         )
-        numbers = *self._expected(columns, now), means, columns.used, columns.sampled_at, columns.usual, coming
-        lists = (one.tolist() for one in numbers)
-        for expected, weight, mean, used, at, usual, pod, more in zip(*lists, foretold, strict=True):
-            known = math.isfinite(mean) and math.isfinite(at)
-            yield {
-                "utilisation": round(expected, 4),
-                "mean": round(mean, 4) if known else None,
-                "reading": round(used, 4) if known else None,
-                "age_s": round(max(now - at, 0.0), 1) if known else None,
-                "used_of_requested": round(usual, 3),
-                "pod": round(pod, 4),
-                **more,
-                "judged": _in_words(known, weight),
-            }
+        expected, weights = self._expected(columns, now)
+        known = np.isfinite(means) & np.isfinite(at)
+        told, never = numbers(known), Same(None)
+        return {
+            "utilisation": numbers(expected, 4),
+            "mean": where(told, numbers(means, 4), never),
+            "reading": where(told, numbers(columns.used, 4), never),
+            "age_s": where(told, numbers(np.maximum(now - at, 0.0), 1), never),
+            "used_of_requested": numbers(columns.usual, 3),
+            "pod": numbers(coming, 4),
+            **self._foretold(name, columns, fleet, rows),
+            "judged": picked(list(map(_in_words, known.tolist(), weights.tolist()))),
+        }
 
-    def _foretold(self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
+    def _foretold(self, name: str, columns: SignalLoad, fleet: FleetView, rows: Rows) -> dict[str, Column]:
         """By row what is foreseen without the pod (None: it does not count), its mean error, and the last value's."""
         signals = fleet.signals
         if not self._forecast:
-            return [{}] * len(columns.rank)
+            return {}
         expected = signals.forecast(name)[rows]
         whole = _by_forecast(columns._replace(mean=signals.mean(name)[rows]), expected, 1.0)
         part0, part1 = _part(columns.capacity0), _part(columns.capacity1)
@@ -357,10 +356,10 @@ class ExpectedLoad(BoundedScore[Amounts]):
         error, last_error = (one[rows] for one in signals.forecast_errors(name))
         shown = np.where(np.isnan(expected), np.nan, whole + settling), error, last_error
         keys = "forecast", "forecast_error", "last_value_error"
-        return [
-            {key: None if math.isnan(one) else round(one, 4) for key, one in zip(keys, row, strict=True)}
-            for row in zip(*(column.tolist() for column in shown), strict=True)
-        ]
+        return {
+            key: where(numbers(np.isnan(one)), Same(None), numbers(one, 4))
+            for key, one in zip(keys, shown, strict=True)
+        }
 
 
 def _columns(signal: str, amounts: Amounts, fleet: FleetView, rows: Rows, forecast: float) -> SignalLoad:

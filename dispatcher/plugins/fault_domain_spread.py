@@ -41,6 +41,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.domain_counts import LN, CountRules, ExplainPods, Scale, ScoreTerm
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.plugin_args import Args, read_by
+from dispatcher.scheduling.framework.value_columns import fields
 from dispatcher.scheduling.rules.eligibility import (
     ClusterChoiceError,
     LabelMasks,
@@ -268,10 +269,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         """The same of each pod of a batch."""
         ground = state
         stories = {rule.area.level: rule.story(rows, fleet) for rule in (*ground.hard, *ground.soft)}
-        return lambda ats: (
-            dict(zip(stories, told, strict=True))
-            for told in zip(*(story.records(ats) for story in stories.values()), strict=True)
-        )
+        return lambda ats: fields({level: story.told(ats) for level, story in stories.items()})
 
 
 def _key(placed: Placed, rules: Sequence[SpreadConstraint]) -> Hashable:

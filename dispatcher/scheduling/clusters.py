@@ -51,6 +51,7 @@ class ClusterView:
 
     name: str
     uid: str = ""
+    pinned_uid: str = ""  # the only one that it may have, as configured; "": the first that is heard
     incarnation: str = ""
     revision: int = 0
     synced: bool = False
@@ -118,11 +119,17 @@ def check_continues(view: ClusterView, changes: Changes) -> None:
 def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, ClusterView]) -> str:
     """Why this is no report of the cluster that is meant, '' if it may be: a cluster is the UID of its kube-system.
 
-    Of two names of one cluster the one that was heard first holds: what it told of is counted once.
+    An agent asserts that UID itself. So a configured one counts before all that is heard; without, of two names of one
+    cluster the one that was heard first holds: what it told of is counted once.
     """
     uid = changes.cluster_uid
     if not uid or uid == view.uid:
         return ""
+    if view.pinned_uid:
+        return _not_as_pinned(view, uid)
+    owner = next((name for name, other in clusters.items() if other.pinned_uid == uid), "")
+    if owner:
+        return f'"{view.name}" says it is the cluster {uid} (kube-system), which `uid` of "{owner}" pins: list it once'
     if view.uid:
         return (
             f'"{view.name}" leads to another cluster now (kube-system {uid}, was {view.uid}): correct its kubeconfig '
@@ -130,6 +137,16 @@ def wrong_identity(view: ClusterView, changes: Changes, clusters: Mapping[str, C
         )
     twin = next((name for name, other in clusters.items() if other.uid == uid), "")
     return f'"{view.name}" is the same cluster as "{twin}" (kube-system {uid}): list it once' if twin else ""
+
+
+def _not_as_pinned(view: ClusterView, uid: str) -> str:
+    if uid == view.pinned_uid:
+        return ""
+    return (
+        f'"{view.name}": its entry in `clusters` has uid: {view.pinned_uid}, and its agent says {uid}: correct its '
+        "kubeconfig or context, or whoever runs there as its agent; if the cluster was made anew, set uid to what "
+        "`kubectl get ns kube-system -o jsonpath={.metadata.uid}` says there, and start the dispatcher again"
+    )
 
 
 def fold_nodes(view: ClusterView, changes: Changes) -> Iterator[Change[Node]]:

@@ -1,9 +1,11 @@
 """Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from prometheus_client.registry import Collector
 
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.gateway import GATEWAY
@@ -28,6 +30,7 @@ from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
 from dispatcher.service.quota_metrics import QuotaCollector
@@ -60,8 +63,12 @@ def assemble(
     config: DispatcherConfig,
     shard_links: Sequence[ConfiguredShard] = (),
     term: Term | None = None,
+    obeyed: ObeyedEpochs | None = None,
 ) -> Dispatcher:
-    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term."""
+    """A dispatcher over these links, one a cluster, by the profiles, quotas and times of `config`, for one term.
+
+    `obeyed` is what agents have said in earlier terms.
+    """
     term = term or Term()
     clock, metrics, fleet = Clock(), Metrics(), FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
@@ -69,14 +76,7 @@ def assemble(
     shards = Shards(fleet, shard_links, policy=name_of(policy_of(config))) if shard_links else None
     profiles, sort = _policies(config, fleet, ledger, shards)
     timing = config.timing
-    queue = SchedulingQueue(
-        sort,
-        profiles.classify,
-        gates=profiles,
-        first_s=timing.backoff_first_s,
-        longest_s=timing.backoff_longest_s,
-        flush_s=timing.unschedulable_flush_s,
-    )
+    queue = _queue(profiles, sort, timing)
     clusters = [link.cluster for link in links]
     core = SchedulerCore(
         clusters,
@@ -87,6 +87,9 @@ def assemble(
         timing=_core_timing(config.timing),
         rebalancing=(config.rebalancing.rules, Mode(config.rebalancing.mode)),
     )
+    for section in config.clusters:
+        if section.name in core.clusters:
+            core.pin(section.name, section.uid)
     service = Service(
         core,
         links,
@@ -95,13 +98,11 @@ def assemble(
         journal=_journal(config.journal),
         timing=_service_timing(timing),
         term=term,
+        obeyed=obeyed,
     )
     service.quota_file = quota_file
-    for collector in (LinkCollector(clusters, fleet), OwnerUseCollector(fleet), QuotaCollector(ledger, fleet)):
+    for collector in _collectors(config, service, fleet, ledger):
         metrics.watch(collector)
-    metrics.watch(ServiceCollector(service))
-    if any(entry.via == GATEWAY for entry in config.clusters):
-        metrics.watch(CertificateCollector(config.gateway.cert_file))
     if shards is not None:
         service.shards = shards
         metrics.watch(ShardCollector(shards))
@@ -117,6 +118,17 @@ def assemble(
     return Dispatcher(service, CoreViews(core, ledger), take_policies)
 
 
+def _collectors(
+    config: DispatcherConfig, service: Service, fleet: FleetState, ledger: QuotaLedger
+) -> Iterator[Collector]:
+    yield ServiceCollector(service)
+    yield LinkCollector(tuple(service.senders), fleet)
+    yield OwnerUseCollector(fleet)
+    yield QuotaCollector(ledger, fleet)
+    if any(entry.via == GATEWAY for entry in config.clusters):
+        yield CertificateCollector(config.gateway.cert_file)
+
+
 def _policies(
     config: DispatcherConfig, fleet: FleetState, ledger: QuotaLedger, shards: Shards | None
 ) -> tuple[Profiles, QueueSort]:
@@ -128,6 +140,17 @@ def _policies(
         for profile, plugins in built
     ]
     return Profiles(schedulers), shared_queue_sort(built)
+
+
+def _queue(profiles: Profiles, sort: QueueSort, timing: TimingSection) -> SchedulingQueue:
+    return SchedulingQueue(
+        sort,
+        profiles.classify,
+        gates=profiles,
+        first_s=timing.backoff_first_s,
+        longest_s=timing.backoff_longest_s,
+        flush_s=timing.unschedulable_flush_s,
+    )
 
 
 def _quota(config: DispatcherConfig, fleet: FleetState) -> tuple[QuotaLedger, QuotaFile | None]:

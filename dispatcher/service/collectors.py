@@ -71,13 +71,19 @@ class ServiceCollector(Collector):
         )
         nodes = GaugeMetricFamily("global_dispatcher_cluster_nodes", "Nodes, proxies included.", labels=["cluster"])
         pods = GaugeMetricFamily("global_dispatcher_cluster_pods", "Pods that count.", labels=["cluster"])
+        quarantined = GaugeMetricFamily(
+            "global_dispatcher_cluster_quarantined",
+            "1: its agent says that it obeys another dispatcher, and is not believed.",
+            labels=["cluster"],
+        )
         for name, view in sorted(self._service.core.clusters.items()):
             ready.add_metric([name], float(view.ready))
             if view.last_report_at > 0:
                 age.add_metric([name], self._service.clock() - view.last_report_at)
             nodes.add_metric([name], len(view.nodes))
             pods.add_metric([name], len(view.pods))
-        yield from (ready, age, nodes, pods)
+            quarantined.add_metric([name], float(bool(self._service.obeyed.distrust(name))))
+        yield from (ready, age, nodes, pods, quarantined)
 
     def _boxes(self) -> Iterator[Metric]:
         waiting = GaugeMetricFamily("global_dispatcher_intents_waiting", "Intents not sent yet.", labels=["cluster"])

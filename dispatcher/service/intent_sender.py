@@ -15,6 +15,7 @@ from dispatcher.service.timing import ServiceTiming
 log = structlog.get_logger("sender")
 
 Emit = Callable[[Event], None]
+_SHOWN = 256  # characters of what an agent says
 
 
 class IntentSender:
@@ -105,19 +106,20 @@ class IntentSender:
             unsent = isinstance(error, AgentMissing)
             self._emit(Unsent(self.cluster, ids) if unsent else Unanswered(self.cluster, ids, str(error)))
         else:
-            if self._obeys_us(answer):
+            if against := self._against_us(answer):
+                self._depose(against)
+                self._emit(Unanswered(self.cluster, tuple(intent.id for intent in intents), against.why))
+            else:
                 self._answered(intents, answer.outcomes)
         finally:
             self._busy -= {intent.pod.uid for intent in intents}
             asyncio.get_running_loop().call_soon(self._send_more)
 
-    def _obeys_us(self, answer: OutcomeBatch) -> bool:
+    def _against_us(self, answer: OutcomeBatch) -> Deposed | None:
         newer = answer.obeys > self._term.epoch
         twin = answer.obeys == self._term.epoch and answer.leader not in ("", self._term.identity)
-        if newer or twin:
-            why = f"the executor of cluster {self.cluster} obeys dispatcher {answer.leader!r}"
-            self._depose(Deposed(answer.obeys, why))
-        return not (newer or twin)
+        why = f"the executor of cluster {self.cluster} obeys dispatcher {answer.leader[:_SHOWN]!r}"
+        return Deposed(answer.obeys, why, self.cluster) if newer or twin else None
 
     def _answered(self, intents: list[AnyIntent], outcomes: tuple[Outcome, ...]) -> None:
         asked = {intent.id for intent in intents}

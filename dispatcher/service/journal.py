@@ -1,50 +1,67 @@
-"""The decision journal: JSON lines, append only, at most two files of a bounded size. For people and replay only."""
+"""The decision journal: append only, at most two files of a bounded size. For people and replay only.
 
-from collections.abc import Iterable
+A file is a row of frames, each with the decisions of one batch as columns:
+    MARK, version (1 byte), length and CRC-32 of the body (4 bytes each, big-endian), body
+The body is a `Table` in msgpack. Earlier versions wrote lines of JSON: files, also such that begin with them, are read
+all the same. `MARK` begins with a byte that is in no UTF-8 text, so a reader finds the next frame after whatever a
+crash left unfinished.
+"""
+
+import mmap
+import os
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 import structlog
 
+from dispatcher.scheduling.framework.value_columns import Table
+
 log = structlog.get_logger("journal")
+
+MARK, VERSION = b"\xc1GD", b"\x01"
+_HEAD = len(MARK) + len(VERSION) + 8
+_decoder = msgspec.msgpack.Decoder(Table)
+_to_json = msgspec.json.Encoder(enc_hook=str)
 
 
 class Journal:
-    """Appends one record a line to `path`; at `limit_bytes` it becomes `path`.1 (replacing the last one).
+    """Appends to `path`; at `limit_bytes` it becomes `path`.1 (replacing the last one).
 
     A full or broken disk costs the journal, never a decision: it is reported once and the journal stays closed.
     """
 
     def __init__(self, path: Path, limit_bytes: int = 64 * 1024 * 1024) -> None:
         self._path, self._limit = path, limit_bytes
-        self._encoder = msgspec.json.Encoder(enc_hook=str)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=str)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO | None = path.open("ab", buffering=0)
         self._size = path.stat().st_size
 
-    def write(self, records: Iterable[dict[str, Any]]) -> None:
-        """Append these records."""
+    def write(self, tables: Iterable[Table]) -> None:
+        """Append these records, a frame for each table."""
         if self._file is None:
             return
-        lines = list[bytes]()
+        frames = list[bytes]()
         try:
-            for record in records:
-                line = self._encoder.encode(record) + b"\n"
-                if self._size and self._size + len(line) > self._limit:
-                    self._put(lines)
+            for table in tables:
+                frame = _frame(self._encoder.encode(table))
+                if self._size and self._size + len(frame) > self._limit:
+                    self._put(frames)
                     self._rotate()
-                lines.append(line)
-                self._size += len(line)
-            self._put(lines)
+                frames.append(frame)
+                self._size += len(frame)
+            self._put(frames)
         except OSError as error:
             log.error("the decision journal is closed", path=str(self._path), problem=str(error))
             self.close()
 
-    def _put(self, lines: list[bytes]) -> None:
-        if self._file is not None and lines:
-            self._file.write(b"".join(lines))
-        lines.clear()
+    def _put(self, frames: list[bytes]) -> None:
+        if self._file is not None and frames:
+            self._file.write(b"".join(frames))
+        frames.clear()
 
     def close(self) -> None:
         """Close the file; later records are dropped."""
@@ -54,6 +71,58 @@ class Journal:
 
     def _rotate(self) -> None:
         self.close()
-        self._path.replace(self._path.with_name(self._path.name + ".1"))
+        self._path.replace(older(self._path))
         self._file = self._path.open("ab", buffering=0)
         self._size = 0
+
+
+def older(path: Path) -> Path:
+    """The file that a journal was before it began anew."""
+    return path.with_name(path.name + ".1")
+
+
+def _frame(body: bytes) -> bytes:
+    return b"".join((MARK, VERSION, len(body).to_bytes(4), zlib.crc32(body).to_bytes(4), body))
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Each record of a file as a line of JSON; what a crash left unfinished is passed over.
+
+    OSError: it cannot be read. ValueError: a later version wrote it.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size:
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+                yield from _lines(data)
+
+
+def _lines(data: mmap.mmap) -> Iterator[bytes]:
+    at, size = 0, len(data)
+    while at < size:
+        end = _frame_end(data, at)
+        if end is not None:
+            for record in _decoder.decode(data[at + _HEAD : end]).rows():
+                yield _to_json.encode(record) + b"\n"
+            at = end
+            continue
+        found = data.find(MARK, at + 1)
+        upto = size if found < 0 else found
+        while at < upto:  # lines of an earlier version, or what is left of a frame
+            end = data.find(b"\n", at, upto) + 1 or upto
+            line = data[at:end]
+            if line.startswith(b"{") and line.endswith(b"}\n"):
+                yield line
+            at = end
+
+
+def _frame_end(data: mmap.mmap, at: int) -> int | None:
+    """Where the frame ends that begins there; None if there is no whole one."""
+    head = data[at : at + _HEAD]
+    if not head.startswith(MARK) or len(head) < _HEAD:
+        return None
+    begin, length = at + _HEAD, int.from_bytes(head[-8:-4])
+    whole = begin + length <= len(data) and zlib.crc32(data[begin : begin + length]) == int.from_bytes(head[-4:])
+    if whole and head[len(MARK) : len(MARK) + 1] != VERSION:
+        raise ValueError(f"a later version wrote it (format {head[len(MARK)]}, this one reads {VERSION[0]})")
+    return begin + length if whole else None

@@ -11,6 +11,7 @@ import structlog
 from dispatcher.model.backoff import Backoff
 from dispatcher.service.leader import Elector
 from dispatcher.service.link import AgentLink, LinkError
+from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.term import MOST_EPOCHS, Deposed, Term
 
 log = structlog.get_logger("leader")
@@ -76,7 +77,7 @@ class Leadership:
 
     def __init__(self, candidate: Elector | NoElection, links: Sequence[AgentLink]) -> None:
         self._candidate, self._links = candidate, links
-        self._obeyed: dict[str, int] = {}  # by cluster, as last heard
+        self.obeyed = ObeyedEpochs([link.cluster for link in links])
         self._floor = 0
         self._deposals = 0
         self.term: Term | None = None
@@ -96,8 +97,8 @@ class Leadership:
                 await self._candidate.acquire()
             await asyncio.gather(*map(self._greet, self._links))
             # Above all that was ever obeyed: the Lease may have been deleted, or restored from a backup.
-            least = max([self._floor, *self._obeyed.values()]) + 1
             before = self._candidate.transitions
+            least = max(self._floor, self.obeyed.highest(max(self._floor, before - 1))) + 1
             if await self._candidate.raise_to(max(before, least)):
                 return self._begin(self._candidate.transitions)
 
@@ -133,6 +134,7 @@ class Leadership:
         if epoch > MOST_EPOCHS:
             raise ValueError(f"epoch {epoch} is above {MOST_EPOCHS}: delete the lease, and those of the agents")
         self._floor = max(self._floor, epoch)  # no two terms have one epoch
+        self.obeyed.begin()
         self.term = Term(self._candidate.identity, epoch, self._candidate.valid)
         log.info("this dispatcher leads", epoch=epoch, identity=self._candidate.identity)
         return self.term
@@ -155,7 +157,4 @@ class Leadership:
     async def _greet(self, link: AgentLink) -> None:
         with contextlib.suppress(LinkError):  # it is told of when it is needed
             hello = await link.hello(timeout_s=GREET_S)
-            if hello.obeys < MOST_EPOCHS:
-                self._obeyed[link.cluster] = hello.obeys
-            else:
-                log.error("an agent's word is not believed", cluster=link.cluster, obeys=hello.obeys)
+            self.obeyed.hear(link.cluster, hello.obeys)

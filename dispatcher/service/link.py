@@ -50,6 +50,10 @@ class AgentMismatch(LinkError):  # noqa: N818
     """The peer speaks another version, or is the agent of another cluster."""
 
 
+class AgentDistrusted(LinkError):  # noqa: N818
+    """What the agent says is not believed: its cluster is in quarantine."""
+
+
 class AgentLink(Protocol):
     """One agent. Every call raises LinkError and nothing else, at the latest after `timeout_s`."""
 

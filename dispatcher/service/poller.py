@@ -11,7 +11,7 @@ from dispatcher.model.backoff import Backoff
 from dispatcher.model.messages import Changes
 from dispatcher.scheduling.events import ClusterChanged, ClusterSilent, Event
 from dispatcher.service.clock import Clock
-from dispatcher.service.link import AgentLink, LinkError
+from dispatcher.service.link import AgentDistrusted, AgentLink, LinkError
 from dispatcher.service.term import Deposed, Term
 from dispatcher.service.timing import ServiceTiming
 
@@ -32,12 +32,14 @@ class Poller:
         term: Term,
         depose: Callable[[Deposed], None],
         turns: asyncio.Semaphore,
+        distrust: Callable[[str], str],
     ) -> None:
+        """`distrust` says why a cluster is in quarantine, '' if it is not."""
         self.cluster = link.cluster
         self.silent = True
         self.failures = 0
         self._link, self._deliver, self._timing, self._clock = link, deliver, timing, clock
-        self._term, self._depose, self._turns = term, depose, turns
+        self._term, self._depose, self._turns, self._distrust = term, depose, turns, distrust
         self._incarnation, self._since = "", 0
         self._heard = False
         self._started = clock()
@@ -53,13 +55,19 @@ class Poller:
                     if not taken:
                         await asyncio.sleep(self._backoff())
             except LinkError as error:
-                await self._fail(str(error))
+                await self._fail(str(error), wait=not isinstance(error, AgentDistrusted))
             await asyncio.sleep(self._backoff())
 
     async def _greet(self) -> None:
         hello = await self._link.hello(timeout_s=self._timing.silent_s)
         if hello.obeys > self._term.epoch:
-            self._depose(Deposed(hello.obeys, f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"))
+            why = f"the agent of cluster {self.cluster} obeys epoch {hello.obeys}"
+            self._depose(Deposed(hello.obeys, why, self.cluster))
+        self._check_trust()
+
+    def _check_trust(self) -> None:
+        if why := self._distrust(self.cluster):
+            raise AgentDistrusted(f"cluster {self.cluster} is {why}")
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -80,6 +88,7 @@ class Poller:
         changes = await self._link.changes(
             self._incarnation, self._since, timing.poll_wait_s, timeout_s=timing.silent_s
         )
+        self._check_trust()
         if self._continues(changes) and await self._deliver(ClusterChanged(changes)):
             self._took(changes)
             await self._note_first_sync(changes)
@@ -106,12 +115,13 @@ class Poller:
             log.warning("going on without cluster", cluster=self.cluster, problem=problem)
             await self._deliver(ClusterSilent(self.cluster, problem))
 
-    async def _fail(self, problem: str) -> None:
+    async def _fail(self, problem: str, *, wait: bool) -> None:
+        """`wait`: one that was never heard may only be slow to start, so it is waited for."""
         self.failures += 1
         if self.failures == 1 or not self.silent:
             log.warning("cluster is silent", cluster=self.cluster, problem=problem)
-        # Before its first answer a cluster that is only slow to start is waited for.
-        if self._heard or not self.silent or self._clock() - self._started > self._timing.first_sync_s:
+        wait = wait and not self._heard and self.silent
+        if not wait or self._clock() - self._started > self._timing.first_sync_s:
             self._heard = True
             await self._deliver(ClusterSilent(self.cluster, problem))
         self.silent = True

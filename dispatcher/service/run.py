@@ -46,7 +46,7 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
     config, registry = read_config(file, reach=True)
     configure_logging(level or config.log.level, config.log.format)
     for note in config.notes:
-        log.warning("a key of the configuration has no meaning here", detail=str(note))
+        log.warning("something in the configuration has no known meaning", detail=str(note))
     try:
         with interruptible(), ExitStack() as cleanup:
             needed = here(config.clusters) or config.scheduling.shards

@@ -27,13 +27,14 @@ from dispatcher.scheduling.events import (
     SendPeers,
     Tick,
 )
-from dispatcher.scheduling.records.decision import records_of
+from dispatcher.scheduling.records.decision import tables_of
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.clock import Clock
 from dispatcher.service.intent_sender import IntentSender
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.metrics import Metrics
+from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.poller import Poller
 from dispatcher.service.quota_file import QuotaFile
 from dispatcher.service.term import Deposed, Term
@@ -99,11 +100,13 @@ class Service:
         journal: Journal | None = None,
         timing: ServiceTiming | None = None,
         term: Term | None = None,
+        obeyed: ObeyedEpochs | None = None,
     ) -> None:
         self.core, self.metrics, self.clock, self.links = core, metrics, clock, tuple(links)
         self.shards: Shards | None = None  # to be told between two rounds what has changed
         self.quota_file: QuotaFile | None = None  # to be brought up to date before orders leave
         self.timing, self.term = timing or ServiceTiming(), term or Term()
+        self.obeyed = obeyed or ObeyedEpochs([link.cluster for link in links])
         self.deposed: Deposed | None = None  # why it has ended, if an agent told it to
         self._journal = journal
         self._inbox: deque[tuple[Event, asyncio.Future[bool] | None]] = deque()
@@ -117,7 +120,9 @@ class Service:
         }
         turns = asyncio.Semaphore(self.timing.full_reports)
         self.pollers = {
-            link.cluster: Poller(link, self.deliver, self.timing, clock, self.term, self.depose, turns)
+            link.cluster: Poller(
+                link, self.deliver, self.timing, clock, self.term, self.depose, turns, self.obeyed.distrust
+            )
             for link in links
         }
         self._stopping = asyncio.Event()
@@ -166,8 +171,8 @@ class Service:
         self._stopping.set()
 
     def depose(self, by: Deposed) -> None:
-        """A newer dispatcher is obeyed: not a word more, and end `run` soon."""
-        if self.deposed is None:
+        """A newer dispatcher is obeyed: if that is believed, not a word more, and end `run` soon."""
+        if self.deposed is None and self.obeyed.believes(by, self.term.epoch, lease_holds=self.term.valid()):
             self.deposed = by
             self.stop_sending()
             self.stop()
@@ -263,7 +268,7 @@ class Service:
         for effect in effects:
             self._effects[type(effect)](effect)
         if self._journal is not None:
-            self._journal.write(records_of(one.decision for one in effects if isinstance(one, Decided)))
+            self._journal.write(tables_of(one.decision for one in effects if isinstance(one, Decided)))
         return True
 
     def _send_intents(self, effect: SendIntents) -> None:

@@ -32,7 +32,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Deposed:
-    """Why a term ended before its lease did: an executor obeys a dispatcher of this epoch."""
+    """Why a term is to end before its lease does: the executor of a cluster obeys a dispatcher of this epoch."""
 
     epoch: int
     why: str
+    cluster: str = ""

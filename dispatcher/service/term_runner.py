@@ -80,6 +80,6 @@ class TermRunner:
             await asyncio.gather(serving, holding, return_exceptions=True)
 
     def _assembled(self, term: Term, shards: Sequence[ConfiguredShard]) -> Dispatcher:
-        made = assemble(self._links, self._config, shards, term)
+        made = assemble(self._links, self._config, shards, term, self._leadership.obeyed)
         made.service.metrics.watch(LeaderCollector(lambda: self.leader_status.leads))
         return made

@@ -3,7 +3,8 @@
 import inspect
 import json
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
@@ -72,11 +73,19 @@ def _section(model: BaseModel) -> dict[str, Any]:
 def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """(key, default, bounds, meaning) of a section and those in it."""
     for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        if (inner := _model_of(field.annotation)) is not None:
             yield from rows(inner, f"{prefix}{name}.")
         else:
             yield code(f"{prefix}{name}"), default(field), bounds(field), field.description or ""
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The section of a field, also of one that may be left out; of a list of sections there is none."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    if get_origin(annotation) not in (Union, UnionType):
+        return None
+    return next((one for one in map(_model_of, get_args(annotation)) if one is not None), None)
 
 
 def render() -> str:
@@ -96,7 +105,8 @@ def render() -> str:
         "Keys of agent.yaml, the file of `global-dispatcher join`. Under `clusters[].agent` of dispatcher.yaml stand all but "
         "`cluster`, `kubeconfig` and `context` (there keys of the cluster itself), `ray` and `health`. In the agent's chart "
         "`cluster`, `metrics`, `ray`, `health` and, for `key_file`, `keySecret` are values of their own; `kubeconfig`, `context` "
-        "and `log_file` are not there, and the rest is under `config`.",
+        "and `log_file` are not there, and the rest is under `config`. One of the sections `gateway` and `ray` is given, the other "
+        "left out. `config check` takes this file, too, on the machine where the agent is to run.",
         table(head, rows(JoinSettings)),
         *(
             part

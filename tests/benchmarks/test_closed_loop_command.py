@@ -12,7 +12,7 @@ from benchmarks.closed_loop.__main__ import app
 from benchmarks.closed_loop.policies import POLICIES
 from benchmarks.closed_loop.traces import SAMPLES, TraceFileError, generated, read_traces
 
-SMALL = "--nodes", "6", "--pods", "60", "--seeds", "1"
+SMALL = "--nodes", "6", "--pods", "60", "--seeds", "1", "--shortest-s", "120", "--longest-s", "180"
 
 
 def written(path: Path, rows: int, value: int = 10) -> Path:

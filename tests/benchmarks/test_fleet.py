@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.fleet import phases
 from benchmarks.fleet.__main__ import app
 from benchmarks.fleet.cluster import FakeCluster
 from benchmarks.fleet.load import Load, node_of, pod_of
@@ -27,7 +28,9 @@ FIGURES = {
 
 
 @pytest.mark.timeout(180)
-def test_a_small_fleet_gives_every_figure() -> None:
+def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "LATE_S", 0.3)
+    monkeypatch.setattr(phases, "LOOK_S", 0.2)
     done = CliRunner().invoke(app, ARGUMENTS)
     assert done.exit_code == 0, done.output
     rows = {row["name"].removeprefix("fleet_"): row for row in json.loads(done.stdout)}

@@ -2,8 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from agents.runtime.readings import wanted_measures
+from benchmarks.fleet import phases
 from benchmarks.fleet.load import node_name
+from benchmarks.prometheus import case
 from benchmarks.prometheus.case import measure, rounds_of, settings_of
 from benchmarks.prometheus.server import serving
 
@@ -20,8 +24,10 @@ def test_a_round_asks_each_query_once_and_brings_the_readings_of_all_nodes() -> 
     assert len([query for query in found.asked if "timestamp(" in query]) == 1
 
 
-def test_a_small_fleet_gives_every_figure() -> None:
-    rows = {row.name.removeprefix("prometheus_"): row for row in asyncio.run(measure(20, 2, 0.2))}
+def test_a_small_fleet_gives_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "LOOK_S", 0.2)
+    monkeypatch.setattr(case, "INTERVAL_S", 0.2)
+    rows = {row.name.removeprefix("prometheus_"): row for row in asyncio.run(measure(20, 2, 0.2, turns=1))}
     hangs = {f"hangs_{quantile}{kind}" for quantile in ("p50", "p99") for kind in ("", "_ratio")}
     assert rows.keys() == {"questions", "agent_cpu", "fold_cpu", *hangs}
     assert rows["questions"].met

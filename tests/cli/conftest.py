@@ -18,7 +18,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedFleet]:
 
 @pytest.fixture
 def world(fleet: EmbeddedFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr("dispatcher.cli.operate.drain.POLL_S", 0.05)
+    for module in ("drain", "actions", "executor_words"):
+        monkeypatch.setattr(f"dispatcher.cli.operate.{module}.POLL_S", 0.05)
     monkeypatch.setattr("dispatcher.cli.operate.drain.AGAIN_S", 0.2)
     made = World(fleet, tmp_path)
     yield made

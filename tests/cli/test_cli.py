@@ -81,6 +81,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         "run",
         "join",
         "explain",
+        "journal",
         "clusters",
         "nodes",
         "pods",

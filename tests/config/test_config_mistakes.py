@@ -123,6 +123,15 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
             AGENT + "links: {allow: [192.0.2.0/24, everything]}",
             "5: clusters[0].agent.links.allow: 'everything' is no network such as 192.0.2.0/24",
         ),
+        (
+            "clusters:\n  - {name: west, kubeconfig: kube, uid: 'u 1'}",
+            "2: clusters[0].uid: must be what `kubectl get ns kube-system -o jsonpath={.metadata.uid}` says there",
+        ),
+        (
+            "clusters:\n  - {name: west, uid: u1}\n  - {name: east, uid: u1}\n"
+            "ray: {address: 'ray.example.invalid:1'}\nleader_election: {enabled: false}",
+            "3: clusters[1].uid: u1 is that of west, too: one cluster may be listed once",
+        ),
         ("", "1: clusters: none is listed: name at least one, such as {name: west, context: west-admin}"),
         ("http: {}\nclusters: []", "2: clusters: none is listed: name at least one"),
     ],
@@ -146,6 +155,8 @@ def problems_of(folder: Path, text: str, tenants: str = "") -> list[str]:
         "a way to nobody",
         "a name to listen on",
         "a network that is none",
+        "a UID that is none",
+        "a UID of two clusters",
         "an empty file",
         "no clusters",
     ],

@@ -1,10 +1,15 @@
 """Clusters that dial in: what the gateway needs, and what must not be said of them here."""
 
+import datetime as dt
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dispatcher.cli.main import app
 from dispatcher.config import check_config, load_config
+from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems
+from dispatcher.service.errors import ExitCode
 from dispatcher.service.gateway.authority import ensure
 
 DIALLING = "clusters: [{name: east, via: gateway}]\nleader_election: {enabled: false}\n"
@@ -53,3 +58,78 @@ def test_a_cluster_that_dials_in_needs_no_kubeconfig_and_no_ray(folder: Path) ->
 def test_what_is_wrong_is_named_with_its_key(folder: Path, text: str, key: str, words: str) -> None:
     problems = check_config(written(folder, text), reach=True)
     assert [(one.key, words in one.text) for one in problems] == [(key, True)], problems
+
+
+def test_files_that_cannot_be_used_are_told_before_anything_starts(folder: Path, tmp_path: Path) -> None:
+    ensure(tmp_path / "other", ["gateway.example"], ["east"])
+    (folder / "gateway.key").write_bytes((tmp_path / "other" / "gateway.key").read_bytes())
+    (folder / "ca.crt").write_text("none")
+    problems = check_config(written(folder, DIALLING + FILES), reach=True)
+    assert [(one.key, one.text.split(":")[0].replace(f"{folder}/", "")) for one in problems] == [
+        ("gateway.key_file", "gateway.key is not the key of gateway.crt"),
+        ("gateway.client_ca_file", "ca.crt holds no certificate (PEM)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [(-1, "is not valid before"), (1, ""), (89, ""), (91, "expired at")],
+    ids=["too early", "good", "good to the end", "too late"],
+)
+def test_certificates_are_good_for_a_time(folder: Path, days: int, words: str) -> None:
+    now = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
+    told = list(pair_problems(PairFiles(str(folder / "gateway.crt"), str(folder / "gateway.key")), now))
+    assert [(one.key, words in one.text) for one in told] == ([("cert_file", True)] if words else [])
+
+
+def test_one_good_authority_of_several_is_enough(folder: Path, tmp_path: Path) -> None:
+    ensure(tmp_path / "other", ["gateway.example"], ["east"])
+    both = tmp_path / "both.crt"
+    both.write_bytes((folder / "ca.crt").read_bytes() + (tmp_path / "other" / "ca.crt").read_bytes())
+    assert list(authority_problems("ca_file", str(both), dt.datetime.now(dt.UTC))) == []
+    late = dt.datetime.now(dt.UTC) + dt.timedelta(days=36_500)
+    assert ["expired" in one.text for one in authority_problems("ca_file", str(both), late)] == [True]
+
+
+def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
+    told = list(authority_problems("ca_file", str(folder), dt.datetime.now(dt.UTC)))
+    assert [one.text for one in told] == [f"{folder} cannot be read: Is a directory"]
+
+
+# --- agent.yaml ------------------------------------------------------------------------------------------------------
+
+AGENT = "cluster: {cluster}\ngateway:\n  urls: ['wss://gateway.example:7443']\n  ca_file: {folder}/ca.crt\n"
+PAIR = "  cert_file: {folder}/cluster-east.crt\n  key_file: {folder}/cluster-{key}.key\n"
+
+
+def agent_yaml(folder: Path, text: str, cluster: str = "east", key: str = "east") -> Path:
+    file = folder / "agent.yaml"
+    file.write_text(text.format(folder=folder, cluster=cluster, key=key))
+    return file
+
+
+@pytest.fixture
+def no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.mark.usefixtures("no_home")
+@pytest.mark.parametrize(
+    ("text", "cluster", "key", "want"),
+    [
+        (AGENT + PAIR, "east", "east", []),
+        (AGENT + PAIR, "east", "none", ["6: gateway.key_file: there is no file"]),
+        (AGENT + PAIR, "west", "east", ["5: gateway.cert_file: cluster-east.crt is not of cluster west: its URIs are"]),
+        (AGENT + PAIR + "  serer_name: x\n", "east", "east", ["7: gateway.serer_name: unknown key; did you mean"]),
+        (AGENT + PAIR + "kubelet: {{ca_file: none.crt}}\n", "east", "east", ["7: kubelet.ca_file: there is no file"]),
+        (AGENT + PAIR + "key_file: none.pem\n", "east", "east", ["7: key_file: none.pem: the keys of cluster 'east'"]),
+        ("cluster: east\n", "east", "east", ["1: give either gateway (the agent dials out) or ray"]),
+    ],
+    ids=["good", "no key", "of another cluster", "a key misspelt", "no CA of kubelets", "no keys", "no way"],
+)
+def test_config_check_looks_into_agent_yaml(folder: Path, text: str, cluster: str, key: str, want: list[str]) -> None:
+    file = agent_yaml(folder, text, cluster, key)
+    shown = CliRunner().invoke(app, ["config", "check", str(file)])
+    told = [line.replace(f"{file}:", "").replace(f"{folder}/", "") for line in shown.stderr.splitlines()]
+    assert [line.startswith(start) for line, start in zip(told, want, strict=True)] == [True] * len(want), told
+    assert shown.exit_code == (ExitCode.FAILED if want else ExitCode.OK)

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
+from agents.runtime.join.settings import JoinSettings
 from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY, canonical
@@ -85,3 +86,9 @@ def test_every_list_of_telemetry_sources_is_in_the_reference_and_in_the_charts_s
     lists = [name for name, one in TelemetrySettings.model_fields.items() if str(one.annotation).startswith("tuple[")]
     assert sorted(telemetry) == sorted(TelemetrySettings.model_fields)
     assert set(lists) <= set(configuration.SOURCES)
+
+
+def test_sections_that_may_be_left_out_are_told_key_by_key() -> None:
+    keys_told = [row[0] for row in configuration.rows(JoinSettings)]
+    assert {"`gateway.urls`", "`gateway.cert_file`", "`ray.address`", "`ray.ports.min_worker`"} <= set(keys_told)
+    assert not {"`gateway`", "`ray`"} & set(keys_told)

@@ -17,8 +17,10 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from typer.testing import CliRunner
 
 from localfleet.embedded import kubeconfig
+from localfleet.embedded.__main__ import app
 from localfleet.embedded.fleet import ClusterSpec, EmbeddedFleet
 from tests.embedded.simulated import Object, pod
 
@@ -233,8 +235,8 @@ def test_it_ends_cleanly_on_sigterm(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_command_line_is_refused_with_the_key(arguments: list[str], words: str) -> None:
-    result = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, timeout=120)
-    assert result.returncode == 2
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
     assert words in result.stderr
 
 

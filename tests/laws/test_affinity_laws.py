@@ -18,6 +18,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import affinity_rules as rules
 from tests.laws import oracle
+from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS, Pair
 
 ALONE = Profile("global-dispatcher", (PluginUse("PrioritySort"), PluginUse("InterPodAffinity", 2)))
@@ -111,7 +112,7 @@ def begin(profile: Profile, *, batched: bool) -> ByTheRules:
 
 
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(script=scripts)
 def test_affinity_alone_decides_as_its_rules_say(batched: bool, script: list[tuple[Any, ...]]) -> None:
     pair = begin(ALONE, batched=batched)
@@ -120,7 +121,7 @@ def test_affinity_alone_decides_as_its_rules_say(batched: bool, script: list[tup
 
 
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(script=scripts)
 def test_affinity_among_all_policies_decides_what_the_oracle_decides(
     batched: bool, script: list[tuple[Any, ...]]

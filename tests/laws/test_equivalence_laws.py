@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
 from tests.builders import fleet, node, pod, put, reading
+from tests.laws.examples import examples
 from tests.laws.pairs import Pair
 from tests.laws.test_placement_laws import begin, real, records, scripts
 from tests.scheduling.tiny_plugins import Fit, Live, Ready, Selector, profile
@@ -40,7 +41,7 @@ def image(one: EquivalenceClass, n: int) -> dict[str, Any]:
         "rejected": dict(one.context().rejected),
         "counts": (one.context().feasible, one.context().evaluated),
         "decision": decision
-        and (decision.cluster, decision.node, decision.score, decision.runner_up, decision.why.scores.record()),
+        and (decision.cluster, decision.node, decision.score, decision.runner_up, decision.record()["scores"]),
     }
 
 
@@ -64,7 +65,7 @@ class Audited(Pair):
             assert image(kept, self.fleet.n) == image(fresh, self.fleet.n)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(script=scripts)
 def test_what_a_class_keeps_up_to_date_equals_a_class_made_from_scratch(script: list[tuple[Any, ...]]) -> None:
     pair = begin(Audited(DEFAULT_PROFILE, real, batched=True))
@@ -83,7 +84,7 @@ def test_scores_that_age_are_known_to_age_also_after_a_change_of_rows_that_are_n
 
 
 @pytest.mark.usefixtures("compiled")
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=scripts)
 def test_kernels_give_the_very_records_that_numpy_gives(script: list[tuple[Any, ...]]) -> None:
     kernels.compile_all()

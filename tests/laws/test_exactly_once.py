@@ -14,10 +14,11 @@ from dispatcher.scheduling import events
 from dispatcher.scheduling.clusters import GapError
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from tests.laws.cores import make_core
+from tests.laws.examples import examples
 from tests.laws.world import Mail, ModelCluster, World
 
 CLUSTERS = ("east", "north", "west")
-SEEDS = range(150)
+SEEDS = range(examples(150))
 CROWDED = range(1000, 1012)
 GRACE_S = 15.0
 

@@ -20,6 +20,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Ints, Placed
 from dispatcher.scheduling.framework.pod_sets import pods_of_terms
 from tests.builders import PodBuilder, node, pod, selector
+from tests.laws.examples import examples
 
 LEVELS = ("zone", "cluster", "host", "rack")
 SELECTORS = (None, selector(app="u"), selector())
@@ -173,7 +174,7 @@ def by_name(fleet: FleetState, level: str, counts: Ints) -> dict[str, int]:
     return {name: count for name, count in zip(names, counts.tolist(), strict=True) if count}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(events, max_size=20), st.lists(pods(), min_size=1, max_size=6), st.data())
 def test_assume_then_forget_restores_every_column_bit_for_bit(
     script: list[tuple[Any, ...]], extra: list[Placed], data: st.DataObject
@@ -188,7 +189,7 @@ def test_assume_then_forget_restores_every_column_bit_for_bit(
     assert image(fleet) == before
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(events, max_size=25), st.integers(0, 25))
 def test_counts_kept_up_to_date_equal_counts_from_scratch(script: list[tuple[Any, ...]], asked_after: int) -> None:
     fleet = made(script[:asked_after])
@@ -198,7 +199,7 @@ def test_counts_kept_up_to_date_equal_counts_from_scratch(script: list[tuple[Any
     assert counts(fleet) == counts(made(script))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(events, max_size=25), st.integers(0, 25), st.integers(1, 3))
 def test_ties_kept_up_to_date_equal_ties_from_scratch(
     script: list[tuple[Any, ...]], asked_after: int, asked_again: int
@@ -214,7 +215,7 @@ def test_ties_kept_up_to_date_equal_ties_from_scratch(
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(events, max_size=20), st.lists(pods(), min_size=1, max_size=4), st.data())
 def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
     script: list[tuple[Any, ...]], kinds: list[Placed], data: st.DataObject
@@ -236,7 +237,7 @@ def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
     assert image(together) == image(single)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(events, max_size=20), pods(), st.integers(1, 5))
 def test_supposing_pods_and_taking_the_supposition_back_leaves_no_trace(
     script: list[tuple[Any, ...]], placed: Placed, times: int

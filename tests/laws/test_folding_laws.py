@@ -14,6 +14,7 @@ from dispatcher.model.pod import Claim, Pod, SourceRef
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
 from tests.laws.cores import make_core
+from tests.laws.examples import examples
 from tests.laws.test_exactly_once import CLUSTERS, GRACE_S, Simulation, run_and_check
 from tests.laws.world import ModelCluster
 
@@ -95,7 +96,7 @@ def reports(draw: st.DrawFn) -> Changes:
     return Changes("east", "east-uid", "life", 0, 9, full=True, nodes=nodes, pods=pods, keys=())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(report=reports(), at_once=st.integers(1, 6), until=st.sampled_from(("end", "silent", "again")))
 def test_in_parts_it_ends_as_it_does_in_one_piece(report: Changes, at_once: int, until: str) -> None:
     """Also where the cluster falls silent, or tells everything anew, before the last part."""

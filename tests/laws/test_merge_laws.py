@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,9 +19,11 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
-from dispatcher.scheduling.records.decision import Decision, records_of
+from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
+from dispatcher.service.journal import Journal, lines_of
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import test_affinity_laws as affinity
+from tests.laws.examples import examples
 from tests.laws.oracle import numbered
 from tests.laws.pairs import CLUSTERS, Pair
 
@@ -92,7 +97,7 @@ def real() -> Any:
     return plugins
 
 
-lawful = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+lawful = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.usefixtures("compiled")
@@ -134,6 +139,23 @@ def test_records_that_are_made_together_are_those_made_alone(script: list[tuple[
     decisions = [result for result in pair.results if isinstance(result, Decision)][::step]
     alone = [json.dumps(one.record()) for one in decisions]
     assert [json.dumps(record) for record in records_of(decisions)] == alone
+
+
+@pytest.mark.usefixtures("compiled")
+@lawful
+@given(script=scripts, batched=st.booleans())
+def test_a_journal_prints_each_record_byte_for_byte(script: list[tuple[Any, ...]], *, batched: bool) -> None:
+    kernels.compile_all()
+    pair = begin(Alone, batched=batched)
+    for event in script:
+        pair.apply(event)
+    decisions = [result for result in pair.results if isinstance(result, Decision)]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "decisions"
+        journal = Journal(path)
+        journal.write(tables_of(decisions))
+        journal.close()
+        assert list(lines_of(path)) == [msgspec.json.encode(one.record()) + b"\n" for one in decisions]
 
 
 @pytest.mark.parametrize("profile", [affinity.ALONE, DEFAULT_PROFILE], ids=["alone", "among all policies"])

@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework import Placed, PluginUse, Profile
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.rules.nearness import to_many, to_nearest
 from tests.builders import PodBuilder, fleet, node, pod
+from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS, Pair
 from tests.laws.test_placement_laws import node_events
 
@@ -84,7 +85,7 @@ def begin(*, batched: bool) -> Pair:
 
 
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(script=scripts)
 def test_wishes_to_be_near_are_decided_as_the_oracle_decides(batched: bool, script: list[tuple[Any, ...]]) -> None:
     pair = begin(batched=batched)
@@ -99,7 +100,7 @@ def records(script: list[tuple[Any, ...]], *, batched: bool) -> str:
     return "\n".join(json.dumps(result.record(), sort_keys=True) for result in pair.results)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(script=scripts)
 def test_a_batch_records_what_one_by_one_records(script: list[tuple[Any, ...]]) -> None:
     assert records(script, batched=True) == records(script, batched=False)

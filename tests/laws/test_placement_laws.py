@@ -19,6 +19,7 @@ from dispatcher.scheduling.pruning.searches import LARGE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, node, pod
 from tests.laws import rules
+from tests.laws.examples import examples
 from tests.laws.pairs import CLUSTERS, Pair
 from tests.scheduling.tiny_plugins import Crowd, Fit, Live, Quota, Ready, Rooms, Selector, Spread, profile
 
@@ -110,7 +111,7 @@ def begin(pair: Pair) -> Pair:
 
 
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(script=scripts)
 def test_the_fast_path_decides_what_the_oracle_decides(batched: bool, script: list[tuple[Any, ...]]) -> None:
     pair = begin(Pair(TINY, tiny, batched=batched))
@@ -119,7 +120,7 @@ def test_the_fast_path_decides_what_the_oracle_decides(batched: bool, script: li
 
 
 @pytest.mark.parametrize("normalizes", [True, False], ids=["normalised", "as they are"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(script=scripts)
 def test_answers_by_domain_decide_what_answers_by_row_decide(normalizes: bool, script: list[tuple[Any, ...]]) -> None:
     pair = begin(Pair(BY_PARTS, by_parts(normalizes=normalizes), batched=True))
@@ -146,7 +147,7 @@ class Lawful(Pair):
 @pytest.mark.parametrize(
     ("batched", "large"), [(True, LARGE), (False, LARGE), (False, 0)], ids=["a batch", "one by one", "a large fleet"]
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(script=scripts)
 def test_the_default_profile_keeps_every_rule_and_decides_what_the_oracle_decides(
     batched: bool, large: int, script: list[tuple[Any, ...]]
@@ -164,13 +165,13 @@ def records(script: list[tuple[Any, ...]], *, batched: bool, large: int = LARGE)
     return "\n".join(lines).encode() + pair.fleet.requested.tobytes() + pair.fleet.recent.tobytes()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(script=scripts)
 def test_the_same_inputs_give_the_same_records_byte_for_byte(script: list[tuple[Any, ...]]) -> None:
     assert records(script, batched=True) == records(script, batched=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(script=scripts)
 def test_a_batch_records_the_very_reasons_that_one_by_one_records(script: list[tuple[Any, ...]]) -> None:
     assert records(script, batched=True) == records(script, batched=False)

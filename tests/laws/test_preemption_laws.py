@@ -18,6 +18,7 @@ from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from tests.builders import node, pod
 from tests.laws import rules
+from tests.laws.examples import examples
 from tests.laws.oracle import Seat, World, numbered
 
 Where = tuple[str, str]
@@ -193,13 +194,13 @@ class Asked:
             self.fleet.remove(pod_id)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(case=cases())
 def test_the_node_and_the_victims_are_kube_schedulers_choice(case: Case) -> None:
     Asked(case).ask()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(case=cases(), ends=st.lists(st.integers(-8, 8), min_size=2, max_size=5))
 def test_one_after_the_other_finds_what_is_found_out_anew(case: Case, ends: list[int]) -> None:
     """What is kept from pod to pod of one kind is forgotten where the fleet moves: pods end, and promises are made."""

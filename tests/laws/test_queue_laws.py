@@ -8,6 +8,7 @@ from dispatcher.scheduling import queue as module
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
 from tests.builders import pod
+from tests.laws.examples import examples
 
 POD = st.tuples(st.sampled_from("abc"), st.sampled_from((0, 5)), st.sampled_from((0.0, 0.2, 0.9, 1.1, 1.5, 7.0)))
 LATER = 1000.0
@@ -35,7 +36,7 @@ def age(item: QueuedPod) -> tuple[float, tuple[str, str]]:
     return item.queued_at, item.pod_id
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     pods=st.lists(POD, max_size=40),
     gone=st.sets(st.integers(0, 39), max_size=5),
@@ -72,7 +73,7 @@ def test_turns_in_order_classes_in_order_and_nobody_is_passed_by_more_than_promi
         module.IN_A_ROW = kept
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pods=st.lists(POD, max_size=20), steps=st.lists(st.integers(0, 19), max_size=30))
 def test_one_by_one_and_with_pods_that_change_meanwhile_it_is_the_same_order(
     pods: list[tuple[str, int, float]], steps: list[int]

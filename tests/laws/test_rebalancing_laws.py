@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.pod import PodId
 from dispatcher.scheduling.rebalancing.utilisation import cost
+from tests.laws.examples import examples
 from tests.scheduling.rebalancing.world import RULES, World, web
 
 _MINUTES = 150
@@ -28,7 +29,7 @@ def potential(world: World) -> float:
     return sum(cost(np.asarray([world.load(name)]), ("cpu",)) for name in world.fleet.node_names("a"))
 
 
-@settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(20), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(worlds())
 def test_every_move_makes_the_fleet_cheaper_and_then_it_rests(world: World) -> None:
     last, moved_at = 0, dict[PodId, float]()

@@ -13,6 +13,7 @@ from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from tests.builders import fleet, node, pod, put
+from tests.laws.examples import examples
 
 Item = tuple[PodId, Placed]
 TENANT = Tenant("red", ("red",), {"cpu": Share(absolute=2500)})
@@ -55,7 +56,7 @@ def told(results: list[Decision | Unschedulable]) -> list[object]:
     return [(one.record(), getattr(one, "victims", ()), getattr(one, "reasons", ())) for one in results]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     running=st.lists(st.tuples(st.integers(0, 2), st.sampled_from((-3, 0, 2, 9))), max_size=6),
     batches=st.lists(asking(), min_size=1, max_size=3),

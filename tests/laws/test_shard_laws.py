@@ -23,6 +23,7 @@ from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.scheduling.shards.held import HELD
 from tests.builders import node, pod, reading
 from tests.laws.cores import make_core
+from tests.laws.examples import examples
 from tests.laws.local_shards import LocalShard, shards_of
 from tests.laws.oracle import numbered
 from tests.laws.test_exactly_once import CLUSTERS as CLUSTERS_OF_WORLD
@@ -92,7 +93,7 @@ class Fleet:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("batched", [True, False], ids=["a batch", "one by one"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(script=scripts)
 def test_shards_change_no_decision_and_no_record(count: int, batched: bool, script: list[tuple[Any, ...]]) -> None:
     alone = Fleet(DEFAULT_PROFILE, real, 0).run(script, batched=batched)
@@ -114,7 +115,7 @@ def derived() -> Plugins:
     return lambda: build(DERIVED, PluginContext(quota=QuotaLedger(())))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(script=scripts)
 def test_what_is_derived_of_readings_is_in_shards_as_it_is_in_the_driver(script: list[tuple[Any, ...]]) -> None:
     alone = Fleet(DERIVED, derived, 0).run(script)
@@ -194,13 +195,13 @@ def test_what_a_plugin_asks_in_vain_in_a_shard_is_asked_there_but_once() -> None
     assert all(isinstance(result, Decision) for result in one.results)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(script=scripts)
 def test_plugins_that_ask_for_more_than_shards_hold_decide_as_ever(script: list[tuple[Any, ...]]) -> None:
     assert Fleet(TINY, tiny, 2).run(script) == Fleet(TINY, tiny, 0).run(script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(script=scripts, seed=st.integers(0, 2**32))
 def test_shards_that_die_lose_orders_or_do_not_answer_change_nothing(script: list[tuple[Any, ...]], seed: int) -> None:
     alone = Fleet(DEFAULT_PROFILE, real, 0).run(script)
@@ -208,7 +209,7 @@ def test_shards_that_die_lose_orders_or_do_not_answer_change_nothing(script: lis
 
 
 @pytest.mark.usefixtures("compiled")
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=scripts)
 def test_shards_with_kernels_tell_what_numpy_tells(script: list[tuple[Any, ...]]) -> None:
     kernels.compile_all()
@@ -223,7 +224,7 @@ def probe(at: int) -> Placed:
 
 
 @pytest.mark.parametrize("trouble", [0.0, 0.3], ids=["all is well", "shards die"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(script=scripts, seed=st.integers(0, 2**32))
 def test_what_shards_hold_equals_the_driver_s_columns(trouble: float, script: list[tuple[Any, ...]], seed: int) -> None:
     one = Fleet(DEFAULT_PROFILE, real, 3, seed=seed, trouble=trouble)

@@ -12,6 +12,7 @@ from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_choice import NONE, Chooser
 from dispatcher.scheduling.rules.volume_match import Candidates
 from tests.builders import fleet, node
+from tests.laws.examples import examples
 from tests.plugins.storage import volume
 
 NODES = [node(f"n{at}").labels(zone=f"z{at % 3}") for at in range(6)] + [node("nowhere")]
@@ -26,7 +27,7 @@ VOLUMES = st.lists(st.none() | TERMS, max_size=8).map(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(VOLUMES, st.lists(st.permutations(range(8)), min_size=1, max_size=3))
 def test_what_is_looked_up_is_what_a_scan_finds(volumes: list[PersistentVolume], orders: list[list[int]]) -> None:
     state = fleet(a=NODES)

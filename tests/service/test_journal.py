@@ -1,33 +1,86 @@
-"""The decision journal: whole lines, bounded files, and a broken disk that stops nothing."""
+"""The decision journal: every record as it was told, bounded files, and a broken disk that stops nothing."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dispatcher.service.journal import Journal
+from dispatcher.scheduling.framework.value_columns import Each, Table
+from dispatcher.service.journal import MARK, Journal, lines_of
 
 
-def lines(path: Path) -> list[int]:
-    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
+def table(*numbers: int) -> Table:
+    return Table(len(numbers), Each([{"n": number} for number in numbers]))
+
+
+def write(path: Path, *tables: Table) -> None:
+    journal = Journal(path)
+    journal.write(tables)
+    journal.close()
+
+
+def read(path: Path) -> list[Any]:
+    return [json.loads(line)["n"] for line in lines_of(path)]
 
 
 def test_records_are_appended_across_lives(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "decisions.jsonl"
-    for number in (1, 2):
-        journal = Journal(path)
-        journal.write([{"n": number}])
-        journal.close()
-    assert lines(path) == [1, 2]
+    path = tmp_path / "deep" / "decisions.journal"
+    write(path, table(1, 2), table(3))
+    write(path, table(4))
+    assert read(path) == [1, 2, 3, 4]
 
 
 def test_at_its_limit_it_begins_anew_and_keeps_one_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(path, table(0))
+    journal = Journal(path, limit_bytes=2 * path.stat().st_size)
+    for number in range(1, 7):
+        journal.write([table(number)])
+    assert read(path) == [6]
+    assert read(path.with_name("decisions.journal.1")) == [4, 5]
+
+
+def test_what_a_crash_left_unfinished_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(path, table(1, 2))
+    whole = path.read_bytes()
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        write(path, table(3))
+        assert read(path) == [3]
+    path.write_bytes(whole + whole[:-1])
+    assert read(path) == [1, 2]
+
+
+def test_a_frame_that_is_damaged_costs_its_own_records(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(path, table(1), table(2))
+    data = bytearray(path.read_bytes())
+    data[len(MARK) + 9] ^= 1
+    path.write_bytes(data)
+    assert read(path) == [2]
+
+
+def test_what_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(path, table(1))
+    path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02"))
+    with pytest.raises(ValueError, match="a later version wrote it"):
+        read(path)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"n":7,"x'], ids=["ended", "torn"])
+def test_lines_of_an_earlier_version_are_read_before_what_is_written_after_them(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "decisions.jsonl"
-    journal = Journal(path, limit_bytes=20)
-    for number in range(7):
-        journal.write([{"n": number}])
-    assert lines(path) == [6]
-    assert lines(path.with_name("decisions.jsonl.1")) == [4, 5]
+    path.write_bytes(b'{"n":1}\n{"n":2}\n' + torn)
+    write(path, table(3))
+    assert read(path) == [1, 2, 3]
+
+
+def test_an_empty_journal_has_no_records(tmp_path: Path) -> None:
+    write(tmp_path / "decisions.journal")
+    assert read(tmp_path / "decisions.journal") == []
 
 
 def test_a_disk_that_fails_closes_the_journal_and_nothing_else() -> None:
@@ -35,5 +88,5 @@ def test_a_disk_that_fails_closes_the_journal_and_nothing_else() -> None:
     if not full.exists():
         pytest.skip("no /dev/full here")
     journal = Journal(full)
-    journal.write([{"n": 1}])
-    journal.write([{"n": 2}])
+    journal.write([table(1)])
+    journal.write([table(2)])

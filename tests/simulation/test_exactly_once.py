@@ -9,9 +9,10 @@ from collections import Counter
 import pytest
 
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN
+from tests.laws.examples import examples
 from tests.simulation.fleet import Fleet
 
-SEEDS = range(60)
+SEEDS = range(examples(60))
 TROUBLE_S, CALM_S = 50, 150
 
 

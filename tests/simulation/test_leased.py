@@ -21,6 +21,7 @@ from dispatcher.model.messages import Peers
 from dispatcher.scheduling import events
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from tests.agents.executor.world import pod_object, pod_path
+from tests.laws.examples import examples
 from tests.simulation.cluster import Cluster
 from tests.simulation.fleet import Fleet
 
@@ -246,7 +247,7 @@ def test_an_agent_that_is_dead_stops_nothing() -> None:
     live(story)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_no_two_copies_run_whoever_dies_and_however_late_calls_come(seed: int) -> None:
     async def story(fleet: Cut) -> None:
         dice = fleet.chance

@@ -119,11 +119,17 @@ class Answering:
         priority = Priority.CONTROL
         try:
             call = decode_call(body)
-            priority = PRIORITIES[call.method]
-            answer = Message(Kind.ANSWER, stream, await self._answers[call.method](call))
+            priority, answer = PRIORITIES[call.method], self._answers[call.method]
         except (msgspec.MsgspecError, KeyError) as error:
-            answer = Message(Kind.FAULT, stream, f"a call that this agent does not know: {error}".encode())
+            self._send_fault(stream, f"a call that this agent does not know: {error}", priority)
+            return
+        try:
+            told = await answer(call)
         except Exception as error:
-            LOG.warning("a call failed", error=repr(error))
-            answer = Message(Kind.FAULT, stream, repr(error).encode())
-        self._connection.send(answer, priority)
+            LOG.warning("a call failed", method=call.method, error=repr(error))
+            self._send_fault(stream, repr(error), priority)
+        else:
+            self._connection.send(Message(Kind.ANSWER, stream, told), priority)
+
+    def _send_fault(self, stream: int, text: str, priority: Priority) -> None:
+        self._connection.send(Message(Kind.FAULT, stream, text.encode()), priority)

@@ -1,12 +1,28 @@
 """One WebSocket with many calls over it, from either end: a task that writes, a loop that reads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from aiohttp import WSMessage, WSMsgType
 
 from dispatcher.model.streams import Message, Multiplexer, Priority
+
+LITTLE_PER_S = 2000  # frames a second that may bring little: honest peers send one or two a call
+
+
+class Pace:
+    """How long to wait after so many events in all, for no more than `per_s` a second beyond a second's worth."""
+
+    def __init__(self, per_s: float) -> None:
+        self._per_s, self._counted = per_s, 0
+        self._free_at = float("-inf")  # when all that was counted would have been due
+
+    def pause(self, total: int, now: float) -> float:
+        """Seconds, 0.0 if there were not too many."""
+        new, self._counted = total - self._counted, total
+        self._free_at = max(self._free_at, now - 1.0) + new / self._per_s
+        return max(0.0, self._free_at - now)
 
 
 class Socket(Protocol):
@@ -24,9 +40,11 @@ class Socket(Protocol):
 class Connection:
     """Messages of any length over a WebSocket. Only `_write` sends: a cancelled sender would end all others'."""
 
-    def __init__(self, socket: Socket) -> None:
-        self._socket, self._streams = socket, Multiplexer()
+    def __init__(self, socket: Socket, wanted: Callable[[int], bool] | None = None) -> None:
+        """`wanted`: as of Multiplexer."""
+        self._socket, self._streams = socket, Multiplexer(wanted=wanted)
         self._news = asyncio.Event()
+        self._pace = Pace(LITTLE_PER_S)
 
     def send(self, message: Message, priority: Priority) -> None:
         """Queue a message."""
@@ -37,12 +55,18 @@ class Connection:
         """Send nothing more of a stream; whether something was left."""
         return self._streams.drop(stream)
 
+    def forget(self, stream: int) -> None:
+        """Keep nothing of what has arrived of a stream."""
+        self._streams.forget(stream)
+
     async def messages(self) -> AsyncIterator[Message]:
         """What arrives, until the connection ends. ProtocolError, ConnectionError."""
         writer = asyncio.create_task(self._write(), name="connection writer")
         try:
             while (received := await self._socket.receive()).type is WSMsgType.BINARY:
                 message = self._streams.receive(received.data)
+                if pause := self._pace.pause(self._streams.little, asyncio.get_running_loop().time()):
+                    await asyncio.sleep(pause)  # whoever floods us is read more slowly
                 self._news.set()  # the peer may have made room, or have to be told of ours
                 if message is not None:
                     yield message

@@ -1,9 +1,11 @@
 """Messages as msgpack bytes, and back."""
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
 
+from dispatcher.model.bounds import MAX_BYTES
 from dispatcher.model.messages.intents import IntentBatch
 from dispatcher.model.messages.outcomes import OutcomeBatch
 from dispatcher.model.messages.peers import Peers, PeersAck
@@ -13,6 +15,7 @@ from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import Record
 
 T = TypeVar("T", bound=Record)
+_PLACE = re.compile(r"\$\[(\d+)\]")  # of a field, as msgspec tells it of a struct that is an array on the wire
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
     kind: msgspec.msgpack.Decoder(kind)
@@ -30,12 +33,20 @@ def encode(message: Record) -> bytes:
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """Read bytes from a peer; WireError for anything that is not a `kind` of our version."""
+    """Read bytes from a peer; WireError for anything that is not a `kind` of our version, or beyond its bounds."""
+    if len(data) > MAX_BYTES:
+        raise WireError(f"a {kind.__name__} of {len(data)} bytes: {MAX_BYTES} are taken at most")
     try:
         message: T = _DECODERS[kind].decode(data)
     except (RecursionError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise WireError(f"not a {kind.__name__}: {error}") from None
+        raise WireError(f"not a {kind.__name__}: {_with_field(kind, str(error))}") from None
     version = getattr(message, "version", VERSION)
     if version != VERSION:
         raise WireError(f"{kind.__name__} has version {version}, this side speaks {VERSION}: upgrade the older side")
     return message
+
+
+def _with_field(kind: type[Record], error: str) -> str:
+    """msgspec's words, with the name of the field in place of its number."""
+    fields = kind.__struct_fields__
+    return _PLACE.sub(lambda found: f"$.{fields[int(found[1])]}" if int(found[1]) < len(fields) else found[0], error, 1)

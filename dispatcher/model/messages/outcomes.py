@@ -1,5 +1,10 @@
 """Agent to dispatcher: what became of each intent."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from dispatcher.model.bounds import MAX_NAMES, MAX_ROWS, Text, Word
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import Record
 
@@ -20,15 +25,15 @@ class Outcome(Record, frozen=True):
     `passing`: refused by a failure (HTTP 5xx, a webhook that does not answer), not by a rule: worth asking again soon.
     """
 
-    id: str
-    uid: str
+    id: Word
+    uid: Word
     epoch: int
-    verdict: str
-    message: str = ""
+    verdict: Word
+    message: Text = ""
     manifest: bytes = b""
     record: str = ""  # of CLAIMED: the signed claim
-    requests: dict[str, int] = {}
-    scope: str = ""
+    requests: Annotated[dict[str, int], Meta(max_length=MAX_NAMES)] = {}
+    scope: Word = ""
     passing: bool = False
 
 
@@ -38,8 +43,8 @@ class OutcomeBatch(Record, frozen=True):
     Where it is higher than the batch's own, or another's, a newer dispatcher leads and the sender has to stop.
     """
 
-    cluster: str
-    outcomes: tuple[Outcome, ...]
+    cluster: Word
+    outcomes: Annotated[tuple[Outcome, ...], Meta(max_length=MAX_ROWS)]
     version: int = VERSION
     obeys: int = 0
-    leader: str = ""
+    leader: Word = ""

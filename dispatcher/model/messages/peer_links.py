@@ -1,5 +1,6 @@
 """What an agent measured on the way to another cluster's agent."""
 
+from dispatcher.model.bounds import Word
 from dispatcher.model.pod import Record
 
 
@@ -10,7 +11,7 @@ class LinkReading(Record, frozen=True):
     that were lost. `age_s`: since the last probe that came back.
     """
 
-    cluster: str
+    cluster: Word
     rtt_ms: float
     jitter_ms: float = 0.0
     loss: float = 0.0

@@ -1,5 +1,10 @@
 """Dispatcher to agent: the other clusters as their proxy nodes shall show them; and the agent's answer."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from dispatcher.model.bounds import MAX_ROWS, Word
 from dispatcher.model.messages.peer_links import LinkReading
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import PodRef, Record
@@ -89,8 +94,8 @@ class PeersAck(Record, frozen=True):
     `probe`: where this agent answers probes of others (IP:port), "" nowhere. `links`: what it measured to others.
     """
 
-    cluster: str
-    word: str = ""
+    cluster: Word
+    word: Word = ""
     version: int = VERSION
-    probe: str = ""
-    links: tuple[LinkReading, ...] = ()
+    probe: Word = ""
+    links: Annotated[tuple[LinkReading, ...], Meta(max_length=MAX_ROWS)] = ()

@@ -1,5 +1,10 @@
 """Agent to dispatcher: who an agent is, and what changed in its cluster."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from dispatcher.model.bounds import MAX_NODES, MAX_OBJECTS, MAX_PODS, MAX_ROWS, MAX_USES, Names, Text, Word
 from dispatcher.model.crossing import Opening
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.node import Node, Reading
@@ -15,12 +20,12 @@ class Hello(Record, frozen=True):
     dispatcher epoch that its executor has obeyed, in this life or an earlier one.
     """
 
-    cluster: str
-    cluster_uid: str
-    incarnation: str
+    cluster: Word
+    cluster_uid: Word
+    incarnation: Word
     version: int = VERSION
-    server_version: str = ""
-    keys: tuple[str, ...] = ()
+    server_version: Word = ""
+    keys: Names = ()
     obeys: int = 0
 
 
@@ -38,27 +43,27 @@ class Changes(Record, frozen=True):
     single owners use, of those of which that is another than before; what is not told of goes on to hold.
     """
 
-    cluster: str
-    cluster_uid: str
-    incarnation: str
+    cluster: Word
+    cluster_uid: Word
+    incarnation: Word
     since: int
     revision: int
     full: bool = False
     synced: bool = True
     api_ok: bool = True
-    problem: str = ""
-    nodes: tuple[Node, ...] = ()
-    nodes_gone: tuple[str, ...] = ()
-    pods: tuple[Pod, ...] = ()
-    pods_gone: tuple[str, ...] = ()
-    readings: tuple[Reading, ...] = ()
+    problem: Text = ""
+    nodes: Annotated[tuple[Node, ...], Meta(max_length=MAX_NODES)] = ()
+    nodes_gone: Annotated[tuple[Word, ...], Meta(max_length=MAX_NODES)] = ()
+    pods: Annotated[tuple[Pod, ...], Meta(max_length=MAX_PODS)] = ()
+    pods_gone: Annotated[tuple[Word, ...], Meta(max_length=MAX_PODS)] = ()
+    readings: Annotated[tuple[Reading, ...], Meta(max_length=MAX_NODES)] = ()
     version: int = VERSION
-    objects: tuple[AnyObject, ...] = ()
-    objects_gone: tuple[ObjectRef, ...] = ()
+    objects: Annotated[tuple[AnyObject, ...], Meta(max_length=MAX_OBJECTS)] = ()
+    objects_gone: Annotated[tuple[ObjectRef, ...], Meta(max_length=MAX_OBJECTS)] = ()
     evicts_foreign: bool = False
     restored: bool = False
-    keys: tuple[str, ...] = ()
-    pods_missing: tuple[str, ...] = ()
-    opens: tuple[Opening, ...] | None = None
+    keys: Names = ()
+    pods_missing: Annotated[tuple[Word, ...], Meta(max_length=MAX_PODS)] = ()
+    opens: Annotated[tuple[Opening, ...], Meta(max_length=MAX_ROWS)] | None = None
     confirmed: int = 0
-    uses: tuple[OwnerUse, ...] = ()
+    uses: Annotated[tuple[OwnerUse, ...], Meta(max_length=MAX_USES)] = ()

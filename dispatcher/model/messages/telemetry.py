@@ -1,5 +1,10 @@
 """Agent to dispatcher, when somebody asks: how the sources of live load do in one cluster. No decision rests on it."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from dispatcher.model.bounds import MAX_NAMES, Names, Text, Word
 from dispatcher.model.messages.version import VERSION
 from dispatcher.model.pod import Record
 
@@ -15,24 +20,24 @@ class SourceReport(Record, frozen=True):
     were not believed, by reason. `ages`: by signal (nodes, median age, greatest age).
     """
 
-    name: str
-    key: str = ""
+    name: Word
+    key: Word = ""
     asked: int = 0
     errors: int = 0
-    problem: str = ""
+    problem: Text = ""
     answered_s: float | None = None
     lag_s: float = 0.0
     nodes: int = 0
     silent: int = 0
-    silent_names: tuple[str, ...] = ()
+    silent_names: Names = ()
     failing: int = 0
-    failing_names: dict[str, str] = {}
+    failing_names: Annotated[dict[str, Text], Meta(max_length=MAX_NAMES)] = {}
     unmatched: int = 0
-    unmatched_names: tuple[str, ...] = ()
+    unmatched_names: Names = ()
     ambiguous: int = 0
-    ambiguous_names: tuple[str, ...] = ()
-    rejected: dict[str, int] = {}
-    ages: dict[str, tuple[int, float, float]] = {}
+    ambiguous_names: Names = ()
+    rejected: Annotated[dict[str, int], Meta(max_length=MAX_NAMES)] = {}
+    ages: Annotated[dict[str, tuple[int, float, float]], Meta(max_length=MAX_NAMES)] = {}
 
 
 class UnreadSignal(Record, frozen=True):
@@ -41,17 +46,17 @@ class UnreadSignal(Record, frozen=True):
     Placement uses the last readings until the profile's `stale_s`, then requests.
     """
 
-    signal: str
+    signal: Word
     nodes: int
-    names: tuple[str, ...] = ()
+    names: Names = ()
 
 
 class Telemetry(Record, frozen=True):
     """All sources of one cluster. `stale_s`: older than that is not fresh. `nodes`: how many there are."""
 
-    cluster: str
+    cluster: Word
     nodes: int = 0
     stale_s: float = 0.0
-    sources: tuple[SourceReport, ...] = ()
-    unread: tuple[UnreadSignal, ...] = ()
+    sources: Annotated[tuple[SourceReport, ...], Meta(max_length=MAX_NAMES)] = ()
+    unread: Annotated[tuple[UnreadSignal, ...], Meta(max_length=MAX_NAMES)] = ()
     version: int = VERSION

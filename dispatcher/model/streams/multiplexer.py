@@ -12,9 +12,11 @@ The shape is that of HTTP/2 (RFC 9113, sections 5.2 and 5.3), with one window a 
 """
 
 from collections import deque
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
+from dispatcher.model.bounds import MAX_BYTES
 from dispatcher.model.streams.frames import (
     CHUNK,
     COUNTED,
@@ -29,7 +31,6 @@ from dispatcher.model.streams.frames import (
 )
 
 WINDOW = 256 * 1024
-MAX_MESSAGE = 256 * 1024 * 1024
 MAX_STREAMS = 1024  # messages of which a part has arrived
 _PART = 64  # bytes that a part takes beside its payload
 
@@ -69,8 +70,15 @@ class _Sending:
 class Multiplexer:
     """Both directions of one connection. Nothing here waits; the caller sends `next_frame` until it is None."""
 
-    def __init__(self, window: int = WINDOW, max_message: int = MAX_MESSAGE) -> None:
-        self._window, self._max_message = window, max_message
+    def __init__(
+        self,
+        window: int = WINDOW,
+        max_message: int = MAX_BYTES,
+        wanted: Callable[[int], bool] | None = None,
+    ) -> None:
+        """`wanted` says of which streams parts are kept; None: of all."""
+        self._window, self._max_message, self._wanted = window, max_message, wanted
+        self.little = 0  # frames that came and brought little, or nothing that was asked for
         self._queues: tuple[deque[_Sending], ...] = tuple(deque() for _ in Priority)
         self._on_the_way = 0  # counted bytes, sent and not yet taken
         self._untold = 0  # counted bytes that we took and have not told of
@@ -117,6 +125,9 @@ class Multiplexer:
     def receive(self, data: bytes) -> Message | None:
         """Take a frame; the message that it completes, if any. ProtocolError: the connection must end."""
         frame = decode_frame(data)
+        wanted = self._wanted is None or self._wanted(frame.stream)
+        if len(frame.payload) < CHUNK // 2 or not wanted:
+            self.little += 1
         if frame.kind == Kind.CREDIT:
             self._on_the_way -= credited(frame)
             if self._on_the_way < 0:
@@ -126,6 +137,9 @@ class Multiplexer:
             self._untold += len(frame.payload)
             if self._untold > self._window:
                 raise ProtocolError(f"the peer sent more than {self._window} bytes without leave")
+        if not wanted:
+            self.forget(frame.stream)  # what came of it before it was given up
+            return None
         return self._joined(frame)
 
     def _joined(self, frame: Frame) -> Message | None:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dispatcher.scheduling.batch.batch_record import BatchRecord
+from dispatcher.scheduling.batch.batch_record import BatchRecord, gathered
 from dispatcher.scheduling.batch.candidates import NO_CANDIDATE, Candidate
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
 from dispatcher.scheduling.framework import Floats
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, Scores
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, ScoreColumns
 
 # per score that groups of rows have in common: its place in `names`, [groups] raw and [groups] normalised values
 GroupScoreColumns = tuple[tuple[int, Floats, Floats], ...]
@@ -56,14 +56,12 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
     def parts(self, whys: Sequence["LookaheadRecord"]) -> RecordParts:
         """Their rows as they were; all else is the same for all."""
         facts = self.batch.sheet.facts([one.first[2] for one in whys], [one.pods for one in whys])
-        return RecordParts([self.context] * len(whys), facts, [{}] * len(whys))
-
-    @property
-    def scores(self) -> Scores:
-        """Of the chosen row and of the runner-up."""
-        raw, normal = self._values(self.first, self.group)
-        rival = None if self.second is NO_CANDIDATE else self._values(self.second, self.other)[1]
-        return Scores(*self.batch.names, raw, normal, rival)
+        firsts, groups = [one.first for one in whys], [one.group for one in whys]
+        seconds = [one.first if one.second is NO_CANDIDATE else one.second for one in whys]
+        raw, normalized = self._values(firsts, groups)
+        rivals = self._values(seconds, [one.other for one in whys])[1]
+        columns = ScoreColumns(*self.batch.names, raw, normalized, rivals)
+        return RecordParts([self.context] * len(whys), facts, {}, columns, [one.runner_up for one in whys])
 
     @property
     def runner_up(self) -> tuple[str, str, float] | None:
@@ -75,10 +73,9 @@ class LookaheadRecord(BatchRecord[LookaheadContext], gc=False, eq=False, frozen=
             else (*batch.places[candidate[2]], batch.points[self.other] - candidate[0])
         )
 
-    def _values(self, candidate: Candidate, group: int) -> tuple[list[float], list[float]]:
-        values, at = candidate[3], candidate[4]
-        raw: list[float] = values[:, at].tolist()
+    def _values(self, candidates: Sequence[Candidate], groups: Sequence[int]) -> tuple[Floats, Floats]:
+        raw = gathered([(one[3], one[4]) for one in candidates])
         normal = raw.copy()
         for at, raw_of, normal_of in self.batch.common:
-            raw[at], normal[at] = raw_of.item(group), normal_of.item(group)
+            raw[at], normal[at] = raw_of[groups], normal_of[groups]
         return raw, normal

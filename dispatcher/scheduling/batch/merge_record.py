@@ -3,16 +3,15 @@
 Zone counts in `extras` are recounted by the plugin from the chosen rows (`explain_batch`), not read from the merge.
 """
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import repeat
 
 import numpy as np
 
 from dispatcher.model.pod import PodId
-from dispatcher.scheduling.batch.batch_record import BatchRecord
+from dispatcher.scheduling.batch.batch_record import BatchRecord, gathered
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
@@ -22,8 +21,9 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, Floats, Ints, Placed
 from dispatcher.scheduling.framework.domain_counts import ExplainPods
 from dispatcher.scheduling.framework.points import guarded
+from dispatcher.scheduling.framework.value_columns import Column, Each, Same, column_of
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.records.decision_record import DecisionContext, RecordParts, Scores, merged
+from dispatcher.scheduling.records.decision_record import DecisionContext, RecordParts, ScoreColumns, merged
 
 
 class MergeHistory:
@@ -57,7 +57,7 @@ class MergeHistory:
         self._chosen = self._candidates.row[
             trace.candidate[:decided]
         ]  # [pods, 2]; what stands where there is none means nothing
-        self._has_rival = (trace.candidate[:decided, 1] >= 0).tolist()
+        self._has_rival = trace.candidate[:decided, 1] >= 0
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
         name_of = self.fleet.name_of
         self.places = {row: name_of(row) for row in set(self._chosen.ravel().tolist())}
@@ -103,30 +103,40 @@ class MergeHistory:
     def parts(self, ats: Sequence[int]) -> RecordParts:
         """What the decisions for pods of these numbers, ascending, are told by."""
         facts = self.sheet.facts(self._chosen[ats, 0].tolist(), self._trace.depth[ats, 0])
-        return RecordParts(list(self.contexts(ats)), facts, self._extras(ats))
+        places = np.zeros(len(ats), dtype=np.int64)
+        raw, normal = self._values(ats, places)
+        rivals = self._values(ats, places + self._has_rival[ats])[1]  # who has none stands for itself
+        scores = ScoreColumns(*self._names, raw, normal, rivals)
+        return RecordParts(list(self.contexts(ats)), facts, self._extras(ats), scores, self._rivals(ats))
 
-    def scores(self, at: int) -> Scores:
-        """Of the chosen row and of the runner-up."""
-        raw, normal = self._values(at, 0)
-        return Scores(*self._names, raw, normal, self._values(at, 1)[1] if self._has_rival[at] else None)
+    def _rivals(self, ats: Sequence[int]) -> list[tuple[str, str, float] | None]:
+        rows, scores = self._chosen[ats, 1].tolist(), self._trace.score[ats, 1].tolist()
+        told, places = zip(self._has_rival[ats].tolist(), rows, scores, strict=True), self.places
+        return [(*places[row], score) if has else None for has, row, score in told]
 
-    def _values(self, at: int, place: int) -> tuple[list[float], list[float]]:
-        trace = self._trace
-        bucket, values = trace.bucket.item(at, place), self._raws[trace.candidate.item(at, place)]
-        matrix, column = values[trace.depth.item(at, place)]
-        raw: list[float] = matrix[:, column].tolist()
+    def _values(self, ats: Sequence[int], places: Ints) -> tuple[Floats, Floats]:
+        """[scores, pods] raw and normalised, of the chosen rows (place 0) or the next best (1)."""
+        trace, raws = self._trace, self._raws
+        buckets, depths = trace.bucket[ats, places], trace.depth[ats, places].tolist()
+        found = zip(trace.candidate[ats, places].tolist(), depths, strict=True)
+        raw = gathered([raws[candidate][depth] for candidate, depth in found])
         normal = raw.copy()
         evaluators, columns = self._score_positions
         for evaluator, where in evaluators:
-            raw[where], normal[where] = trace.raw.item(at, place, evaluator), trace.normal.item(at, place, evaluator)
-        normals = self.normal_history[bisect_right(self.normal_history, at, key=lambda one: one[0]) - 1][1]
-        for one, where in columns:
-            raw[where], normal[where] = self._shared[one].item(bucket), normals[one].item(bucket)
+            raw[where], normal[where] = trace.raw[ats, places, evaluator], trace.normal[ats, places, evaluator]
+        begins = np.searchsorted(ats, [begin for begin, _ in self.normal_history]).tolist() if columns else []
+        for first, last, (_, normals) in zip(begins, [*begins[1:], len(ats)], self.normal_history, strict=False):
+            of = buckets[first:last]
+            for one, where in columns:
+                raw[where, first:last], normal[where, first:last] = self._shared[one][of], normals[one][of]
         return raw, normal
 
     def contexts(self, ats: Sequence[int]) -> Iterator[DecisionContext]:
         """What the decisions for pods of these numbers, ascending, stood on; one and the same where nothing moved."""
         trace, done, found, stands_on = self._trace, 0, self._begin, 0
+        if not trace.codes.any() and not trace.full.any():
+            yield from repeat(found, len(ats))
+            return
         filled, members = Counter[tuple[int, int]](), self._members.copy()
         buckets, clusters, full = trace.bucket[:, 0].tolist(), self._cluster_of.tolist(), trace.full.tolist()
         closed = trace.codes.any(axis=1).tolist()
@@ -155,22 +165,18 @@ class MergeHistory:
                 refused[int(codes[bucket]), cluster] += int(members[bucket, cluster])
         return refused
 
-    def _extras(self, ats: Sequence[int]) -> list[dict[str, Any]]:
+    def _extras(self, ats: Sequence[int]) -> dict[str, Column]:
         """What policies by domains have to say of the decisions for pods of these numbers, ascending."""
-        extras: list[dict[str, Any]] = [{} for _ in ats]
-        for name, story in self._explainers:
-            for one, told in zip(extras, _told(story, ats), strict=True):
-                one[name] = told
-        return extras
+        return {name: _told(story, ats) for name, story in self._explainers}
 
 
-def _told(story: ExplainPods, ats: Sequence[int]) -> list[Mapping[str, Any]]:
+def _told(story: ExplainPods, ats: Sequence[int]) -> Column:
     try:
-        return list(story(ats))
+        return column_of(story(ats))
     except Exception as error:  # a decision stands without its comments, too
         if len(ats) > 1:
-            return [_told(story, [at])[0] for at in ats]
-        return [{"error": f"{type(error).__name__}: {error}"[:200]}]
+            return Each([_told(story, [at]).values(1)[0] for at in ats])
+        return Same({"error": f"{type(error).__name__}: {error}"[:200]})
 
 
 def _members(layout: BucketLayout, fleet: FleetState) -> Ints:
@@ -199,11 +205,6 @@ class MergeRecord(BatchRecord[MergeHistory], gc=False, eq=False, frozen=True):
     def parts(self, whys: Sequence["MergeRecord"]) -> RecordParts:
         """Found by going through the merge once."""
         return self.batch.parts([one.at for one in whys])
-
-    @property
-    def scores(self) -> Scores:
-        """Of the chosen row and of the runner-up."""
-        return self.batch.scores(self.at)
 
     @property
     def runner_up(self) -> tuple[str, str, float] | None:

@@ -88,6 +88,10 @@ class SchedulerCore:
         self._state.profiles = profiles
         self._deciding.follow_profiles()
 
+    def pin(self, cluster: str, uid: str) -> None:
+        """A cluster is the one whose kube-system namespace has this UID, and no other name is ("": not known)."""
+        self.clusters[cluster].pinned_uid = uid
+
     @property
     def open(self) -> bool:
         """Whether decisions are taken: every cluster was heard of once."""

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
-from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, Scores
+from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, RecordParts, ScoreColumns, Scores
 
 
 class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
@@ -36,4 +37,8 @@ class RowRecord(msgspec.Struct, gc=False, eq=False, frozen=True):
 
     def parts(self, whys: Sequence["RowRecord"]) -> RecordParts:
         """All at hand: plugins that look further than the row were asked at once."""
-        return RecordParts([self.context], self.facts, [{}])
+        scores = self.scores
+        raw, normalized = (np.asarray([one]).T for one in (scores.raw, scores.normalized))
+        rival = np.asarray([scores.runner_up]).T if scores.runner_up else normalized
+        columns = ScoreColumns(scores.names, scores.weights, raw, normalized, rival)
+        return RecordParts([self.context], self.facts, {}, columns, [self.runner_up])

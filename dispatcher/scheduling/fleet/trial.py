@@ -1,6 +1,7 @@
 """What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them back bit for bit."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
@@ -145,7 +146,9 @@ class FleetTrial:
         self._first = self._complete(first)
         self.rows = self._worth_a_try()
         lesser = self.rows[least.priority[self.rows] < placed.pod.priority]
-        self.hopeful = lesser[~_spared(fleet, placed)[fleet.cluster[lesser]]] if placed.over else lesser
+        spared = _spared(fleet, placed)[fleet.cluster[lesser]] if placed.over else np.zeros(len(lesser), dtype=np.bool_)
+        self.hopeful = lesser[~spared]
+        self.spared: Mapping[str, int] = Counter(fleet.name_of(row)[0] for row in lesser[spared].tolist())
 
     def of(self, remember: Callable[[], dict[int, Any]]) -> "FleetTrial":
         """For the next plugin, which keeps there what it knows."""

@@ -6,7 +6,7 @@ asked or one raises, is told in ARCHITECTURE.md.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -90,7 +90,8 @@ class Trial(Protocol):
     """What-if on the fleet for one refused pod. Whatever is taken out is back when PostFilter has answered."""
 
     rows: RowList  # refused rows that might fit without some pods, ascending; no others are worth a try
-    hopeful: RowList  # of these rows those with any pod of lower priority
+    hopeful: RowList  # of these rows those with any pod of lower priority, but for the spared
+    spared: Mapping[str, int]  # such rows by cluster, where it has refused the pod and may again: nobody is evicted
     evaluated: int  # live rows
     nominated: int | None  # row of the node that the pod is promised already
 

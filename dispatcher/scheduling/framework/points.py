@@ -20,6 +20,7 @@ from dispatcher.scheduling.framework import (
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
+from dispatcher.scheduling.framework.value_columns import Column
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,8 +87,10 @@ class ExplainingPlugin(Protocol):
 class ExplainsRows(Protocol):
     """A plugin that explains many rows at once: faster, where all decisions are recorded."""
 
-    def explain_rows(self, state: Any, placed: Placed, fleet: FleetView, rows: Rows) -> Sequence[Mapping[str, Any]]:
-        """For each row what `explain` says of it; `placed` is whichever pod of the class."""
+    def explain_rows(
+        self, state: Any, placed: Placed, fleet: FleetView, rows: Rows
+    ) -> Column | Sequence[Mapping[str, Any]]:
+        """For each row what `explain` says of it, as a column if possible; `placed` is whichever pod of the class."""
         ...
 
 

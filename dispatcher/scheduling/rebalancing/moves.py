@@ -14,6 +14,10 @@ from dispatcher.scheduling.framework.pod_sets import app_name
 from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, Place
 
 LANDS_S = 60.0  # until then a pod that was moved is expected to be placed anew
+_LOOKED_BACK_S = 900.0  # by moves of that time a node is judged
+_ENOUGH = 2  # moves off a node by which it is judged
+_LEAST_DUE = 0.05  # of a node: less may be noise
+_MISSING = 0.75  # of what was due
 _KEPT_S = 1800.0  # means have taken in by then what has left
 
 
@@ -92,6 +96,22 @@ class Moves:
             or now - self._refused.get(victim.pod_id, -np.inf) < rest_s
             or any(app[1] and app_name(one.victim.placed.pod) == app for one in recent)
         )
+
+    def in_vain(self, fleet: FleetState, spot: HotSpot, signal: int) -> int:
+        """How many pods have left a hot spot of late that it has not become cooler for; 0 if it has, or may yet.
+
+        What must have left the mean by now: due = sum(use * (1 - left_to_settle)), and what has not is missing. A node
+        to which others came meanwhile is not judged. `signal`: the row of the spot's signal in `Move.use`.
+        """
+        alike = (one for one in self._moves if (one.spot.place, one.spot.signal) == (spot.place, spot.signal))
+        gone = [one for one in alike if fleet.now - one.at <= _LOOKED_BACK_S and not _is_there(fleet, one)]
+        if len(gone) < _ENOUGH or any(one.placed_at > gone[0].at for one in fleet.occupants_on(*spot.place)):
+            return 0
+        read_at = float(fleet.used_at[:, spot.row].max())
+        due = sum(float(one.use[signal]) * (1.0 - left_to_settle(one.at, read_at)) for one in gone)
+        expected = gone[0].spot.utilisation - sum(float(one.use[signal]) for one in gone)
+        missing = spot.utilisation - expected
+        return len(gone) if due >= _LEAST_DUE and missing >= _MISSING * due else 0
 
     def shift(self, fleet: FleetState, carried: Floats, expected: Floats) -> None:
         """Take out of both ([signals, n]) what has left but is in the means; add to `expected` what is on its way."""

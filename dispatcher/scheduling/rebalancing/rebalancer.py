@@ -16,7 +16,7 @@ Sources: Koordinator's LowNodeLoad (consecutive looks, thresholds for both ends)
 is the fall of a potential as in load balancing games (Even-Dar and others, ICALP 2003).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from dispatcher.scheduling.fleet.nominations import is_seat
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.rebalancing.cluster_shares import ClusterShares
 from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots, Place
 from dispatcher.scheduling.rebalancing.moves import Move, Moves
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
@@ -36,6 +37,7 @@ from dispatcher.scheduling.rules.budgets import Budgets, Left
 
 MOST_TRIES = 6  # what-ifs for one hot spot in one look
 MOST_ASKED = 120  # what-ifs of one look
+BURNT_S = 3600.0  # a node that moves do not relieve is left alone for so long, or until it is cool
 MOST_TOLD = 2000  # pods that stay, of one look
 _LEAST_USE = 0.01  # of a node: less is not worth a restart
 WouldGo = Callable[[Occupant], Decision | None]
@@ -67,6 +69,8 @@ class Rebalancer:
         self._fleet, self._rules, self._would_go, self._may_go = fleet, rules, would_go, may_go
         self._spots, self.moves = HotSpots(rules), Moves()
         self._asked = 0
+        self._burnt: dict[Place, tuple[float, int]] = {}  # since when nobody goes from there, and after how many moves
+        self._taken: Mapping[str, int] = {}  # moves of the last look by cluster
         self._fruitless: set[Place] = set()  # hot spots of which no pod could go at the last look: others come first
 
     def look(self) -> Look:
@@ -81,9 +85,16 @@ class Rebalancer:
         for ordered in under_way:
             budgets.take(ordered.victim, left)
         spots = self._spots.look(fleet, carried)
+        still = {spot.place for spot in spots}
+        self._burnt = {
+            place: (since, count)
+            for place, (since, count) in self._burnt.items()
+            if place in still and fleet.now - since < BURNT_S
+        }
         moves, staying, room = list[Move](), list[Stay](), rules.under_way - len(under_way)
         self._asked, fruitless = 0, set[Place]()
-        for spot in sorted(spots, key=lambda one: one.place in self._fruitless):
+        shares = ClusterShares(rules, under_way, self._taken)
+        for spot in _in_turn(sorted(spots, key=lambda one: one.place in self._fruitless), shares):
             if len(moves) >= min(rules.moves_per_minute, room) or self._asked >= MOST_ASKED or len(staying) > MOST_TOLD:
                 break
             attempt = _Attempt(fleet, rules, spot, carried, expected)
@@ -92,15 +103,17 @@ class Rebalancer:
                 fruitless.add(spot.place)
             else:
                 moves.append(move)
+                shares.take(spot.place[0])
                 self.moves.add(move)
                 expected[:, move.row] += move.there
-        self._fruitless = fruitless
+        self._fruitless, self._taken = fruitless, shares.taken
         return Look(fleet.now, tuple(spots), tuple(moves), tuple(staying))
 
     def _move_from(self, attempt: "_Attempt", budgets: Budgets, left: Left, staying: list[Stay]) -> Move | None:
         candidates = []
+        burnt = self._burnt_by_one(attempt.spot)
         for occupant, use in attempt.pods():
-            why = self._held(occupant)
+            why = burnt or self._held(occupant)
             if why:
                 staying.append(Stay(victim_of(occupant), why))
             else:
@@ -120,6 +133,16 @@ class Rebalancer:
             staying.append(Stay(victim, found))
         return None
 
+    def _burnt_by_one(self, spot: HotSpot) -> str:
+        """Why nobody goes from a node, '' if somebody may: those that went were not the ones that make it hot."""
+        signal = self._rules.signals.index(spot.signal)
+        if count := self.moves.in_vain(self._fleet, spot, signal):
+            self._burnt.setdefault(spot.place, (self._fleet.now, count))
+        if spot.place not in self._burnt:
+            return ""
+        count = self._burnt[spot.place][1]
+        return f"its node is as busy as before {count} pods left it: one that stays uses far more than it requests"
+
     def _held(self, occupant: Occupant) -> str:
         rules, now = self._rules, self._fleet.now
         why = self._may_go(occupant)
@@ -131,21 +154,32 @@ class Rebalancer:
         return "it, or a pod of its app, was moved or refused to go a short while ago" if resting else ""
 
 
+def _in_turn(spots: Iterable[HotSpot], shares: ClusterShares) -> Iterator[HotSpot]:
+    """The hot spots in their order, but those of clusters whose share is spent by then after all others."""
+    later = []
+    for spot in spots:
+        if shares.spent(spot.place[0]):
+            later.append(spot)
+        else:
+            yield spot
+    yield from later
+
+
 class _Attempt:
     """One hot spot: who might go, and whether that is better."""
 
     def __init__(
         self, fleet: FleetState, rules: RebalancingRules, spot: HotSpot, carried: Floats, expected: Floats
     ) -> None:
-        self._fleet, self._rules, self._spot, self._expected = fleet, rules, spot, expected
+        self._fleet, self._rules, self.spot, self._expected = fleet, rules, spot, expected
         self._known = ~np.isnan(carried[:, spot.row])
         self._here: Floats = np.nan_to_num(carried[:, spot.row])
         self._worst = rules.signals.index(spot.signal)
 
     def pods(self) -> list[tuple[Occupant, Floats]]:
         """The pods whose load the node's means hold, each with what it makes of it."""
-        uses = uses_on(self._fleet, self._spot.row, self._here, self._rules.signals)
-        there = [one for one in self._fleet.occupants_on(*self._spot.place) if not is_seat(one.pod_id)]
+        uses = uses_on(self._fleet, self.spot.row, self._here, self._rules.signals)
+        there = [one for one in self._fleet.occupants_on(*self.spot.place) if not is_seat(one.pod_id)]
         return [(one, uses[one.pod_id]) for one in there if one.pod_id in uses]
 
     def ordered(self, pods: list[tuple[Occupant, Floats]]) -> list[tuple[Occupant, Floats]]:
@@ -160,7 +194,7 @@ class _Attempt:
 
     def judged(self, occupant: Occupant, use: Floats, decision: Decision | None) -> Move | str:
         """The move, or why it is not made."""
-        fleet, rules, spot = self._fleet, self._rules, self._spot
+        fleet, rules, spot = self._fleet, self._rules, self.spot
         if decision is None:
             return "no node would take it"
         if decision.row == spot.row:

@@ -12,7 +12,8 @@ class RebalancingRules:
     hot, hot_s: a node is a hot spot once any of `signals` was above `hot` at every look for that long.
     cool: a hot spot is none any more once all signals are below it; where a pod goes, all must stay below it.
     gain: what a move must win at least, in points of a node's cost (see `utilisation.cost`).
-    moves_per_minute, under_way: of the whole fleet; of one node at most one pod a look.
+    moves_per_minute, under_way: of the whole fleet, of one cluster at most half while others have moves; of one node at
+    most one pod a look.
     rest_s: a pod that came to its node less long ago is not moved.
     app_rest_s: nor is one of an app of which another pod was moved less long ago.
     """

@@ -2,12 +2,13 @@
 
     measured   = mean of the readings                                   unknown where they are older than FRESH_S
     coming     = usual * settling / allocatable                         what was placed and is not in the mean yet
-    use of pod = measured * request of the pod / requests of all pods whose load is in the mean
+    use of pod = measured * what the pod counts as / what all pods do whose load is in the mean
     cost       = sum over signals of weight * (u^3 + u / 5), as points: 0 an idle node, 100 a full one
 
 The names are ExpectedLoad's (docs/telemetry.md), and so is the cost: its score is 100 less that. Signals other than cpu
-and memory go by the larger of the CPU and memory shares. What one pod uses is not told: it counts as the part of its
-node's load that it is of its node's requests, so that the pods of a node always make what the node carries.
+and memory go by the larger of the CPU and memory shares. What one pod uses is not told: it counts as what pods of its
+owner are known to use (`fleet.owner_uses`), else as its request, scaled so that the pods of a node always make what the
+node carries. So a pod that burns a node is met before its neighbours, once its like are known.
 
 Example: a node carries 0.8 of its CPU; its three pods request 1, 1 and 2 cores: they make 0.2, 0.2 and 0.4.
 """
@@ -57,7 +58,8 @@ def uses_on(fleet: FleetState, row: int, carried: Floats, signals: Sequence[str]
     """[signals] what each pod on a row makes of what it carries ([signals]), of pods whose load the means hold."""
     room = [float(_room(fleet, at)[row]) for at in _EITHER]
     pods = [one for one in fleet.occupants_on(*fleet.name_of(row)) if not one.settles]
-    asked = np.asarray([nonzero_request(one.placed.pod) for one in pods], dtype=np.float64).reshape(-1, 2) / room
+    counted = [fleet.with_use(one.placed).counts_as or nonzero_request(one.placed.pod) for one in pods]
+    asked = np.asarray(counted, dtype=np.float64).reshape(-1, 2) / room
     parts = np.stack([asked[:, _ROWS.get(name, _EITHER)].max(axis=1) for name in signals], axis=1)
     uses = carried * parts / np.maximum(parts.sum(axis=0), 1e-12)
     return {one.pod_id: use for one, use in zip(pods, uses, strict=True)}

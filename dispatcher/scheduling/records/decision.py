@@ -13,11 +13,11 @@ The record of a refusal: pod, home, time, profile, outcome "unschedulable", mess
 """
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -25,11 +25,24 @@ import numpy as np
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.fleet.row import PastRows, RowFacts
-from dispatcher.scheduling.framework import Placed
+from dispatcher.scheduling.framework import Floats, Placed
 from dispatcher.scheduling.framework.cycle_state import CycleState
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
-from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord
+from dispatcher.scheduling.framework.value_columns import (
+    Column,
+    Each,
+    Picked,
+    Same,
+    Table,
+    column_of,
+    each,
+    fields,
+    numbers,
+    picked,
+    where,
+)
+from dispatcher.scheduling.records.decision_record import DecisionContext, DecisionRecord, ScoreColumns
 from dispatcher.scheduling.records.messages import no_place_message
 
 
@@ -158,86 +171,156 @@ def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
 
 
 def records_of(decisions: Iterable[Decision]) -> Iterator[dict[str, Any]]:
-    """The record of each. Those of one batch that stand together, in the order in which they were taken, are put
-    together from columns; what is the same for several stands in each of them as one object.
-    """
+    """The record of each; what is the same for several may stand in each of them as one object."""
+    for table in tables_of(decisions):
+        yield from table.rows()
+
+
+def tables_of(decisions: Iterable[Decision]) -> Iterator[Table]:
+    """The records of those of one batch that stand together, in the order in which they were taken, as one table."""
     for _, batch in itertools.groupby(decisions, lambda one: id(one.why.batch)):
-        yield from _records(list(batch))
+        found = list(batch)
+        yield Table(len(found), _column(found))
 
 
-def _records(batch: Sequence[Decision]) -> Iterator[dict[str, Any]]:
-    contexts, facts, extras = batch[0].why.parts([one.why for one in batch])
-    names, signals = batch[0].why.fleet.signal_axis.names, facts.signals
-    columns = (one.T.tolist() for one in (signals.used, signals.mean, signals.used_at))
-    seen = zip(*columns, facts.sources, strict=True)
-    shown: tuple[DecisionContext | None, list[dict[str, Any]]] = None, []
-    for one, context, extra, readings, told in zip(batch, contexts, extras, seen, _told(batch, facts), strict=True):
-        if context is not shown[0]:
-            shown = context, context.rejected_rows()
-        yield _record(one, context, shown[1], {**one.extras, **extra}, _readings(names, one.time, *readings), told)
+def _column(batch: Sequence[Decision]) -> Column:
+    first, parts = batch[0], batch[0].why.parts([one.why for one in batch])
+    contexts, told = parts.contexts, _told(batch, parts.facts)
+    names, stands_on = first.why.fleet.signal_axis.names, _Contexts.of(contexts)
+    scores = np.asarray([one.score for one in batch])
+    has_rival = numbers(np.asarray([one is not None for one in parts.rivals]))
+    return fields(
+        {
+            **_pods(batch),
+            "time": Same(first.time),
+            "profile": Same(contexts[0].profile),
+            "refusals": each(_refusals(batch)),
+            "outcome": Same("scheduled"),
+            "decision": _place([one.cluster for one in batch], [one.node for one in batch], scores),
+            **_rivals(has_rival, parts.rivals, scores),
+            "scores": _scores(has_rival, parts.scores, told.signals),
+            "rejected": stands_on.column([one.rejected_rows() for one in stands_on.found]),
+            "feasible": stands_on.column([one.feasible for one in stands_on.found]),
+            "evaluated": stands_on.column([one.evaluated for one in stands_on.found]),
+            "readings": _readings(names, first.time, parts.facts),
+            "extras": _extras(batch, {**parts.extras, **told.extras}),
+        }
+    )
 
 
-def _record(
-    one: Decision,
-    context: DecisionContext,
-    rejected: list[dict[str, Any]],
-    extras: dict[str, Any],
-    readings: dict[str, Any],
-    told: "_Told",
-) -> dict[str, Any]:
-    rival, scores = one.runner_up, one.why.scores.record()
-    for name, signals in told.signals.items():
-        if signals and name in scores:
-            scores[name]["signals"] = signals
+def _pods(batch: Sequence[Decision]) -> dict[str, Column]:
+    pods = [one.placed.pod for one in batch]
+    columns = {
+        "namespace": picked([pod.namespace for pod in pods]),
+        "name": each([pod.name for pod in pods]),
+        "uid": each([pod.uid for pod in pods]),
+    }
+    return {"pod": fields(columns), "home": picked([one.placed.home for one in batch])}
+
+
+def _refusals(batch: Sequence[Decision]) -> list[list[dict[str, Any]]]:
+    nothing, now = list[dict[str, Any]](), batch[0].time
+    refused = (one.placed.refused for one in batch)
+    return [[one.record(now) for one in told if not one.over] if told else nothing for told in refused]
+
+
+def _place(clusters: Sequence[str], nodes: Sequence[str], scores: Floats) -> Column:
+    return fields({"cluster": picked(clusters), "node": picked(nodes), "score": numbers(scores)})
+
+
+def _rivals(has: Column, rivals: Sequence[tuple[str, str, float] | None], scores: Floats) -> dict[str, Column]:
+    clusters, nodes, points = zip(*(one or _NOBODY for one in rivals), strict=True)
+    found = np.asarray(points)
     return {
-        **_about(one.placed, one.time, context.profile),
-        "outcome": "scheduled",
-        "decision": {"cluster": one.cluster, "node": one.node, "score": one.score},
-        "runner_up": dict(zip(("cluster", "node", "score"), rival, strict=True)) if rival else None,
-        "margin": one.score - rival[2] if rival else None,
-        "scores": scores,
-        "rejected": rejected,
-        "feasible": context.feasible,
-        "evaluated": context.evaluated,
-        "readings": readings,
-        "extras": {**extras, **told.extras},
+        "runner_up": where(has, _place(clusters, nodes, found), Same(None)),
+        "margin": where(has, numbers(scores - found), Same(None)),
     }
 
 
+_NOBODY = ("", "", 0.0)
+
+
+def _scores(has_rival: Column, columns: ScoreColumns, signals: Mapping[str, Sequence[Sequence[str]]]) -> Column:
+    names, weights, raw, normalized, runner_up = columns
+    factors, found = np.asarray(weights, dtype=np.float64)[:, None], dict[str, Column]()
+    shown = zip(names, weights, raw, normalized, factors * normalized, factors * runner_up, strict=True)
+    for name, weight, given, value, weighted, rival in shown:
+        told = {
+            "raw": numbers(given),
+            "normalized": numbers(value),
+            "weight": Same(weight),
+            "weighted": numbers(weighted),
+            "runner_up_weighted": where(has_rival, numbers(rival), Same(None)),
+        }
+        found[name] = _with_signals(told, signals.get(name, [()]), raw.shape[1])
+    return fields(found)
+
+
+def _with_signals(columns: dict[str, Column], signals: Sequence[Sequence[str]], count: int) -> Column:
+    """`signals`: of each decision, or one for all."""
+    if all(one == signals[0] for one in signals):
+        return fields(columns | ({"signals": Same(signals[0])} if signals[0] else {}))
+    rows = zip(fields(columns).values(count), signals, strict=True)
+    return Each([row | ({"signals": one} if one else {}) for row, one in rows])
+
+
+class _Contexts(NamedTuple):
+    """The different ones, and [decisions] which of them each stood on."""
+
+    found: list[DecisionContext]
+    which: Column
+
+    @classmethod
+    def of(cls, contexts: Sequence[DecisionContext]) -> "_Contexts":
+        found = {id(one): one for one in contexts}
+        places = {one: at for at, one in enumerate(found)}
+        return cls(list(found.values()), numbers(np.asarray([places[id(one)] for one in contexts])))
+
+    def column(self, values: Sequence[Any]) -> Column:
+        """`values`: of each of the different ones."""
+        return Same(values[0]) if all(one == values[0] for one in values) else Picked(values, self.which)
+
+
 class _Told(NamedTuple):
-    """By plugin what it says of the chosen row, and of which signals it read there."""
+    """By plugin what it says of the chosen rows, and of which signals it read there (of each row, or one for all)."""
 
-    extras: dict[str, Any]
-    signals: dict[str, list[str]]
+    extras: dict[str, Column]
+    signals: dict[str, Sequence[Sequence[str]]]
 
 
-def _told(batch: Sequence[Decision], facts: RowFacts) -> list[_Told]:
+def _told(batch: Sequence[Decision], facts: RowFacts) -> _Told:
     fleet = batch[0].why.fleet
-    found, rows = [_Told({}, {}) for _ in batch], PastRows(fleet, facts)
+    found, rows = _Told({}, {}), PastRows(fleet, facts)
     alone = [rows] if len(batch) == 1 else None
     for plugin, state in batch[0].why.row_explainers:
         said = _at_once(plugin, state, batch[0].placed, rows)
         if said is None:
             alone = alone or [PastRows(fleet, facts.alone(place)) for place in range(len(batch))]
-            said = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
-        for told, (extra, signals) in zip(found, said, strict=True):
-            told.extras[plugin.name], told.signals[plugin.name] = extra, signals
+            each_said = [_one_row(plugin, state, one.placed, row) for one, row in zip(batch, alone, strict=True)]
+            said = each([one for one, _ in each_said]), [signals for _, signals in each_said]
+        found.extras[plugin.name], found.signals[plugin.name] = said
     return found
 
 
 def _at_once(
     plugin: ExplainingPlugin, state: object, placed: Placed, rows: PastRows
-) -> list[tuple[object, list[str]]] | None:
+) -> tuple[Column, Sequence[Sequence[str]]] | None:
     """What a plugin says of all rows, if it can be asked so."""
-    if not isinstance(plugin, ExplainsRows):
+    if not _explains_rows(type(plugin)):
         return None
     rows.signals.asked.clear()
     try:
-        said = plugin.explain_rows(state, placed, rows, np.arange(rows.n))
+        said = cast(ExplainsRows, plugin).explain_rows(state, placed, rows, np.arange(rows.n))
     except Exception:  # asked row by row, it fails for those that it fails for
         return None
-    signals = list(rows.signals.asked)
-    return [(one, signals) for one in said] if len(said) == rows.n else None
+    if isinstance(said, Sequence) and len(said) != rows.n:
+        return None
+    return column_of(said), [list(rows.signals.asked)]
+
+
+@cache
+def _explains_rows(kind: type) -> bool:
+    return hasattr(kind, "explain_rows")
 
 
 def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastRows) -> tuple[object, list[str]]:
@@ -249,20 +332,25 @@ def _one_row(plugin: ExplainingPlugin, state: object, placed: Placed, row: PastR
     return said, list(row.signals.asked)
 
 
-def _readings(
-    names: Sequence[str],
-    now: float,
-    used: Sequence[float],
-    means: Sequence[float],
-    used_at: Sequence[float],
-    sources: Mapping[str, str],
-) -> dict[str, Any]:
-    return {
-        name: {"used": share, "mean": mean, "age_s": max(now - sampled_at, 0.0), "source": sources.get(name, "")}
-        if math.isfinite(share) and math.isfinite(sampled_at)
-        else "unknown"
-        for name, share, mean, sampled_at in zip(names, used, means, used_at, strict=False)
-    }
+def _extras(batch: Sequence[Decision], later: dict[str, Column]) -> Column:
+    if not any(one.extras for one in batch):
+        return fields(later)
+    rows = fields(later).values(len(batch))
+    return each([{**one.extras, **row} for one, row in zip(batch, rows, strict=True)])
+
+
+def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:
+    signals, found, unknown = facts.signals, dict[str, Column](), Same("unknown")
+    known, ages = np.isfinite(signals.used) & np.isfinite(signals.used_at), np.maximum(now - signals.used_at, 0.0)
+    for name, told, used, mean, age in zip(names, known, signals.used, signals.mean, ages, strict=False):
+        shown = {
+            "used": numbers(used),
+            "mean": numbers(mean),
+            "age_s": numbers(age),
+            "source": picked([one.get(name, "") for one in facts.sources]),
+        }
+        found[name] = where(numbers(told), fields(shown), unknown)
+    return fields(found)
 
 
 def no_place(

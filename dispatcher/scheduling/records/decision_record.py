@@ -14,7 +14,9 @@ import msgspec
 from dispatcher.model.reasons import ReasonTable, Why
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
+from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.points import ExplainingPlugin
+from dispatcher.scheduling.framework.value_columns import Column
 
 Rejected = Mapping[tuple[int, int], int]  # (reason code, cluster index) -> nodes
 Explainers = tuple[tuple[ExplainingPlugin, object], ...]
@@ -53,36 +55,33 @@ class Scores(msgspec.Struct, gc=False, eq=False, frozen=True):
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
-    raw: list[float]
-    normalized: list[float]
-    runner_up: list[float] | None
+    raw: Sequence[float]
+    normalized: Sequence[float]
+    runner_up: Sequence[float] | None
 
-    def record(self) -> dict[str, dict[str, Any]]:
-        """{plugin: {raw, normalized, weight, weighted, runner_up_weighted}}."""
-        rivals: Sequence[float | None] = self.runner_up or [None] * len(self.names)
-        rows = zip(self.names, self.weights, self.raw, self.normalized, rivals, strict=True)
-        return {
-            name: {
-                "raw": raw,
-                "normalized": value,
-                "weight": weight,
-                "weighted": weight * value,
-                "runner_up_weighted": None if rival is None else weight * rival,
-            }
-            for name, weight, raw, value, rival in rows
-        }
+
+class ScoreColumns(NamedTuple):
+    """The same of several decisions: [plugins, decisions] each. `runner_up` means nothing where there is none."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    raw: Floats
+    normalized: Floats
+    runner_up: Floats
 
 
 class RecordParts(NamedTuple):
-    """What the records of some decisions are made of beside their scores; an entry for each decision.
+    """What the records of some decisions are made of; an entry for each decision.
 
-    `facts`: the chosen rows as they were. `extras`: what plugins that look further than the chosen row kept for it;
-    empty where they were asked at once.
+    `facts`: the chosen rows as they were. `extras`: by plugin that looks further than the chosen row what it kept for
+    it; empty where they were asked at once. `rivals`: (cluster, node, score) of the next best, None without one.
     """
 
     contexts: Sequence[DecisionContext]
     facts: RowFacts
-    extras: Sequence[Mapping[str, Any]]
+    extras: Mapping[str, Column]
+    scores: ScoreColumns
+    rivals: Sequence[tuple[str, str, float] | None]
 
 
 class DecisionRecord(Protocol):
@@ -114,10 +113,6 @@ class DecisionRecord(Protocol):
     @property
     def fit(self) -> tuple[int, int]:
         """How many nodes were feasible, of how many: as the context says, without the rest of it."""
-
-    @property
-    def scores(self) -> Scores:
-        """Of the chosen row and of the runner-up."""
 
     @property
     def runner_up(self) -> tuple[str, str, float] | None:

@@ -4,7 +4,7 @@ All counts are of matching pods of the namespace in the whole fleet, running and
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.pod_sets import selector_key
+from dispatcher.scheduling.framework.value_columns import Column, Same, fields, numbers, picked
 from dispatcher.scheduling.rules.eligibility import topology_key
 
 _SHOWN_DOMAINS = 16
@@ -107,11 +108,12 @@ class Spread:
 
     def record(self, fleet: FleetView, row: int) -> dict[str, Any]:
         """For people: domain of the row, its skew, the least count and the counts of (the first) eligible domains."""
-        return next(self.story(np.asarray([row]), fleet).records([0]))
+        found: dict[str, Any] = self.story(np.asarray([row]), fleet).told([0]).values(1)[0]
+        return found
 
     def story(self, rows: RowList, fleet: FleetView) -> "SpreadStory":
         """The records of pods of the class that go to `rows`, one after the other."""
-        area = self.area
+        area, more = self.area, self.domain_count.more
         chosen, eligible = area.domain[rows], np.flatnonzero(area.present)
         met = np.unique(chosen[chosen >= 0])
         others = area.present.copy()
@@ -119,10 +121,8 @@ class Spread:
         codes = [*met.tolist(), *eligible[:_SHOWN_DOMAINS].tolist()]
         return SpreadStory(
             area.constraint,
-            chosen.tolist(),
-            [self.domain_count.more] * len(rows)
-            if area.counting is None
-            else (area.counting[rows] * self.domain_count.more).tolist(),
+            chosen,
+            np.where(chosen >= 0, more if area.counting is None else area.counting[rows] * more, 0),
             {code: int(self.counts[code]) for code in codes},
             {code: self._name(code, fleet) for code in codes},
             eligible[:_SHOWN_DOMAINS].tolist(),
@@ -149,8 +149,8 @@ class SpreadStory:
     """
 
     constraint: SpreadConstraint
-    chosen: Sequence[int]
-    adds: Sequence[int]
+    chosen: SmallInts
+    adds: Ints
     counts: Mapping[int, int]
     names: Mapping[int, str]
     shown: Sequence[int]
@@ -159,39 +159,53 @@ class SpreadStory:
     least_else: int | None
     enough: bool
 
-    def records(self, ats: Sequence[int]) -> Iterator[dict[str, Any]]:
+    def told(self, ats: Sequence[int]) -> Column:
         """What there was to say when pods of these numbers, ascending, were decided."""
-        counts, met, done = dict(self.counts), frozenset(self.met), 0
-        having = Counter(counts[code] for code in met)  # how many of the chosen domains have such a count
-        shown = {self.names[code]: counts[code] for code in self.shown}
-        for at in ats:
-            for code, more in zip(self.chosen[done:at], self.adds[done:at], strict=True):
-                if code >= 0 and more:
-                    if code in met:
-                        having[counts[code]] -= 1
-                        having[counts[code] + more] += 1
-                        if not having[counts[code]]:
-                            del having[counts[code]]
-                    counts[code] += more
-                    if self.names[code] in shown:
-                        shown[self.names[code]] = counts[code]
-            done = at
-            yield self._record(self.chosen[at], counts, having, shown.copy())
-
-    def _record(
-        self, here: int, counts: Mapping[int, int], having: Mapping[int, int], shown: Mapping[str, int]
-    ) -> dict[str, Any]:
-        found = [*having, *(() if self.least_else is None else (self.least_else,))]
-        least = min(found) if self.enough else 0
-        return {
-            "domain": self.names[here] if here >= 0 else None,
-            "max_skew": self.constraint.max_skew,
-            "hard": self.constraint.hard,
-            "min": least,
-            "skew": counts[here] - least if here >= 0 else None,
-            "counts": shown,
-            "domains": self.domains,
+        own, least = self._own_and_least(ats)
+        chosen = self.chosen[ats].tolist()
+        counts = {
+            self.names[code]: numbers(self._counts(code)[ats]) if code in self.met else Same(self.counts[code])
+            for code in self.shown
         }
+        skews = [None if code < 0 else mine - low for code, mine, low in zip(chosen, own, least, strict=True)]
+        return fields(
+            {
+                "domain": picked([self.names[code] if code >= 0 else None for code in chosen]),
+                "max_skew": Same(self.constraint.max_skew),
+                "hard": Same(self.constraint.hard),
+                "min": picked(least),
+                "skew": picked(skews),
+                "counts": fields(counts),
+                "domains": Same(self.domains),
+            }
+        )
+
+    def _counts(self, code: int) -> Ints:
+        """[pods] of one domain, before each pod."""
+        adds = np.where(self.chosen == code, self.adds, 0)
+        counts: Ints = self.counts[code] + np.cumsum(adds) - adds
+        return counts
+
+    def _own_and_least(self, ats: Sequence[int]) -> tuple[list[int], list[int]]:
+        """By pod, the count of the domain it went to, and the least of the eligible ones (0 while these are few)."""
+        counts, met, last = dict(self.counts), frozenset(self.met), ats[-1] + 1
+        having = dict(Counter(counts[code] for code in met))  # how many of the chosen domains have such a count
+        least = min([*having, *(() if self.least_else is None else (self.least_else,))]) if self.enough else 0
+        rises = self.enough and least != self.least_else  # counts only rise
+        own, leasts = list[int](), list[int]()
+        for code, more in zip(self.chosen[:last].tolist(), self.adds[:last].tolist(), strict=True):
+            count = counts.get(code, 0)
+            own.append(count)
+            leasts.append(least)
+            if not more:
+                continue
+            counts[code] = now = count + more
+            if rises and code in met:
+                having[count] -= 1
+                having[now] = having.get(now, 0) + 1
+                while least != self.least_else and not having.get(least):
+                    least += 1
+        return (own, leasts) if len(ats) == last else ([own[at] for at in ats], [leasts[at] for at in ats])
 
 
 def area_of(one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools) -> Area:

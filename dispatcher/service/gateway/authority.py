@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from dispatcher.config.certificates import URI
 from dispatcher.service.errors import CommandError
-from dispatcher.service.gateway.certificates import URI
 
 AUTHORITY_DAYS, LEAF_DAYS = 3650, 90
 RENEW_AT = 1 / 3  # of the lifetime left

@@ -1,45 +1,74 @@
 """Whom the gateway trusts, who it is, and which cluster a certificate is of."""
 
+import re
 import ssl
 import time
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from dispatcher.config.certificates import URI
 from dispatcher.config.sections import GatewaySection
 
-URI = "spiffe://global-dispatcher.io/cluster/"  # and the cluster's name: https://spiffe.io/docs, "SPIFFE ID"
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_CRL = "X509 CRL"
+
+
+class Refresh(Enum):
+    """What came of a look at the files. NARROWER: read, and some who were trusted may be no more."""
+
+    SAME = "same"
+    READ = "read"
+    NARROWER = "narrower"
 
 
 class ServerTls:
-    """The gateway's TLS context. Files that changed are taken in for connections that begin later."""
+    """The gateway's TLS. `context` is another one whenever files have changed: one that exists never forgets."""
 
     def __init__(self, section: GatewaySection) -> None:
         """OSError, ssl.SSLError: a file is missing or is none."""
         self._section = section
         self._read_at = self._changed_at()
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_3
-        self.context.verify_mode = ssl.CERT_REQUIRED
-        self._load()
+        self._trusted = _pem_blocks(section.client_ca_file)
+        self.context = self._made()
 
-    def _load(self) -> None:
-        self.context.load_cert_chain(self._section.cert_file, self._section.key_file)
-        self.context.load_verify_locations(self._section.client_ca_file)
+    def _made(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(self._section.cert_file, self._section.key_file)
+        context.load_verify_locations(self._section.client_ca_file)
+        if any(kind == _CRL for kind, _ in self._trusted):
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+        return context
 
-    def _changed_at(self) -> tuple[int, ...]:
+    def _changed_at(self) -> tuple[tuple[int, int, int], ...]:
         section = self._section
-        files = section.cert_file, section.key_file, section.client_ca_file
-        return tuple(Path(file).stat().st_mtime_ns for file in files)
+        files = (Path(file).stat() for file in (section.cert_file, section.key_file, section.client_ca_file))
+        return tuple((found.st_mtime_ns, found.st_size, found.st_ino) for found in files)
 
-    def refresh(self) -> bool:
-        """Read files that have changed; whether there were any. OSError, ssl.SSLError: what was read before holds."""
-        found = self._changed_at()
+    def refresh(self) -> Refresh:
+        """Read files that have changed. OSError, ssl.SSLError: what was read before holds."""
+        found, before = self._changed_at(), self._trusted
         if found == self._read_at:
-            return False
-        self._load()
+            return Refresh.SAME
+        trusted = _pem_blocks(self._section.client_ca_file)
+        try:
+            self._trusted = trusted
+            self.context = self._made()
+        except (OSError, ssl.SSLError):
+            self._trusted = before
+            raise
         self._read_at = found
-        return True
+        only_more = before <= trusted and all(kind != _CRL for kind, _ in trusted - before)
+        return Refresh.READ if only_more else Refresh.NARROWER
+
+
+def _pem_blocks(file: str) -> frozenset[tuple[str, str]]:
+    """(kind, text) of each block of a PEM file."""
+    text = Path(file).read_text("ascii", "replace")
+    return frozenset((found[1], "".join(found[2].split())) for found in _PEM.finditer(text))
 
 
 def cluster_of(certificate: Mapping[str, Any]) -> str:

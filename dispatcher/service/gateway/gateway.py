@@ -5,18 +5,18 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from aiohttp import WSCloseCode, web
 
-from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.dialling import HEARTBEAT_S, PATH, REPLACED
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.streams import ProtocolError
 from dispatcher.model.streams.frames import CHUNK
 from dispatcher.service.errors import CommandError
-from dispatcher.service.gateway.certificates import ServerTls, cluster_of, remaining_s
+from dispatcher.service.gateway.certificates import Refresh, ServerTls, cluster_of, remaining_s
+from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
 
@@ -35,6 +35,7 @@ class Gateway:
         self._section = section
         self._absent = dict.fromkeys(clusters, _NEVER)  # why a cluster is not connected
         self._lines: dict[str, tuple[Line, web.WebSocketResponse]] = {}
+        self._cutting = ""  # why all connections end just now
         self.port = section.port
 
     def link(self, cluster: str) -> GatewayLink:
@@ -56,22 +57,23 @@ class Gateway:
         app.router.add_get(_PATH, self._accept)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
-        refreshing = asyncio.create_task(_keep_fresh(tls), name="gateway certificates")
+        entrance = Entrance(cast("web.Server", runner.server), lambda: tls.context, self._absent)
+        refreshing = asyncio.create_task(self._keep_fresh(tls, entrance), name="gateway certificates")
         try:
-            await self._listen(runner, tls.context)
+            await self._listen(entrance)
             yield
         finally:
             refreshing.cancel()
+            await entrance.close()
             await asyncio.gather(*(_closed(socket, WSCloseCode.GOING_AWAY) for _, socket in self._lines.values()))
             await runner.cleanup()
 
-    async def _listen(self, runner: web.AppRunner, context: ssl.SSLContext) -> None:
+    async def _listen(self, entrance: Entrance) -> None:
         host, port = self._section.host, self._section.port
         try:
-            await web.TCPSite(runner, host, port, ssl_context=context).start()
+            self.port = await entrance.listen(host, port)
         except OSError as error:
             raise CommandError(f"gateway: cannot listen at {host}:{port}: {error.strerror or error}") from None
-        self.port = runner.addresses[0][1]
         log.info("gateway listens", host=host, port=self.port)
 
     async def _accept(self, request: web.Request) -> web.StreamResponse:
@@ -100,7 +102,7 @@ class Gateway:
         return None
 
     async def _serve(self, cluster: str, socket: web.WebSocketResponse) -> None:
-        line = Line(cluster, Connection(socket))
+        line = Line(cluster, socket)
         earlier = self._lines.get(cluster)
         self._lines[cluster] = line, socket
         why = "its agent has closed the connection"
@@ -115,8 +117,32 @@ class Gateway:
         finally:
             if self._lines.get(cluster, (None,))[0] is line:
                 del self._lines[cluster]
-                self._absent[cluster] = why
+                why = self._absent[cluster] = self._cutting or why
                 log.warning("agent is not connected", cluster=cluster, problem=why)
+
+    async def _keep_fresh(self, tls: ServerTls, entrance: Entrance) -> None:
+        while True:
+            await asyncio.sleep(_REFRESH_S)
+            try:
+                found = tls.refresh()
+            except (OSError, ssl.SSLError) as error:
+                log.error("the gateway's certificates cannot be read again; the old ones hold", problem=str(error))
+                continue
+            if found is not Refresh.SAME:
+                log.info("the gateway's certificates were read again")
+            if found is Refresh.NARROWER:
+                await self._end_all(entrance)
+
+    async def _end_all(self, entrance: Entrance) -> None:
+        """Whoever is still trusted connects again at once; who is not is refused."""
+        log.warning("fewer certificates are trusted than before: all agents have to connect anew")
+        self._cutting = "the gateway trusts fewer certificates than before, and its agent has not connected again"
+        try:
+            await asyncio.gather(*(_closed(one, WSCloseCode.SERVICE_RESTART) for _, one in [*self._lines.values()]))
+            await entrance.cut()
+            await asyncio.sleep(0)
+        finally:
+            self._cutting = ""
 
 
 async def _closed(socket: web.WebSocketResponse, code: int) -> None:
@@ -124,13 +150,3 @@ async def _closed(socket: web.WebSocketResponse, code: int) -> None:
     with contextlib.suppress(TimeoutError, ConnectionError):
         async with asyncio.timeout(_CLOSE_S):
             await socket.close(code=code)
-
-
-async def _keep_fresh(tls: ServerTls) -> None:
-    while True:
-        await asyncio.sleep(_REFRESH_S)
-        try:
-            if tls.refresh():
-                log.info("the gateway's certificates were read again")
-        except (OSError, ssl.SSLError) as error:
-            log.error("the gateway's certificates cannot be read again; the old ones hold", problem=str(error))

@@ -4,16 +4,16 @@ import asyncio
 from itertools import count
 
 from agents.runtime.outbound.calls import PRIORITIES, Call, encode_call
-from agents.runtime.outbound.connection import Connection
+from agents.runtime.outbound.connection import Connection, Socket
 from dispatcher.model.streams import Kind, Message, Priority
 from dispatcher.service.link import AgentDied, AgentFault
 
 
 class Line:
-    """One connection, from the dispatcher's end."""
+    """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are kept alone."""
 
-    def __init__(self, cluster: str, connection: Connection) -> None:
-        self._cluster, self._connection = cluster, connection
+    def __init__(self, cluster: str, socket: Socket) -> None:
+        self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
@@ -29,6 +29,7 @@ class Line:
             del self._waiting[stream]
             if answer.cancelled():  # given up: the agent need not go on either
                 self._connection.drop(stream)
+                self._connection.forget(stream)
                 self._connection.send(Message(Kind.CANCEL, stream, b""), Priority.CONTROL)
 
     async def run(self) -> None:

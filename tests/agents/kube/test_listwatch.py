@@ -90,9 +90,9 @@ async def test_a_page_that_stops_half_way_is_asked_for_once_more_and_the_list_go
 async def test_a_page_that_comes_slowly_is_not_cut(tmp_path: Path) -> None:
     async with fake_api() as api:
         api.put("pods", pod_object("p0"))
-        api.drips_s = 0.3
-        client = KubeClient(Access(api.kubeconfig(tmp_path)), Patience(silent_s=2.0))
-        answer = await client.send(Request("GET", "/api/v1/pods", params={"limit": "500"}), timeout_s=60.0)  # 2.4 s
+        api.drips_s = 0.1
+        client = KubeClient(Access(api.kubeconfig(tmp_path)), Patience(silent_s=0.7))
+        answer = await client.send(Request("GET", "/api/v1/pods", params={"limit": "500"}), timeout_s=60.0)  # 0.8 s
         await client.close()
     assert (answer.status, len(api.lists)) == (200, 1)
 

@@ -94,11 +94,16 @@ class Cluster:
         return name
 
     def look(
-        self, *names: str, cores: float | None = 0.2, memory: float | None = 2.0**30, every: float = LOOK_S
+        self,
+        *names: str,
+        cores: float | None = 0.2,
+        memory: float | None = 2.0**30,
+        every: float = LOOK_S,
+        node: str = "",
     ) -> None:
         self.now += every
         told = [PodUse("default", name, cores, memory, self.now) for name in names]
-        self.uses.add(told, self.now)
+        self.uses.add(told, self.now, node)
 
     def use(self, owner: str = "Deployment/web") -> OwnerUse | None:
         return self.uses.use(f"default/{owner}", self.now)
@@ -138,6 +143,20 @@ def test_absurd_samples_say_nothing(wrong: float | None) -> None:
         cluster.look(name, cores=wrong)
         cluster.look(name, memory=wrong)
     assert cluster.use() is None
+
+
+def test_a_kubelet_is_believed_of_the_pods_of_its_own_node_alone() -> None:
+    cluster = Cluster()
+    name = cluster.pod("web-1")
+    for _ in range(4):
+        cluster.look(name, cores=900.0, node="captured")
+    assert cluster.use() is None
+    for _ in range(4):
+        cluster.look(name, cores=0.2, node="n1")
+        cluster.look(name, cores=900.0, every=0.0, node="captured")
+    found = cluster.use()
+    assert found is not None
+    assert found.cpu == pytest.approx(200, rel=0.2)
 
 
 def test_the_same_sample_again_says_nothing() -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from agents.runtime.agent import Agent
 from agents.runtime.settings import AgentSettings
+from agents.runtime.telemetry_settings import PrometheusSettings
 from dispatcher.model.messages import Changes, decode, encode
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import ClusterChanged, Tick
@@ -32,6 +33,7 @@ TRUTH = {"n0": "0.0", "n1": "0.9"}
 HOT = {"n0": "0.7", "n1": "0.8"}  # of the honest cluster: no pod goes there that has room in the other one
 PODS = tuple(f"p{number}" for number in range(4))
 STALE_S = 300.0  # of the default profile
+INTERVAL_S = 0.03  # shorter than the settings let anybody else ask
 UNKNOWN, STALE = "unknown, by requests", "stale, by requests"
 
 
@@ -99,7 +101,8 @@ class Clusters:
         url = await stack.enter_async_context(serving(self.servers[name].handle))
         api = self.apis[name] = await stack.enter_async_context(fake_api(nodes=2))
         api.cluster_uid = f"uid-{name}"
-        source = {"url": url, "interval_s": 0.1, "timeout_s": self._timeout_s, "max_mib": 1}
+        source = PrometheusSettings(url=url, timeout_s=self._timeout_s, max_mib=1)
+        source = source.model_copy(update={"interval_s": INTERVAL_S})
         told = {"prometheus": [source], "order": {"default": ["prometheus"]}}
         access = {"cluster": name, "kubeconfig": api.kubeconfig(folder)}
         agent = self.agents[name] = Agent(AgentSettings.model_validate({**access, "telemetry": told}))

@@ -57,9 +57,9 @@ def test_pod_metrics_add_up_containers_and_are_unknown_where_one_is() -> None:
         read_pod_metrics(b"<html>")
 
 
-def test_samples_of_pods_reach_who_learns_from_them_with_the_time_of_the_answer() -> None:
-    loads, told = Loads(ChangeLog(), tau_s=0), list[tuple[list[PodUse], float]]()
-    loads.on_pods = lambda pods, now: told.append((list(pods), now))
+def test_samples_of_pods_reach_who_learns_from_them_with_the_time_and_the_node_of_the_answer() -> None:
+    loads, told = Loads(ChangeLog(), tau_s=0), list[tuple[list[PodUse], float, str]]()
+    loads.on_pods = lambda pods, now, node: told.append((list(pods), now, node))
     loads.add(NodeTarget("n1"), Sample("kubelet", {}, [PodUse("shop", "web-1", 0.1, 5.0)]), 7.0)
     loads.add(NodeTarget("n1"), Sample("kubelet", {}), 8.0)
-    assert told == [([PodUse("shop", "web-1", 0.1, 5.0)], 7.0)]
+    assert told == [([PodUse("shop", "web-1", 0.1, 5.0)], 7.0, "n1")]

@@ -124,3 +124,38 @@ def test_whatever_a_peer_sends_is_a_message_or_a_protocol_error(data: bytes) -> 
         Multiplexer(WINDOW).receive(data)
     except ProtocolError as error:
         assert str(error)
+
+
+def test_nothing_is_held_of_streams_that_nobody_asked_for() -> None:
+    receiver = Multiplexer(WINDOW, max_message=4 * CHUNK, wanted=lambda stream: stream == 1)
+    for stream in range(2, 5000):
+        assert receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, stream, bytes(CHUNK)))) is None
+    assert receiver.receive(encode_frame(Frame(Kind.ANSWER, END, 2, b"x"))) is None
+    assert receiver.receive(encode_frame(Frame(Kind.ANSWER, END, 1, b"x"))) == Message(Kind.ANSWER, 1, b"x")
+
+
+def test_what_came_of_a_stream_goes_when_it_is_wanted_no_more() -> None:
+    wanted = {1}
+    receiver = Multiplexer(WINDOW, max_message=2 * CHUNK, wanted=lambda stream: stream in wanted)
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, 1, bytes(CHUNK))))
+    wanted.clear()
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, 1, bytes(CHUNK))))
+    wanted.add(2)
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, 2, bytes(CHUNK))))
+    assert receiver.receive(encode_frame(Frame(Kind.ANSWER, END, 2, b"x"))) is not None
+
+
+def test_bytes_that_nobody_asked_for_are_given_leave_for_anew() -> None:
+    receiver = Multiplexer(WINDOW, wanted=lambda stream: False)
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, COUNTED, 2, bytes(CHUNK))))
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, COUNTED, 2, bytes(CHUNK))))
+    assert receiver.next_frame() == encode_frame(credit(2 * CHUNK))
+
+
+def test_frames_that_bring_little_or_nothing_wanted_are_counted() -> None:
+    receiver = Multiplexer(WINDOW, wanted=lambda stream: stream == 1)
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, 1, bytes(CHUNK))))
+    assert receiver.little == 0
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, END, 1, b"x")))
+    receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, 2, bytes(CHUNK))))
+    assert receiver.little == 2

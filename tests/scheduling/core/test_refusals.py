@@ -295,6 +295,20 @@ def test_nobody_is_evicted_where_the_pod_may_be_refused_once_more(passing: bool,
     assert [one.pod.name for _, one in told.sent if isinstance(one, Evict)] == evicted
 
 
+def test_the_message_says_that_a_refusal_of_a_while_ago_keeps_pods_from_being_evicted() -> None:
+    told = Told(annotations={"global-dispatcher.io/clusters": "west"}, priority=10)
+    told.refused_by("west", NO_QUOTA)
+    low = a_pod("low", node="west-1", phase="Running", requests={"cpu": 4000})
+    told.report("west", pods=(low,))
+    told.sent = []
+    told.tick(40.0)
+    (message,) = [one.message for _, one in told.sent if isinstance(one, ReportUnschedulable)]
+    said = "1 of cluster west, which refused the pod and may again, so nobody is evicted there for it"
+    assert said in message
+    assert "No preemption victims found" not in message
+    assert said in told.explained()["decision"]["message"]  # type: ignore[index]
+
+
 def test_a_namespace_that_is_changed_there_ends_it_before_its_time() -> None:
     told = Told(annotations={"global-dispatcher.io/clusters": "west"})
     told.refused_by("west", 'violates PodSecurity "restricted:latest"')

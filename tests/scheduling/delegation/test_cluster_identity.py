@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import ClusterSection
 from dispatcher.model.messages import DONE, Bind, Changes, ConfirmNoDelegate, FinishSource, Intent, Outcome
 from dispatcher.model.names import CLAIM, SCHEDULER_NAME, proxy_node_name
 from dispatcher.model.node import Node
@@ -13,7 +15,10 @@ from dispatcher.model.signatures import SignedClaim, sign_claim
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.events import Answered, ClusterChanged, Effect, OperatorWarning, SendIntents, Tick
 from dispatcher.scheduling.views import clusters_view
+from dispatcher.service.assembly import assemble
+from dispatcher.service.link import LocalLink
 from tests.laws.cores import make_core
+from tests.service.fakes import FakeAgent
 
 NODE = Node("n1", ready=True, allocatable={"cpu": 4000, "memory": 2**33, "pods": 20})
 
@@ -67,6 +72,38 @@ def test_another_cluster_under_a_known_name_is_refused_and_takes_nothing_away() 
     assert troubles(effects)
     assert core.tracked["north", "uid-a"].source == bound
     assert core.clusters["north"].uid == "n"
+
+
+def test_a_cluster_that_is_not_the_pinned_one_is_kept_out_with_both_uids_and_the_fix() -> None:
+    core = make_core(("north", "west"))
+    core.pin("north", "n")
+    effects = report(core, "north", "other", pod("a"))
+    report(core, "west", "w")
+    problem = problem_of(core, "north")
+    assert all(part in problem for part in ('"north"', "uid: n,", "says other", "kubectl get ns kube-system"))
+    assert troubles(effects) == [f"cluster {problem}"]
+    assert (rows(core), list(core.tracked)) == ([("west", "n1")], [])
+    report(core, "north", "n", pod("a"), now=2.0)
+    assert problem_of(core, "north") == ""
+
+
+def test_a_dispatcher_pins_what_its_configuration_says() -> None:
+    config = DispatcherConfig(clusters=(ClusterSection(name="north", uid="n"), ClusterSection(name="west")))
+    links = [LocalLink(name, FakeAgent(name)) for name in ("north", "west")]
+    clusters = assemble(links, config).service.core.clusters
+    assert [(name, view.pinned_uid) for name, view in clusters.items()] == [("north", "n"), ("west", "")]
+
+
+def test_whoever_claims_the_uid_of_a_pinned_cluster_first_does_not_keep_that_one_out() -> None:
+    core = make_core(("north", "liar"))
+    core.pin("north", "n")
+    report(core, "liar", "n", pod("a"))
+    assert problem_of(core, "liar") == (
+        '"liar" says it is the cluster n (kube-system), which `uid` of "north" pins: list it once'
+    )
+    report(core, "north", "n", pod("a"))
+    assert problem_of(core, "north") == ""
+    assert rows(core) == [("north", "n1")]
 
 
 def test_the_right_cluster_under_its_name_is_taken_in_again() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dispatcher.model.names import REBALANCE
+from dispatcher.scheduling.rebalancing.rebalancer import Look
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from tests.builders import PodBuilder
 from tests.scheduling.rebalancing.world import World, moved, reasons, web
@@ -192,3 +193,34 @@ def test_asking_where_a_pod_would_go_changes_nothing() -> None:
 def test_rules_whose_thresholds_do_not_fit_are_refused(cool: float) -> None:
     with pytest.raises(ValueError, match="cool"):
         RebalancingRules(hot=0.8, cool=cool)
+
+
+class Burnt(World):
+    """Node n1 has a pod that requests little and uses most of the node; its neighbours use next to nothing."""
+
+    def load(self, name: str) -> float:
+        return 0.9 if name == "n1" else 0.02
+
+
+def carried_out(world: World, minutes: int) -> list[Look]:
+    looks = []
+    for _ in range(minutes):
+        looks.append(world.minute())
+        for move in looks[-1].moves:
+            world.carry_out(move)
+    return looks
+
+
+def test_neighbours_of_a_pod_that_burns_their_node_are_not_moved_one_by_one() -> None:
+    pods = [web("burner", 100, owner=""), *(web(f"p{at}", 100) for at in range(19))]
+    looks = carried_out(Burnt({"n1": pods, "n2": [], "n3": [], "n4": []}), 50)
+    assert 2 <= len(moved(looks)) <= 6, "without a judgement it were 16"
+    assert "pods left it: one that stays uses far more than it requests" in reasons(looks)["burner"]
+    assert looks[-1].spots, "it is told as hot all the same"
+
+
+def test_a_node_that_does_become_cooler_gives_up_pods_until_it_is_cool() -> None:
+    world = World({"n1": [web(f"p{at}", 390) for at in range(10)], **{f"cold{at}": [] for at in range(6)}})
+    looks = carried_out(world, 20)
+    assert world.load("n1") < world.rules.cool
+    assert not any("burns" in why or "uses far more" in why for look in looks for why in (s.why for s in look.stays))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dispatcher.model.owner_use import OwnerUse
 from dispatcher.scheduling.rebalancing.utilisation import coming, cost, in_node, measured, uses_on
 from tests.builders import fleet, node, pod, put, reading
 
@@ -17,6 +18,20 @@ def test_the_pods_of_a_node_make_what_it_carries_by_their_requests() -> None:
     assert found["a", "uid-one"] == pytest.approx([0.2, 0.1, 0.15])
     assert found["a", "uid-big"] == pytest.approx([0.4, 0.2, 0.3])
     assert sum(found.values()) == pytest.approx([0.8, 0.4, 0.6])
+
+
+def test_a_pod_whose_like_are_known_to_use_more_makes_more_of_its_node_than_its_neighbours() -> None:
+    state = fleet(a=[node("n1").cpu(4).memory("8Gi")])
+    for name, owner in (("burner", "burn"), ("quiet", "idle")):
+        made = pod(name).cpu(1).memory("1Gi").set(owner=f"StatefulSet/{owner}/uid")
+        put(state, made.on("n1", "Running"), "a", "n1")
+    before = uses_on(state, 0, np.asarray([0.8]), ("cpu",))
+    assert before["a", "uid-burner"] == pytest.approx(before["a", "uid-quiet"])
+    uses = [("StatefulSet/burn", 3000.0), ("StatefulSet/idle", 200.0)]
+    state.uses.put("a", [OwnerUse("default", owner, cpu, 2.0**30, 1e4) for owner, cpu in uses])
+    found = uses_on(state, 0, np.asarray([0.8]), ("cpu",))
+    assert found["a", "uid-burner"] > 5 * found["a", "uid-quiet"]
+    assert sum(found.values()) == pytest.approx([0.8])
 
 
 def test_a_pod_whose_load_is_not_in_the_mean_yet_makes_nothing_of_it_and_is_expected_to_come() -> None:

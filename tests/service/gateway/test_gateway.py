@@ -14,7 +14,7 @@ from agents.runtime.outbound.answering import answers_of
 from agents.runtime.outbound.dialling import Dialler
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.config.sections import GatewaySection
-from dispatcher.model.messages import Bind, IntentBatch, PodRef
+from dispatcher.model.messages import Bind, IntentBatch, PodRef, WireError
 from dispatcher.service.errors import CommandError
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.gateway import Gateway
@@ -152,16 +152,17 @@ async def test_a_call_that_is_given_up_ends_at_the_agent_too(site: Site) -> None
         await link.hello(timeout_s=WAIT_S)
 
 
-async def test_a_call_that_fails_says_so_and_ends_nothing_else(site: Site) -> None:
+@pytest.mark.parametrize("error", [ValueError("no such thing"), KeyError("no such thing"), WireError("no such thing")])
+async def test_a_call_that_fails_says_so_and_ends_nothing_else(site: Site, error: Exception) -> None:
     agent, link = FakeAgent("east"), site.gateway.link("east")
 
     async def fail() -> None:
-        raise ValueError("no such thing")
+        raise error
 
     agent.telemetry = fail  # type: ignore[method-assign, assignment]
     async with dialling(site.settings("east"), "east", agent):
         await connected(link)
-        with pytest.raises(AgentFault, match="no such thing"):
+        with pytest.raises(AgentFault, match=rf"{type(error).__name__}\('no such thing'\)"):
             await link.telemetry(timeout_s=WAIT_S)
         await link.hello(timeout_s=WAIT_S)
 

@@ -1,0 +1,58 @@
+"""agent.yaml as `config check` looks at it, where the agent is to run: keys and values, then the files it names."""
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+
+from pydantic import ValidationError
+
+from agents.runtime.join.settings import JoinSettings
+from agents.runtime.keyfile import KeyFileError, default_path, read_keys
+from agents.runtime.outbound.settings import GatewaySettings
+from dispatcher.config.certificates import URI, PairFiles, authority_problems, pair_problems, uris_of
+from dispatcher.config.document import Document
+from dispatcher.config.problems import Problem
+from dispatcher.config.validation import findings
+from dispatcher.scheduling.framework.plugin_args import shown
+
+
+def is_agent_file(document: Document) -> bool:
+    """Whether this is agent.yaml: it is about one `cluster`, and lists no `clusters`."""
+    return isinstance(document.data, dict) and "cluster" in document.data and "clusters" not in document.data
+
+
+def agent_yaml_problems(document: Document, now: dt.datetime | None = None) -> list[Problem]:
+    """Everything that is wrong with it, and with the files that it names; empty if it can be used here."""
+    try:
+        settings = JoinSettings.model_validate(document.data)
+    except ValidationError as error:
+        return findings(JoinSettings, document, error, ())
+    problems = [*_key_problems(settings, document)]
+    ca_file = settings.kubelet.ca_file
+    if ca_file and not FilePath(ca_file).is_file():
+        problems.append(document.problem(("kubelet", "ca_file"), f"there is no file {ca_file}"))
+    if settings.gateway is not None:
+        problems += _gateway_problems(settings.gateway, settings.cluster, document, now or dt.datetime.now(dt.UTC))
+    return problems
+
+
+def _key_problems(settings: JoinSettings, document: Document) -> Iterator[Problem]:
+    file = FilePath(settings.key_file) if settings.key_file else default_path(settings.cluster)
+    if settings.key_file or file.exists():  # the default file is made where there is none
+        try:
+            read_keys(file, settings.cluster)
+        except KeyFileError as error:
+            yield document.problem(("key_file",), str(error))
+
+
+def _gateway_problems(
+    gateway: GatewaySettings, cluster: str, document: Document, now: dt.datetime
+) -> Iterator[Problem]:
+    found = [
+        *authority_problems("ca_file", gateway.ca_file, now),
+        *pair_problems(PairFiles(gateway.cert_file, gateway.key_file), now),
+    ]
+    yield from (document.problem(("gateway", one.key), one.text) for one in found)
+    if not any(one.key == "cert_file" for one in found) and (uris := uris_of(gateway.cert_file)) != (URI + cluster,):
+        text = f"{gateway.cert_file} is not of cluster {cluster}: its URIs are {shown(list(uris))}, not {URI}{cluster}"
+        yield document.problem(("gateway", "cert_file"), text)

@@ -1,0 +1,97 @@
+"""Whether PEM files of TLS can be used: there, readable, of the right time, and the key that of the certificate."""
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+URI = "spiffe://global-dispatcher.io/cluster/"  # and the cluster's name: https://spiffe.io/docs, "SPIFFE ID"
+_DAY = "%Y-%m-%d %H:%M UTC"
+
+
+class FileProblem(NamedTuple):
+    """What is wrong with the file that this key names."""
+
+    key: str
+    text: str
+
+
+class PairFiles(NamedTuple):
+    """A certificate and its key."""
+
+    cert_file: str
+    key_file: str
+
+
+def pair_problems(files: PairFiles, now: dt.datetime) -> Iterator[FileProblem]:
+    """What keeps these from being presented: the first certificate of the file is ours."""
+    certificates, key = _certificates(files.cert_file), _read(files.key_file)
+    if isinstance(certificates, str):
+        yield FileProblem("cert_file", certificates)
+    else:
+        yield from (FileProblem("cert_file", text) for text in _time_problems(certificates[0], files.cert_file, now))
+    if isinstance(key, str):
+        yield FileProblem("key_file", key)
+        return
+    try:
+        private = serialization.load_pem_private_key(key, None)
+    except (ValueError, TypeError) as error:
+        yield FileProblem("key_file", f"{files.key_file} holds no private key without a password (PEM): {error}")
+        return
+    if not isinstance(certificates, str) and private.public_key() != certificates[0].public_key():
+        text = f"{files.key_file} is not the key of {files.cert_file}: make or copy both together"
+        yield FileProblem("key_file", text)
+
+
+def authority_problems(key: str, file: str, now: dt.datetime) -> Iterator[FileProblem]:
+    """What is wrong with a file of authorities, which the key `key` names; one of them that is good is enough."""
+    certificates = _certificates(file)
+    if isinstance(certificates, str):
+        yield FileProblem(key, certificates)
+        return
+    wrong = [list(_time_problems(one, file, now)) for one in certificates]
+    if all(wrong):
+        yield FileProblem(key, wrong[0][0])
+
+
+def uris_of(file: str) -> tuple[str, ...]:
+    """The URIs of a certificate's subject alternative names; empty for a file that holds none."""
+    certificates = _certificates(file)
+    if isinstance(certificates, str):
+        return ()
+    try:
+        names = certificates[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    return tuple(names.get_values_for_type(x509.UniformResourceIdentifier))
+
+
+def _read(file: str) -> bytes | str:
+    """What a file holds, or why it cannot be read."""
+    try:
+        return Path(file).read_bytes()
+    except FileNotFoundError:
+        return f"there is no file {file}"
+    except OSError as error:
+        return f"{file} cannot be read: {error.strerror or error}"
+
+
+def _certificates(file: str) -> list[x509.Certificate] | str:
+    data = _read(file)
+    if isinstance(data, str):
+        return data
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError as error:
+        return f"{file} holds no certificate (PEM): {error}"
+
+
+def _time_problems(certificate: x509.Certificate, file: str, now: dt.datetime) -> Iterator[str]:
+    if certificate.not_valid_after_utc <= now:
+        yield f"{file} expired at {certificate.not_valid_after_utc.strftime(_DAY)}: renew it (docs/connectivity.md)"
+    elif certificate.not_valid_before_utc > now:
+        begins = certificate.not_valid_before_utc.strftime(_DAY)
+        yield f"{file} is not valid before {begins}: compare the clocks of this machine and of who made it"

@@ -1,0 +1,21 @@
+"""How much an agent may put into one message: counts of lists and maps, lengths of texts.
+
+Far above what honest agents send. A longer list is refused before any of it is decoded, so the memory that one agent's
+message takes does not grow with what that agent says.
+"""
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+MAX_BYTES: Final = 256 * 1024 * 1024  # of a whole message
+MAX_NODES: Final = 100_000
+MAX_PODS: Final = 1_000_000
+MAX_OBJECTS: Final = 2_000_000
+MAX_USES: Final = 10_000
+MAX_ROWS: Final = 10_000  # of what is configured, and of answers to one batch
+MAX_NAMES: Final = 1_000  # in a list or map of single words
+
+Word = Annotated[str, Meta(max_length=512)]  # a name, a UID, an address
+Text = Annotated[str, Meta(max_length=16 * 1024)]  # for people
+Names = Annotated[tuple[Word, ...], Meta(max_length=MAX_NAMES)]

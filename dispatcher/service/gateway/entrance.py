@@ -1,0 +1,115 @@
+"""Lets TLS connections in, a bounded number: who only connects, or holds one certificate, cannot use up open files."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+import structlog
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from dispatcher.service.gateway.certificates import cluster_of
+
+log = structlog.get_logger("gateway")
+
+MAX_HANDSHAKES = 256  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
+MAX_OF_CLUSTER = 8  # connections with certificates of one cluster; and of all that are not served together
+_HANDSHAKE_S = 10.0
+_BACKLOG = 128
+_PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
+_SAY_AGAIN_S = 60.0
+
+
+class Entrance:
+    """Accepts for an HTTP server. `context` gives the TLS context of the moment, `clusters` are those served."""
+
+    def __init__(self, server: web.Server, context: Callable[[], ssl.SSLContext], clusters: Iterable[str]) -> None:
+        self._server, self._context, self._clusters = server, context, frozenset(clusters)
+        self._listening: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._of: dict[RequestHandler, str] = {}  # whose each connection is
+        self._said_at = float("-inf")
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept from now on, at every address of the host; the port. OSError."""
+        loop = asyncio.get_running_loop()
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(infos):
+            listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+            listening.setblocking(False)
+            self._listening.append(listening)
+        self._accepting = [asyncio.create_task(self._accept(one), name="gateway accepts") for one in self._listening]
+        found: int = self._listening[0].getsockname()[1]
+        return found
+
+    async def close(self) -> None:
+        """Accept no more; connections that are open stay so."""
+        await _ended([*self._accepting, *self._handshakes])
+        for listening in self._listening:
+            listening.close()
+
+    async def cut(self) -> None:
+        """End all connections and handshakes that have begun."""
+        begun = self._server.connections
+        await _ended(list(self._handshakes))
+        for handler in begun:
+            if handler.transport is not None:
+                handler.transport.abort()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                log.error("a connection cannot be accepted", problem=error.strerror or str(error))
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            task = asyncio.create_task(self._let_in(connection), name="gateway handshake")
+            self._handshakes[task] = None
+            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+            if len(self._handshakes) > MAX_HANDSHAKES:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]
+                oldest.cancel()
+                self._say("too many TLS handshakes at once: the oldest are ended", most=MAX_HANDSHAKES)
+
+    async def _let_in(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            transport, handler = await loop.connect_accepted_socket(
+                self._server, connection, ssl=self._context(), ssl_handshake_timeout=_HANDSHAKE_S
+            )
+        except (OSError, ssl.SSLError) as error:
+            self._say("a TLS handshake failed", problem=str(error) or repr(error))
+            return
+        finally:
+            if (task := asyncio.current_task()) is not None:
+                self._handshakes.pop(task, None)
+        named = cluster_of(transport.get_extra_info("peercert") or {})
+        cluster = named if named in self._clusters else ""
+        open_now = set(self._server.connections)
+        self._of = {one: whose for one, whose in self._of.items() if one in open_now}
+        if sum(1 for whose in self._of.values() if whose == cluster) >= MAX_OF_CLUSTER:
+            transport.abort()
+            self._say("too many connections with certificates of one cluster", cluster=named, most=MAX_OF_CLUSTER)
+            return
+        self._of[handler] = cluster
+
+    def _say(self, text: str, **about: object) -> None:
+        """Not more often than now and then: anybody may connect."""
+        if monotonic() - self._said_at >= _SAY_AGAIN_S:
+            self._said_at = monotonic()
+            log.warning(text, **about)
+
+
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    waiting = list(tasks)
+    for task in waiting:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,0 +1,34 @@
+"""`global-dispatcher journal`: the older file first, a line of JSON for each record."""
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from dispatcher.cli.main import app
+from dispatcher.scheduling.framework.value_columns import Each, Table
+from dispatcher.service.errors import ExitCode
+from dispatcher.service.journal import Journal
+
+
+def test_records_are_printed_oldest_first(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    journal = Journal(path, limit_bytes=1)
+    for number in (1, 2):
+        journal.write([Table(1, Each([{"n": number, "margin": None}]))])
+    journal.close()
+    shown = CliRunner().invoke(app, ["journal", str(path)])
+    assert (shown.exit_code, shown.stdout) == (0, '{"n":1,"margin":null}\n{"n":2,"margin":null}\n')
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["journal", str(tmp_path / "decisions")])
+    assert (shown.exit_code, shown.stdout) == (ExitCode.NOT_FOUND, "")
+    assert "there is no such file" in shown.stderr
+
+
+def test_a_journal_of_a_later_version_names_the_fix(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    path.write_bytes(b"\xc1GD\x02" + bytes(8))
+    shown = CliRunner().invoke(app, ["journal", str(path)])
+    assert shown.exit_code == ExitCode.FAILED
+    assert "use the command of that version" in shown.stderr

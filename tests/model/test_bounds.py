@@ -1,0 +1,64 @@
+"""What one agent may put into a message is bounded, and one that puts more is told what, without harm to others."""
+
+import tracemalloc
+
+import msgspec
+import pytest
+
+from dispatcher.model.bounds import MAX_BYTES, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_USES
+from dispatcher.model.messages import Changes, Hello, Outcome, OutcomeBatch, PeersAck, Telemetry, WireError, decode
+from dispatcher.model.messages.peer_links import LinkReading
+from dispatcher.model.messages.telemetry import UnreadSignal
+from dispatcher.model.node import Reading
+from dispatcher.model.owner_use import OwnerUse
+from dispatcher.model.pod import Record
+
+USE = OwnerUse("default", "Deployment/web", 1.0, 1.0, 1.0)
+
+
+def changes(**given: object) -> Changes:
+    return Changes("east", "uid", "one", 0, 1, full=True, **given)  # type: ignore[arg-type]  # as an agent may
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (changes(uses=(USE,) * (MAX_USES + 1)), "uses"),
+        (changes(readings=(Reading("n"),) * (MAX_NODES + 1)), "readings"),
+        (changes(nodes_gone=("n",) * (MAX_NODES + 1)), "nodes_gone"),
+        (changes(keys=("k",) * (MAX_NAMES + 1)), "keys"),
+        (changes(problem="x" * 20_000), "problem"),
+        (changes(readings=(Reading("n", more={str(at): (0.5, 1.0) for at in range(MAX_NAMES + 1)}),)), "readings"),
+        (Hello("east", "uid", "i" * 1000), "incarnation"),
+        (OutcomeBatch("east", (Outcome("1", "u", 1, "done"),) * (MAX_ROWS + 1)), "outcomes"),
+        (OutcomeBatch("east", (), leader="l" * 1000), "leader"),
+        (PeersAck("east", links=(LinkReading("west", 1.0),) * (MAX_ROWS + 1)), "links"),
+        (Telemetry("east", unread=(UnreadSignal("cpu", 1),) * (MAX_NAMES + 1)), "unread"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_more_than_the_bound_is_refused_by_the_name_of_the_field(message: Record, field: str) -> None:
+    kind = type(message)
+    with pytest.raises(WireError, match=rf"not a {kind.__name__}: .* of length <= \d+ - at `\$\.{field}\b"):
+        decode(kind, msgspec.msgpack.encode(message))
+
+
+def test_as_many_as_the_bound_are_taken() -> None:
+    full = changes(uses=(USE,) * MAX_USES)
+    assert decode(Changes, msgspec.msgpack.encode(full)) == full
+
+
+def test_a_list_that_is_too_long_is_refused_before_it_takes_memory() -> None:
+    data = msgspec.msgpack.encode(changes(uses=(USE,) * 500_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError):
+            decode(Changes, data)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_message_of_too_many_bytes_is_not_looked_at() -> None:
+    with pytest.raises(WireError, match=f"{MAX_BYTES} are taken at most"):
+        decode(Changes, bytes(MAX_BYTES + 1))

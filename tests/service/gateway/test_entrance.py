@@ -1,0 +1,215 @@
+"""What one peer can take of a gateway is bounded, and who is trusted no more is out within a minute."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import WSMessage, WSMsgType
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from agents.runtime.outbound import connection as connection_module
+from agents.runtime.outbound.connection import LITTLE_PER_S, Pace
+from dispatcher.model.streams import Frame, Kind, encode_frame
+from dispatcher.model.streams.frames import END
+from dispatcher.service.gateway import entrance as subject
+from dispatcher.service.gateway import gateway as gateway_module
+from dispatcher.service.gateway.authority import ensure
+from dispatcher.service.gateway.certificates import Refresh, ServerTls
+from dispatcher.service.gateway.gateway import Gateway
+from dispatcher.service.link import AgentMissing
+from tests.service.fakes import FakeAgent
+from tests.service.gateway.test_gateway import WAIT_S, Site, connected, dialling, eventually, problem_of, section
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "fleet"
+    ensure(folder, ["localhost"], ["east", "west"])
+    return folder
+
+
+@pytest.fixture
+async def site(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    monkeypatch.setattr(gateway_module, "_REFRESH_S", 0.05)
+    gateway = Gateway(section(folder), ["east", "west"])
+    async with gateway.serving():
+        yield Site(gateway, folder)
+
+
+def client_context(folder: Path, cluster: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    context.load_cert_chain(str(folder / f"cluster-{cluster}.crt"), str(folder / f"cluster-{cluster}.key"))
+    return context
+
+
+def revoke(folder: Path, *clusters: str) -> None:
+    """Put a list of revoked certificates behind the authority's own certificate."""
+    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    now = dt.datetime.now(dt.UTC)
+    made = x509.CertificateRevocationListBuilder().issuer_name(authority.subject)
+    made = made.last_update(now - dt.timedelta(hours=1)).next_update(now + dt.timedelta(days=1))
+    for cluster in clusters:
+        number = x509.load_pem_x509_certificate((folder / f"cluster-{cluster}.crt").read_bytes()).serial_number
+        entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now - dt.timedelta(hours=1))
+        made = made.add_revoked_certificate(entry.build())
+    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    (folder / "ca.crt").write_bytes(authority.public_bytes(serialization.Encoding.PEM) + pem)
+
+
+# --- who is trusted no more ------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_whose_authority_was_removed_is_cut_off_and_stays_out(site: Site, tmp_path: Path) -> None:
+    ensure(tmp_path / "other", ["localhost"], ["east"])
+    kept = (site.folder / "ca.crt").read_bytes()
+    (tmp_path / "own-ca.crt").write_bytes(kept)
+    link = site.gateway.link("east")
+    settings = site.settings("east", ca_file=str(tmp_path / "own-ca.crt"))
+    async with dialling(settings, "east", FakeAgent("east")) as dialler:
+        await connected(link)
+        (site.folder / "ca.crt").write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
+        await problem_of(dialler, "may not accept our certificate")
+        with pytest.raises(AgentMissing, match="trusts fewer certificates than before"):
+            await link.hello(timeout_s=WAIT_S)
+
+
+async def test_of_two_agents_the_one_whose_certificate_was_revoked_is_out_and_the_other_comes_back(
+    site: Site, tmp_path: Path
+) -> None:
+    shutil.copy(site.folder / "ca.crt", tmp_path / "own-ca.crt")
+    own = {"ca_file": str(tmp_path / "own-ca.crt")}
+    east, west = site.gateway.link("east"), site.gateway.link("west")
+    async with (
+        dialling(site.settings("east", **own), "east", FakeAgent("east")) as dialler,
+        dialling(site.settings("west", **own), "west", FakeAgent("west")),
+    ):
+        await connected(east)
+        await connected(west)
+        revoke(site.folder, "east")
+        await problem_of(dialler, "may not accept our certificate")
+        await connected(west)
+
+
+async def test_an_authority_that_is_added_ends_no_connection(site: Site, tmp_path: Path) -> None:
+    ensure(tmp_path / "other", ["localhost"], ["east"])
+    shutil.copy(site.folder / "ca.crt", tmp_path / "own-ca.crt")
+    agent, link = FakeAgent("east"), site.gateway.link("east")
+    async with dialling(site.settings("east", ca_file=str(tmp_path / "own-ca.crt")), "east", agent):
+        await connected(link)
+        poll = asyncio.create_task(link.changes("one", 1, 0.5, timeout_s=WAIT_S))
+        await asyncio.sleep(0)
+        more = (tmp_path / "other" / "ca.crt").read_bytes() + (site.folder / "ca.crt").read_bytes()
+        (site.folder / "ca.crt").write_bytes(more)
+        assert not (await poll).full  # it was under way while the file was read
+        await link.hello(timeout_s=WAIT_S)
+
+
+def test_what_was_trusted_is_forgotten_when_it_is_removed_and_kept_when_the_file_is_none(folder: Path) -> None:
+    tls = ServerTls(section(folder))
+    before, text = tls.context, (folder / "ca.crt").read_bytes()
+    assert tls.refresh() is Refresh.SAME
+    (folder / "ca.crt").write_text("no certificate")
+    with pytest.raises(ssl.SSLError):
+        tls.refresh()
+    assert tls.context is before
+    (folder / "ca.crt").write_bytes(text + b"\n")
+    assert tls.refresh() is Refresh.READ
+    assert tls.context is not before
+    (folder / "ca.crt").unlink()
+    (folder / "ca.key").unlink()
+    for file in folder.glob("*.???"):
+        file.unlink()
+    ensure(folder, ["localhost"], ["east"])
+    assert tls.refresh() is Refresh.NARROWER
+    assert len(tls.context.get_ca_certs()) == 1
+
+
+# --- how much one peer takes -----------------------------------------------------------------------------------------
+
+
+async def test_connections_that_never_shake_hands_are_bounded_and_keep_no_agent_out(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MAX_HANDSHAKES", 5)
+    silent = [await asyncio.open_connection("localhost", site.gateway.port) for _ in range(30)]
+    try:
+        link = site.gateway.link("east")
+        async with dialling(site.settings("east"), "east", FakeAgent("east")):
+            await connected(link)
+        ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
+        await eventually(lambda: sum(one.done() for one in ended) >= 25)
+        for one in ended:
+            one.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+    finally:
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_connections_of_one_certificate_are_bounded_and_keep_no_other_cluster_out(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MAX_OF_CLUSTER", 3)
+    context = client_context(site.folder, "west")
+    port = site.gateway.port
+    many = [await asyncio.open_connection("localhost", port, ssl=context) for _ in range(10)]
+    try:
+        ended = [asyncio.create_task(reader.read()) for reader, _ in many]
+        await eventually(lambda: sum(one.done() for one in ended) == 7)
+        async with dialling(site.settings("east"), "east", FakeAgent("east")):
+            await connected(site.gateway.link("east"))
+        await asyncio.sleep(0.1)
+        assert sum(one.done() for one in ended) == 7
+        for one in ended:
+            one.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+    finally:
+        for _, writer in many:
+            writer.close()
+
+
+def test_a_flood_of_little_frames_is_read_at_a_bounded_rate() -> None:
+    pace, now = Pace(LITTLE_PER_S), 1000.0
+    began = now
+    for total in range(1, 10 * LITTLE_PER_S + 1):
+        now += pace.pause(total, now)
+    assert now - began == pytest.approx(9.0, abs=0.1)  # ten seconds' worth, and the first came at once
+
+
+async def test_a_connection_takes_no_more_than_that_of_whoever_floods_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Flood:
+        sent = 0
+
+        async def send_bytes(self, data: bytes) -> None:
+            pass
+
+        async def receive(self) -> WSMessage:
+            self.sent += 1
+            await asyncio.sleep(0)
+            return WSMessage(WSMsgType.BINARY, encode_frame(Frame(Kind.CANCEL, END, 1, b"")), None)
+
+    monkeypatch.setattr(connection_module, "LITTLE_PER_S", 100)
+    flood = Flood()
+
+    async def read_all() -> None:
+        async for _ in connection_module.Connection(flood).messages():
+            pass
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await read_all()
+    assert 100 <= flood.sent <= 210
+
+
+def test_who_sends_less_is_never_held_up() -> None:
+    pace = Pace(LITTLE_PER_S)
+    assert not any(pace.pause(total, total / LITTLE_PER_S) for total in range(1, 5 * LITTLE_PER_S))
