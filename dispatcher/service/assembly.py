@@ -1,11 +1,14 @@
 """Puts a dispatcher together: profile, plugins and quota into a core; core and links into a service."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from prometheus_client.registry import Collector
+
 from dispatcher.config import DispatcherConfig
+from dispatcher.config.gateway import GATEWAY
 from dispatcher.config.sections import JournalSection, TimingSection
 from dispatcher.plugins.registry import PluginContext, build, shared_queue_sort
 from dispatcher.scheduling.core import CoreTiming, SchedulerCore
@@ -22,6 +25,7 @@ from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from dispatcher.service.clock import Clock
 from dispatcher.service.collectors import ServiceCollector
 from dispatcher.service.fleet_views import CoreViews
+from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.journal import Journal
 from dispatcher.service.link import AgentLink
 from dispatcher.service.link_metrics import LinkCollector
@@ -29,6 +33,7 @@ from dispatcher.service.metrics import Metrics
 from dispatcher.service.obeyed_epochs import ObeyedEpochs
 from dispatcher.service.owner_metrics import OwnerUseCollector
 from dispatcher.service.quota_file import QuotaFile, read_quota
+from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.service import Service
 from dispatcher.service.shards.metrics import ShardCollector
 from dispatcher.service.shards.policy import name_of, policy_of
@@ -96,7 +101,7 @@ def assemble(
         obeyed=obeyed,
     )
     service.quota_file = quota_file
-    for collector in (ServiceCollector(service), LinkCollector(clusters, fleet), OwnerUseCollector(fleet)):
+    for collector in _collectors(config, service, fleet, ledger):
         metrics.watch(collector)
     if shards is not None:
         service.shards = shards
@@ -111,6 +116,17 @@ def assemble(
                 link.configure(policy)
 
     return Dispatcher(service, CoreViews(core, ledger), take_policies)
+
+
+def _collectors(
+    config: DispatcherConfig, service: Service, fleet: FleetState, ledger: QuotaLedger
+) -> Iterator[Collector]:
+    yield ServiceCollector(service)
+    yield LinkCollector(tuple(service.senders), fleet)
+    yield OwnerUseCollector(fleet)
+    yield QuotaCollector(ledger, fleet)
+    if any(entry.via == GATEWAY for entry in config.clusters):
+        yield CertificateCollector(config.gateway.cert_file)
 
 
 def _policies(

@@ -1,9 +1,9 @@
-"""Write the pages, and the part of the chart's schema that is made of code: `python -m docs.generate`."""
+"""Write the pages, and what charts have that is made of code: `python -m docs.generate`."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import chart, configuration, keys, metrics, plugins, reasons
+from docs.generate import chart, chart_readme, configuration, dashboard, keys, metrics, plugins, reasons
 
 FOLDER = Path(__file__).parents[1] / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -19,6 +19,9 @@ def main() -> None:
     """All pages, and what charts have of the same."""
     for name, render in PAGES.items():
         (FOLDER / name).write_text(render())
+    dashboard.FILE.write_text(dashboard.render())
+    for name in chart_readme.NAMES:
+        (chart_readme.CHARTS / name / "README.md").write_text(chart_readme.render(name))
     chart.SCHEMA.write_text(chart.with_arguments(chart.SCHEMA.read_text()))
 
 

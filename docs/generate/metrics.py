@@ -8,11 +8,14 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from agents.runtime.metrics import AgentCollector, Told
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.shards.coordinator import Shards
 from dispatcher.service.collectors import LeaderCollector, ServiceCollector
+from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.link_metrics import LinkCollector
 from dispatcher.service.metrics import Metrics
 from dispatcher.service.owner_metrics import OwnerUseCollector
+from dispatcher.service.quota_metrics import QuotaCollector
 from dispatcher.service.shards.metrics import ShardCollector
 from docs.generate.markdown import code, page, table
 
@@ -31,6 +34,8 @@ def families() -> list[Metric]:
     metrics.watch(ServiceCollector(cast(Any, service)))
     metrics.watch(LinkCollector((), FleetState()))
     metrics.watch(OwnerUseCollector(FleetState()))
+    metrics.watch(QuotaCollector(QuotaLedger(), FleetState()))
+    metrics.watch(CertificateCollector(""))
     metrics.watch(LeaderCollector(lambda: True))
     metrics.watch(ShardCollector(cast(Shards, SimpleNamespace(statuses=list))))
     found = sorted(metrics.registry.collect(), key=lambda family: family.name)
@@ -40,7 +45,8 @@ def families() -> list[Metric]:
     return found
 
 
-def _name(family: Metric) -> str:
+def name_of(family: Metric) -> str:
+    """As Prometheus calls it."""
     return f"{family.name}_total" if family.type == "counter" else family.name
 
 
@@ -49,14 +55,16 @@ def of_agents() -> list[Metric]:
     return sorted(AgentCollector(Told(0.0)).collect(), key=lambda family: family.name)
 
 
-def _labels(family: Metric) -> str:
-    names = getattr(family, "_labelnames", ())  # of a family made for a scrape; `families` adds those of the others
-    return ", ".join(code(name) for name in names)
+def labels_of(family: Metric) -> tuple[str, ...]:
+    """Names of its labels."""
+    return tuple(getattr(family, "_labelnames", ()))  # of one made for a scrape; `families` adds those of the others
 
 
 def _table(found: list[Metric]) -> str:
     head = ("metric", "type", "labels", "meaning")
-    return table(head, ((code(_name(one)), one.type, _labels(one), one.documentation) for one in found))
+    return table(
+        head, ((code(name_of(one)), one.type, ", ".join(map(code, labels_of(one))), one.documentation) for one in found)
+    )
 
 
 def render() -> str:

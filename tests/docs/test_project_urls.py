@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SOURCE: str = PROJECT["urls"]["Source"]
 ORGANISATION, NAME = SOURCE.removeprefix("https://github.com/").split("/")
+CHARTS = ("helm/agent/Chart.yaml", "helm/dispatcher/Chart.yaml")
 # These cannot read it from pyproject.toml; the tests below hold them to it.
-REPEATED = {"pyproject.toml", "mkdocs.yml", ".github/ISSUE_TEMPLATE/config.yml"}
+REPEATED = {"pyproject.toml", "mkdocs.yml", ".github/ISSUE_TEMPLATE/config.yml", *CHARTS}
 _OURS = re.compile(rf"github\.com/[\w.-]+/{NAME}\b|[\w-]+\.github\.io/{NAME}\b")
 
 
@@ -56,3 +57,9 @@ def test_no_other_file_names_the_repository() -> None:
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no git checkout")
     assert {name for name in names if _OURS.search((ROOT / name).read_text(errors="replace"))} == REPEATED
+
+
+@pytest.mark.parametrize("chart", CHARTS)
+def test_a_chart_names_the_site_and_the_source(chart: str) -> None:
+    stated = yaml.safe_load((ROOT / chart).read_text())
+    assert (stated["home"], stated["sources"]) == (PROJECT["urls"]["Documentation"], [SOURCE])

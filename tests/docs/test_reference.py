@@ -11,13 +11,21 @@ from agents.runtime.telemetry_settings import TelemetrySettings
 from dispatcher.model.reasons import Reason
 from dispatcher.plugins.registry import REGISTRY, canonical
 from dispatcher.scheduling.framework.plugin_args import check_args
-from docs.generate import chart, configuration, keys, plugins, reasons
+from docs.generate import chart, chart_readme, configuration, keys, plugins, reasons
 from docs.generate.__main__ import FOLDER, PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_as_the_code_has_it(name: str) -> None:
     assert (FOLDER / name).read_text() == PAGES[name](), "run `python -m docs.generate`"
+
+
+@pytest.mark.parametrize("name", chart_readme.NAMES)
+def test_a_charts_page_is_as_its_values_have_it(name: str) -> None:
+    text = (chart_readme.CHARTS / name / "README.md").read_text()
+    assert text == chart_readme.render(name), "run `python -m docs.generate`"
+    for key in yaml.safe_load((chart_readme.CHARTS / name / "values.yaml").read_text()):
+        assert f"| `{key}" in text
 
 
 def test_every_key_of_ours_is_explained() -> None:

@@ -113,3 +113,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "agent.admits" -}}
 {{- if .root.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/v1/%s" .kind) -}}yes{{- end -}}
 {{- end -}}
+
+{{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}
+{{- define "agent.rayPorts" -}}
+{{- $ports := .Values.ray.ports -}}
+{{- range $name := list "nodeManager" "objectManager" "dashboardAgentGrpc" "dashboardAgentListen" "runtimeEnvAgent" "metricsExport" }}
+- {protocol: TCP, port: {{ get $ports $name }}}
+{{- end }}
+- {protocol: TCP, port: {{ $ports.minWorker }}, endPort: {{ $ports.maxWorker }}}
+{{- end -}}

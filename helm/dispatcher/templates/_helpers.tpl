@@ -98,3 +98,12 @@ seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* For a NetworkPolicy: a Ray node's ports, and those of its workers as one range. */ -}}
+{{- define "dispatcher.rayPorts" -}}
+{{- $ports := .Values.ray.ports -}}
+{{- range $name := list "gcs" "nodeManager" "objectManager" "dashboardAgentGrpc" "dashboardAgentListen" "runtimeEnvAgent" "metricsExport" }}
+- {protocol: TCP, port: {{ get $ports $name }}}
+{{- end }}
+- {protocol: TCP, port: {{ $ports.minWorker }}, endPort: {{ $ports.maxWorker }}}
+{{- end -}}

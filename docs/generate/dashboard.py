@@ -1,0 +1,160 @@
+"""The Grafana dashboard of the dispatcher's chart: a table of panels here, Grafana's JSON there."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FILE = Path(__file__).parents[2] / "helm" / "dispatcher" / "dashboards" / "global-dispatcher.json"
+_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
+_RATE = "[$__rate_interval]"
+_CLUSTER = '{cluster=~"$cluster"}'
+
+
+class Panel(NamedTuple):
+    """One panel; each query with what its lines are called."""
+
+    title: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    kind: str = "timeseries"
+
+
+def _quantile(share: float, histogram: str) -> tuple[str, str]:
+    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket{_RATE})))", f"p{share * 100:.0f}"
+
+
+def _quantiles(histogram: str) -> tuple[tuple[str, str], ...]:
+    return tuple(_quantile(share, histogram) for share in (0.5, 0.99))
+
+
+ROWS: dict[str, tuple[Panel, ...]] = {
+    "Fleet": (
+        Panel("Leading", "none", (("sum(leader_election_master_status)", "leaders"),), "stat"),
+        Panel("Ready clusters", "none", (("sum(global_dispatcher_cluster_ready)", "ready"),), "stat"),
+        Panel("Nodes, proxies included", "none", (("sum(global_dispatcher_cluster_nodes)", "nodes"),), "stat"),
+    ),
+    "Decisions": (
+        Panel(
+            "Attempts a second",
+            "ops",
+            ((f"sum by (result, profile) (rate(scheduler_schedule_attempts_total{_RATE}))", "{{result}} {{profile}}"),),
+        ),
+        Panel("Time of a decision", "s", _quantiles("scheduler_scheduling_attempt_duration_seconds")),
+        Panel("From creation to decision", "s", _quantiles("scheduler_pod_scheduling_sli_duration_seconds")),
+    ),
+    "Queue and quota": (
+        Panel("Pods that wait", "none", (("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)),
+        Panel(
+            "Quota in use",
+            "percentunit",
+            (("global_dispatcher_quota_used / global_dispatcher_quota_limit", "{{tenant}} {{resource}}"),),
+        ),
+        Panel(
+            "Errors of the core",
+            "none",
+            (("sum by (event) (increase(global_dispatcher_core_errors_total[$__range]))", "{{event}}"),),
+        ),
+    ),
+    "Clusters": (
+        Panel("Ready", "none", ((f"global_dispatcher_cluster_ready{_CLUSTER}", "{{cluster}}"),)),
+        Panel(
+            "Age of the last report", "s", ((f"global_dispatcher_cluster_report_age_seconds{_CLUSTER}", "{{cluster}}"),)
+        ),
+        Panel("Pods", "none", ((f"global_dispatcher_cluster_pods{_CLUSTER}", "{{cluster}}"),)),
+        Panel(
+            "Outcomes of intents a second",
+            "ops",
+            (
+                (
+                    f"sum by (cluster, verdict) (rate(global_dispatcher_outcomes_total{_CLUSTER}{_RATE}))",
+                    "{{cluster}} {{verdict}}",
+                ),
+            ),
+        ),
+        Panel("Intents that wait", "none", ((f"global_dispatcher_intents_waiting{_CLUSTER}", "{{cluster}}"),)),
+        Panel("Calls without answer", "none", ((f"global_dispatcher_calls_in_flight{_CLUSTER}", "{{cluster}}"),)),
+    ),
+    "Live load, as agents tell it": (
+        Panel(
+            "Age of readings, median",
+            "s",
+            (
+                (
+                    'max by (source, signal) (global_dispatcher_agent_reading_age_seconds{quantile="0.5"})',
+                    "{{source}} {{signal}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Nodes without a fresh reading",
+            "none",
+            (("sum by (signal) (global_dispatcher_agent_unread_nodes)", "{{signal}}"),),
+        ),
+        Panel(
+            "Questions to sources that fail",
+            "ops",
+            ((f"sum by (source) (rate(global_dispatcher_agent_source_errors_total{_RATE}))", "{{source}}"),),
+        ),
+    ),
+}
+
+
+def _panel(number: int, panel: Panel, top: int, column: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "datasource": _SOURCE,
+        "gridPos": {"h": _HEIGHT, "w": _WIDTH, "x": column * _WIDTH, "y": top},
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [
+            {"refId": "AB"[at], "datasource": _SOURCE, "expr": query, "legendFormat": legend}
+            for at, (query, legend) in enumerate(panel.queries)
+        ],
+    }
+
+
+def _panels() -> Iterator[dict[str, Any]]:
+    number, top, in_a_line = 0, 0, _COLUMNS // _WIDTH
+    for title, panels in ROWS.items():
+        number += 1
+        place = {"h": 1, "w": _COLUMNS, "x": 0, "y": top}
+        yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+        for at, panel in enumerate(panels):
+            number += 1
+            yield _panel(number, panel, top + 1 + at // in_a_line * _HEIGHT, at % in_a_line)
+        top += 1 + -(-len(panels) // in_a_line) * _HEIGHT
+
+
+def render() -> str:
+    """Grafana's JSON."""
+    clusters = "label_values(global_dispatcher_cluster_ready, cluster)"
+    variables: list[dict[str, Any]] = [
+        {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"},
+        {
+            "name": "cluster",
+            "type": "query",
+            "label": "Cluster",
+            "datasource": _SOURCE,
+            "query": clusters,
+            "refresh": 2,
+            "includeAll": True,
+            "multi": True,
+            "allValue": ".*",
+            "current": {"text": "All", "value": "$__all"},
+        },
+    ]
+    page = {
+        "uid": "global-dispatcher",
+        "title": "Global Dispatcher",
+        "tags": ["global-dispatcher"],
+        "schemaVersion": 39,
+        "editable": True,
+        "refresh": "30s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": variables},
+        "panels": list(_panels()),
+    }
+    return json.dumps(page, indent=1) + "\n"

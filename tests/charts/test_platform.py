@@ -1,0 +1,152 @@
+"""What a platform team switches on: who may reach the pods, who scrapes them, drains, certificates by cert-manager."""
+
+from typing import Any
+
+import pytest
+
+from tests.charts.rendering import NAMES, Helm, HelmError, Object, of_kind, only
+
+OPTIONAL = ("NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor", "Certificate")
+CERTIFICATES: dict[str, Any] = {"enabled": True, "issuerRef": {"name": "fleet", "kind": "ClusterIssuer"}}
+ON: dict[str, Any] = {"networkPolicy": {"enabled": True}, "podDisruptionBudget": {"enabled": True}}
+VALUES: dict[str, dict[str, Any]] = {
+    "dispatcher": {
+        **ON,
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "config": {"clusters": [{"name": "east", "via": "gateway"}]},
+        "gateway": {"certManager": {**CERTIFICATES, "dnsNames": ["gateway.example"]}},
+    },
+    "agent": {
+        **ON,
+        "metrics": {"enabled": True},
+        "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "ray": {"address": ""},
+        "gateway": {"urls": ["wss://gateway.example:8443/x", "wss://other.example"], "certManager": CERTIFICATES},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def charts(helm: Helm) -> dict[str, list[Object]]:
+    """Each chart with all of it on."""
+    return {chart: helm.template(chart, VALUES[chart]) for chart in NAMES}
+
+
+def ports(rules: list[Object]) -> list[list[Any]]:
+    """Of each rule; a range as a pair."""
+    return [
+        [(one["port"], one["endPort"]) if "endPort" in one else one["port"] for one in rule["ports"]] for rule in rules
+    ]
+
+
+@pytest.mark.parametrize("chart", NAMES)
+def test_nothing_of_it_is_there_unless_it_is_wanted(helm: Helm, chart: str) -> None:
+    objects = helm.template(chart)
+    assert [kind for kind in OPTIONAL if of_kind(objects, kind)] == []
+
+
+@pytest.mark.parametrize("chart", NAMES)
+def test_policies_budgets_and_monitors_mean_our_pods(charts: dict[str, list[Object]], chart: str) -> None:
+    objects = charts[chart]
+    labels = only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    monitor = only(objects, "ServiceMonitor" if chart == "dispatcher" else "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    for selector in (
+        only(objects, "NetworkPolicy")["spec"]["podSelector"],
+        only(objects, "PodDisruptionBudget")["spec"]["selector"],
+        monitor["spec"]["selector"],
+    ):
+        assert selector["matchLabels"]
+        assert selector["matchLabels"].items() <= labels.items()
+
+
+def test_the_monitor_finds_one_service_alone(charts: dict[str, list[Object]]) -> None:
+    (endpoint,) = only(charts["dispatcher"], "ServiceMonitor")["spec"]["endpoints"]
+    named = [
+        one["metadata"]["name"]
+        for one in of_kind(charts["dispatcher"], "Service")
+        if endpoint["port"] in [port["name"] for port in one["spec"]["ports"]]
+    ]
+    assert named == ["dispatcher"]
+
+
+def test_to_a_dispatcher_come_its_api_and_its_gateway_and_out_go_dns_and_the_lease(
+    charts: dict[str, list[Object]],
+) -> None:
+    policy = only(charts["dispatcher"], "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert ports(policy["ingress"]) == [[7480], [7443]]
+    assert policy["ingress"][0]["from"] == [{"podSelector": {}}]
+    assert ports(policy["egress"]) == [[53, 53], [443, 6443]]
+
+
+def test_ray_is_open_both_ways_only_where_there_is_ray(helm: Helm) -> None:
+    peers = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    values = {"networkPolicy": {"enabled": True, "ray": peers}, "config": {"leader_election": {"enabled": False}}}
+    policy = only(helm.template("dispatcher", values), "NetworkPolicy")["spec"]
+    ray = [6379, 6380, 6381, 6382, 6383, 6384, 6385, (10100, 10149)]
+    assert ports(policy["ingress"]) == [[7480], ray]
+    assert ports(policy["egress"]) == [[53, 53], ray]
+    assert (policy["ingress"][1]["from"], policy["egress"][1]["to"]) == (peers, peers)
+
+
+def test_to_an_agent_come_scrapes_alone_and_out_go_what_it_asks(charts: dict[str, list[Object]]) -> None:
+    policy = only(charts["agent"], "NetworkPolicy")["spec"]
+    assert ports(policy["ingress"]) == [[7482]]
+    assert ports(policy["egress"]) == [[53, 53, 443, 6443, 9100, 10250], [8443], [443]]
+
+
+def test_to_an_agent_without_metrics_nothing_comes(helm: Helm) -> None:
+    values = {**VALUES["agent"], "metrics": {"enabled": False}, "podMonitor": {"enabled": False}}
+    policy = only(helm.template("agent", values), "NetworkPolicy")["spec"]
+    assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], None)
+
+
+def test_an_agent_on_ray_that_measures_links_is_reached_there(helm: Helm) -> None:
+    links = {"listen": "0.0.0.0:7490", "address": "10.0.0.1:30000", "allow": ["10.1.0.0/16"]}
+    policy = only(helm.template("agent", {**ON, "config": {"links": links}}), "NetworkPolicy")["spec"]
+    ray = [6380, 6381, 6382, 6383, 6384, 6385, (10100, 10149)]
+    assert ports(policy["ingress"]) == [[7490], ray]
+    assert policy["egress"][1] == {"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
+    assert ports(policy["egress"][2:]) == [[6379, *ray]]
+
+
+@pytest.mark.parametrize(
+    ("chart", "names"),
+    [
+        ("dispatcher", {"dnsNames": ["gateway.example"]}),
+        ("agent", {"uris": ["spiffe://global-dispatcher.io/cluster/east"]}),
+    ],
+)
+def test_cert_manager_fills_the_secret_that_the_pod_mounts(
+    charts: dict[str, list[Object]], chart: str, names: dict[str, list[str]]
+) -> None:
+    made = only(charts[chart], "Certificate")["spec"]
+    (volume,) = [
+        one
+        for one in only(charts[chart], "Deployment")["spec"]["template"]["spec"]["volumes"]
+        if one["name"] == "gateway"
+    ]
+    assert made["secretName"] == volume["secret"]["secretName"]
+    assert made["issuerRef"] == {"name": "fleet", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+    assert {key: made.get(key) for key in ("dnsNames", "uris") if key in made} == names
+
+
+@pytest.mark.parametrize(
+    ("chart", "values", "words"),
+    [
+        ("agent", {"podMonitor": {"enabled": True}}, "needs metrics.enabled"),
+        ("dispatcher", {"networkPolicy": {"http": []}}, "/networkPolicy/http"),
+        ("dispatcher", {"podDisruptionBudget": {"maxUnavailable": 2}}, "/podDisruptionBudget/maxUnavailable"),
+        ("dispatcher", {**VALUES["dispatcher"], "gateway": {"certManager": CERTIFICATES}}, "certManager.dnsNames"),
+        (
+            "agent",
+            {**VALUES["agent"], "gateway": {"urls": ["wss://x"], "certManager": {"enabled": True}}},
+            "issuerRef.name",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(helm: Helm, chart: str, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(HelmError) as refused:
+        helm.template(chart, values)
+    assert words in str(refused.value)
