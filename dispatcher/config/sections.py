@@ -166,9 +166,14 @@ class RebalancingSection(Section):
     gain: Annotated[
         float, Field(gt=0, le=100, description="what a move must win, in points of the cost of a node (0..100)")
     ] = _RULES.gain
-    moves_per_minute: Annotated[int, Field(ge=1, le=10_000, description="pods moved, of the whole fleet")] = (
-        _RULES.moves_per_minute
-    )
+    moves_per_minute: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=10_000,
+            description="pods moved, of the whole fleet; of one cluster half while others have any",
+        ),
+    ] = _RULES.moves_per_minute
     under_way: Annotated[int, Field(ge=1, le=10_000, description="pods told to go and not placed anew yet")] = (
         _RULES.under_way
     )

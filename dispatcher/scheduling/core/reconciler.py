@@ -63,7 +63,7 @@ class Reconciler:
         self._drop_if_over(tracked, now)
         if self._binding.holds(tracked.pod_id) and self._still_held(tracked, now):
             return
-        forget_vanished(tracked, self._state.clusters, now, self._state.timing)
+        forget_vanished(tracked, self._state.clusters, now, self._state.timing, self._state.fences.of(tracked.home))
         self._occupy(tracked, now)
         if tracked.in_flight is not None:
             return

@@ -31,8 +31,8 @@ class Tracked:
     `disproved`: by cluster, the attempt up to which its API server has no delegate and its executor will make none.
     `given_up`: no claim of this attempt or an earlier one holds any more; its owner may have kept one.
     `orphaned_at`: when the API server of the source first said that the source is gone.
-    `vanished`: the source as last seen, where it is missing though nobody deleted it (its cluster was restored from a
-    backup) and its delegate was never seen: that may run, so its room and its charge are kept for a while.
+    `vanished`: the source as last seen, where a full report lacks it, nobody saw it deleted (its cluster was restored
+    from a backup) and its delegate was not seen bound: that may run, so its room and its charge are kept for a while.
     """
 
     pod_id: PodId
@@ -108,9 +108,10 @@ class Tracked:
         self._seen(self.home, pod, told=told)
 
     def _unseen_abroad(self) -> Pod | None:
-        """The source, if its delegate may run in a cluster that has neither shown it nor said that it is gone."""
+        """The source, if its delegate may run in a cluster that has not shown where, nor said that it is gone."""
         target = target_of(self.home, self.source) if self.source is not None else ""
-        return self.source if target and not self.delegates and target not in self.gone else None
+        shown = any(pod.node or pod.terminal for pod in self.delegates.values())
+        return self.source if target and not shown and target not in self.gone else None
 
     def see_delegate(self, cluster: str, pod: Pod | None, *, told: bool = True) -> None:
         """`cluster` reported a delegate. None: it went; `told` if its API server said so."""
@@ -118,7 +119,7 @@ class Tracked:
             self.delegates.pop(cluster, None)
         else:
             self.delegates[cluster] = pod
-            self.vanished = None
+            self.vanished = None if pod.node or pod.terminal else self.vanished
             self.disproved.pop(cluster, None)
         self._seen(cluster, pod, told=told)
 
@@ -193,13 +194,29 @@ def observed_state(  # noqa: PLR0913 - what is known of a pod, and what holds fo
     )
 
 
-def forget_vanished(tracked: Tracked, clusters: dict[str, ClusterView], now: float, timing: CoreTiming) -> None:
-    """Give up a source that vanished once its target has had the time to notice a silent watch, and shows nothing."""
-    if tracked.vanished is not None:
-        target = target_of(tracked.home, tracked.vanished)
-        if target not in clusters or _overdue(tracked, target, clusters, now, timing.absence_grace_s):
-            tracked.vanished = None
-            tracked.missing_since.pop(target, None)
+def forget_vanished(
+    tracked: Tracked,
+    clusters: dict[str, ClusterView],
+    now: float,
+    timing: CoreTiming,
+    fenced: frozenset[str] = frozenset(),
+) -> None:
+    """Give up a source that vanished once its target has had the time to notice a silent watch, and shows nothing.
+
+    A target that was restored, that is another cluster than was claimed, or that is not configured proves nothing.
+    """
+    if tracked.vanished is None:
+        return
+    target = target_of(tracked.home, tracked.vanished)
+    view = clusters.get(target)
+    if view is None or view.restored or another_than_claimed(tracked.vanished, view):
+        tracked.missing_since.pop(target, None)
+        over = target in fenced
+    else:
+        over = target in fenced or _overdue(tracked, target, clusters, now, timing.absence_grace_s)
+    if over:
+        tracked.vanished = None
+        tracked.missing_since.pop(target, None)
 
 
 def another_than_claimed(source: Pod | None, view: ClusterView | None) -> bool:

@@ -33,7 +33,7 @@ def of(tracked: Iterable[Tracked], clusters: Collection[str]) -> list[Unconfigur
     went: Counter[str] = Counter()
     came: Counter[str] = Counter()
     for one in tracked:
-        source = one.source
+        source = one.source or one.vanished
         target = target_of(one.home, source) if source is not None else ""
         if target and target not in clusters:
             went[target] += 1

@@ -26,6 +26,12 @@ class HotSpot:
     since: float
 
 
+def highest(fleet: FleetState, spot: HotSpot) -> float:
+    """The mean of a hot spot or its last reading, whichever is more: means lag by minutes."""
+    column = fleet.signal_axis.column(spot.signal)
+    return max(spot.utilisation, float(fleet.used[column, spot.row]) if column is not None else 0.0)
+
+
 class HotSpots:
     """What was seen at earlier looks, by node."""
 

@@ -11,13 +11,14 @@ from dispatcher.scheduling.fleet.readings import left_to_settle
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.framework.pod_sets import app_name
-from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, Place
+from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, Place, highest
 
 LANDS_S = 60.0  # until then a pod that was moved is expected to be placed anew
 _LOOKED_BACK_S = 900.0  # by moves of that time a node is judged
 _ENOUGH = 2  # moves off a node by which it is judged
 _LEAST_DUE = 0.05  # of a node: less may be noise
 _MISSING = 0.75  # of what was due
+_SATURATED = 0.95  # readings end at 1, so a node that wants more shows no relief
 _KEPT_S = 1800.0  # means have taken in by then what has left
 
 
@@ -97,15 +98,19 @@ class Moves:
             or any(app[1] and app_name(one.victim.placed.pod) == app for one in recent)
         )
 
-    def in_vain(self, fleet: FleetState, spot: HotSpot, signal: int) -> int:
+    def in_vain(self, fleet: FleetState, spot: HotSpot, signal: int, judged_from: float = -np.inf) -> int:
         """How many pods have left a hot spot of late that it has not become cooler for; 0 if it has, or may yet.
 
         What must have left the mean by now: due = sum(use * (1 - left_to_settle)), and what has not is missing. A node
-        to which others came meanwhile is not judged. `signal`: the row of the spot's signal in `Move.use`.
+        to which others came meanwhile is not judged, nor one that is or was saturated. `signal`: the row of the spot's
+        signal in `Move.use`. `judged_from`: moves before that do not count.
         """
         alike = (one for one in self._moves if (one.spot.place, one.spot.signal) == (spot.place, spot.signal))
-        gone = [one for one in alike if fleet.now - one.at <= _LOOKED_BACK_S and not _is_there(fleet, one)]
+        earliest = max(fleet.now - _LOOKED_BACK_S, judged_from)
+        gone = [one for one in alike if one.at >= earliest and not _is_there(fleet, one)]
         if len(gone) < _ENOUGH or any(one.placed_at > gone[0].at for one in fleet.occupants_on(*spot.place)):
+            return 0
+        if max(gone[0].spot.utilisation, highest(fleet, spot)) >= _SATURATED:
             return 0
         read_at = float(fleet.used_at[:, spot.row].max())
         due = sum(float(one.use[signal]) * (1.0 - left_to_settle(one.at, read_at)) for one in gone)

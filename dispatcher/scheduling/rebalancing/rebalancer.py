@@ -18,6 +18,7 @@ is the fall of a potential as in load balancing games (Even-Dar and others, ICAL
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework import Floats
 from dispatcher.scheduling.framework.lifecycle import Victim
 from dispatcher.scheduling.rebalancing.cluster_shares import ClusterShares
-from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots, Place
+from dispatcher.scheduling.rebalancing.hot_spots import HotSpot, HotSpots, Place, highest
 from dispatcher.scheduling.rebalancing.moves import Move, Moves
 from dispatcher.scheduling.rebalancing.rules import RebalancingRules
 from dispatcher.scheduling.rebalancing.utilisation import coming, cost, in_node, measured, uses_on
@@ -38,6 +39,7 @@ from dispatcher.scheduling.rules.budgets import Budgets, Left
 MOST_TRIES = 6  # what-ifs for one hot spot in one look
 MOST_ASKED = 120  # what-ifs of one look
 BURNT_S = 3600.0  # a node that moves do not relieve is left alone for so long, or until it is cool
+_ROSE = 0.1  # of a node: by so much more than when it was judged, so load rises, and it is judged anew
 MOST_TOLD = 2000  # pods that stay, of one look
 _LEAST_USE = 0.01  # of a node: less is not worth a restart
 WouldGo = Callable[[Occupant], Decision | None]
@@ -62,6 +64,14 @@ class Look:
     stays: tuple[Stay, ...] = ()
 
 
+class _Burnt(NamedTuple):
+    """A node that stays hot though pods have left it: since when nobody goes, after how many moves, how busy it was."""
+
+    since: float
+    moves: int
+    highest: float
+
+
 class Rebalancer:
     """Remembers hot spots and moves between looks, which are to come once a minute."""
 
@@ -69,7 +79,8 @@ class Rebalancer:
         self._fleet, self._rules, self._would_go, self._may_go = fleet, rules, would_go, may_go
         self._spots, self.moves = HotSpots(rules), Moves()
         self._asked = 0
-        self._burnt: dict[Place, tuple[float, int]] = {}  # since when nobody goes from there, and after how many moves
+        self._burnt: dict[Place, _Burnt] = {}
+        self._judged_from: dict[Place, float] = {}  # moves before that say nothing of a node
         self._taken: Mapping[str, int] = {}  # moves of the last look by cluster
         self._fruitless: set[Place] = set()  # hot spots of which no pod could go at the last look: others come first
 
@@ -85,12 +96,7 @@ class Rebalancer:
         for ordered in under_way:
             budgets.take(ordered.victim, left)
         spots = self._spots.look(fleet, carried)
-        still = {spot.place for spot in spots}
-        self._burnt = {
-            place: (since, count)
-            for place, (since, count) in self._burnt.items()
-            if place in still and fleet.now - since < BURNT_S
-        }
+        self._burnt, self._judged_from = self._still_burnt({spot.place: spot for spot in spots})
         moves, staying, room = list[Move](), list[Stay](), rules.under_way - len(under_way)
         self._asked, fruitless = 0, set[Place]()
         shares = ClusterShares(rules, under_way, self._taken)
@@ -136,12 +142,21 @@ class Rebalancer:
     def _burnt_by_one(self, spot: HotSpot) -> str:
         """Why nobody goes from a node, '' if somebody may: those that went were not the ones that make it hot."""
         signal = self._rules.signals.index(spot.signal)
-        if count := self.moves.in_vain(self._fleet, spot, signal):
-            self._burnt.setdefault(spot.place, (self._fleet.now, count))
+        judged_from = self._judged_from.get(spot.place, -np.inf)
+        if count := self.moves.in_vain(self._fleet, spot, signal, judged_from):
+            self._burnt.setdefault(spot.place, _Burnt(self._fleet.now, count, highest(self._fleet, spot)))
         if spot.place not in self._burnt:
             return ""
-        count = self._burnt[spot.place][1]
+        count = self._burnt[spot.place].moves
         return f"its node is as busy as before {count} pods left it: one that stays uses far more than it requests"
+
+    def _still_burnt(self, hot: Mapping[Place, HotSpot]) -> tuple[dict[Place, "_Burnt"], dict[Place, float]]:
+        """The nodes that are left alone on, and from when moves off the others count."""
+        now = self._fleet.now
+        recent = {place: one for place, one in self._burnt.items() if place in hot and now - one.since < BURNT_S}
+        rose = {place for place, one in recent.items() if hot[place].utilisation >= one.highest + _ROSE}
+        judged_from = {place: at for place, at in self._judged_from.items() if place in hot} | dict.fromkeys(rose, now)
+        return {place: one for place, one in recent.items() if place not in rose}, judged_from
 
     def _held(self, occupant: Occupant) -> str:
         rules, now = self._rules, self._fleet.now

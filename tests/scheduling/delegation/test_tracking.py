@@ -2,9 +2,11 @@
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dispatcher.model.names import proxy_node_name
-from dispatcher.model.pod import Claim, Pod
+from dispatcher.model.names import CLAIM, proxy_node_name
+from dispatcher.model.pod import Claim, Pod, SourceRef
+from dispatcher.model.signatures import SignedClaim, sign_claim
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.delegation.timing import CoreTiming
 from dispatcher.scheduling.delegation.tracking import Tracked, forget_vanished, place_of
@@ -49,6 +51,12 @@ def test_one_whose_target_said_that_it_has_no_delegate_holds_none() -> None:
     assert tracked.forgotten
 
 
+def test_a_delegate_that_is_not_bound_yet_changes_nothing() -> None:
+    tracked = vanished(CLAIMED)
+    tracked.see_delegate("west", msgspec.structs.replace(DELEGATE, node=""))
+    assert place_of(tracked) == (CLAIMED, "west", "w1")
+
+
 def test_once_the_delegate_shows_that_counts_alone() -> None:
     tracked = vanished()
     tracked.see_delegate("west", DELEGATE)
@@ -72,3 +80,31 @@ def test_while_the_target_is_silent_it_is_kept() -> None:
     for now in (1000.0, 10_000.0, 20_000.0):
         forget_vanished(tracked, west(silent=True), now, TIMING)
     assert place_of(tracked) is not None
+
+
+def test_a_target_that_was_restored_or_is_not_configured_proves_nothing() -> None:
+    restored = west()
+    restored["west"].restored = True
+    for clusters in (restored, {}):
+        tracked = vanished()
+        for now in (1000.0, 10_000.0):
+            forget_vanished(tracked, clusters, now, TIMING)
+        assert place_of(tracked) is not None
+
+
+def test_nor_does_another_cluster_under_the_name_of_the_target() -> None:
+    whose = SourceRef("east", "east-uid", "default", "web-1", "u1", 5)
+    claim = sign_claim(Ed25519PrivateKey.generate(), SignedClaim(whose, "west", "another-uid", "w1", b""))
+    source = msgspec.structs.replace(REMOTE, annotations={CLAIM: claim})
+    tracked, clusters = vanished(source), west()
+    clusters["west"].uid = "west-uid"
+    for now in (1000.0, 10_000.0):
+        forget_vanished(tracked, clusters, now, TIMING)
+    assert not tracked.forgotten
+
+
+@pytest.mark.parametrize("clusters", [west(silent=True), {}], ids=["silent", "not configured"])
+def test_where_an_operator_has_fenced_the_target_it_is_given_up_at_once(clusters: dict[str, ClusterView]) -> None:
+    tracked = vanished()
+    forget_vanished(tracked, clusters, 1000.0, TIMING, frozenset({"west"}))
+    assert tracked.forgotten

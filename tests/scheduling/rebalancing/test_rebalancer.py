@@ -224,3 +224,28 @@ def test_a_node_that_does_become_cooler_gives_up_pods_until_it_is_cool() -> None
     looks = carried_out(world, 20)
     assert world.load("n1") < world.rules.cool
     assert not any("burns" in why or "uses far more" in why for look in looks for why in (s.why for s in look.stays))
+
+
+def test_a_node_that_wants_more_than_it_has_is_not_judged_by_readings_that_end_at_1() -> None:
+    world = World({"n1": [web(f"p{at}", 190) for at in range(20)], **{f"cold{at}": [] for at in range(6)}}, use=1.5)
+    assert world.load("n1") > 1.4
+    looks = carried_out(world, 40)
+    assert world.load("n1") < world.rules.hot
+    assert not any("uses far more" in stay.why for look in looks for stay in look.stays)
+
+
+class Rising(World):
+    """The load of node n1 rises by a hundredth of the node a minute, whoever leaves; the others have none."""
+
+    def load(self, name: str) -> float:
+        pods = len(self.fleet.occupants_on("a", "n1"))
+        risen = max(self.fleet.now - 2 * self.rules.rest_s, 0.0) / 60 / 100 if name == "n1" else 0.0
+        return 0.72 * pods / 20 + risen if name == "n1" else 0.05
+
+
+def test_a_node_whose_load_goes_on_rising_is_judged_anew() -> None:
+    looks = carried_out(Rising({"n1": [web(f"p{at}", 100) for at in range(20)], "n2": [], "n3": [], "n4": []}), 50)
+    stayed = [any("uses far more" in stay.why for stay in look.stays) for look in looks]
+    moves = [bool(look.moves) for look in looks]
+    assert any(stayed), "moves show no effect at first"
+    assert any(moves[stayed.index(True) + 1 :]), "and pods go again once it has risen by a tenth of the node"
