@@ -11,6 +11,7 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,8 +47,7 @@ class Journal:
             return
         frames = list[bytes]()
         try:
-            for table in tables:
-                frame = _frame(self._encoder.encode(table))
+            for frame in self._frames(tables):
                 if self._size and self._size + len(frame) > self._limit:
                     self._put(frames)
                     self._rotate()
@@ -57,6 +57,13 @@ class Journal:
         except OSError as error:
             log.error("the decision journal is closed", path=str(self._path), problem=str(error))
             self.close()
+
+    def _frames(self, tables: Iterable[Table]) -> Iterator[bytes]:
+        try:
+            for table in tables:
+                yield _frame(self._encoder.encode(table))
+        except Exception as error:  # what a plugin has said of a decision cannot be written: no decision waits for that
+            log.error("decisions are missing in the journal", path=str(self._path), problem=repr(error)[:300])
 
     def _put(self, frames: list[bytes]) -> None:
         if self._file is not None and frames:
@@ -85,16 +92,31 @@ def _frame(body: bytes) -> bytes:
     return b"".join((MARK, VERSION, len(body).to_bytes(4), zlib.crc32(body).to_bytes(4), body))
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
-    """Each record of a file as a line of JSON; what a crash left unfinished is passed over.
+class LaterVersionError(Exception):
+    """A later version wrote the file."""
 
-    OSError: it cannot be read. ValueError: a later version wrote it.
+
+def journal_lines(path: Path) -> Iterator[bytes]:
+    """Each record of a journal and of the file before it as a line of JSON, oldest first. As `lines_of`."""
+    with ExitStack() as stack:
+        # Both are open before any is read: the newest may become the one before it meanwhile.
+        newest = stack.enter_context(path.open("rb"))
+        with suppress(FileNotFoundError):
+            before = stack.enter_context(older(path).open("rb"))
+            if not os.path.sameopenfile(before.fileno(), newest.fileno()):
+                yield from lines_of(before)
+        yield from lines_of(newest)
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Each record as a line of JSON; what a crash left unfinished, or cannot be read, is passed over.
+
+    OSError: it cannot be read. LaterVersionError.
     """
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size:
-            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
-                yield from _lines(data)
+    size = os.fstat(file.fileno()).st_size
+    if size:
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+            yield from _lines(data)
 
 
 def _lines(data: mmap.mmap) -> Iterator[bytes]:
@@ -102,8 +124,7 @@ def _lines(data: mmap.mmap) -> Iterator[bytes]:
     while at < size:
         end = _frame_end(data, at)
         if end is not None:
-            for record in _decoder.decode(data[at + _HEAD : end]).rows():
-                yield _to_json.encode(record) + b"\n"
+            yield from _records(data[at + _HEAD : end], at)
             at = end
             continue
         found = data.find(MARK, at + 1)
@@ -116,6 +137,14 @@ def _lines(data: mmap.mmap) -> Iterator[bytes]:
             at = end
 
 
+def _records(body: bytes, at: int) -> Iterator[bytes]:
+    try:
+        for record in _decoder.decode(body).rows():
+            yield _to_json.encode(record) + b"\n"
+    except (ValueError, msgspec.MsgspecError) as error:  # a plugin's column of another length than it promised
+        log.warning("a batch of the journal cannot be read", at_byte=at, problem=str(error))
+
+
 def _frame_end(data: mmap.mmap, at: int) -> int | None:
     """Where the frame ends that begins there; None if there is no whole one."""
     head = data[at : at + _HEAD]
@@ -124,5 +153,5 @@ def _frame_end(data: mmap.mmap, at: int) -> int | None:
     begin, length = at + _HEAD, int.from_bytes(head[-8:-4])
     whole = begin + length <= len(data) and zlib.crc32(data[begin : begin + length]) == int.from_bytes(head[-4:])
     if whole and head[len(MARK) : len(MARK) + 1] != VERSION:
-        raise ValueError(f"a later version wrote it (format {head[len(MARK)]}, this one reads {VERSION[0]})")
+        raise LaterVersionError(f"a later version wrote it (format {head[len(MARK)]}, this one reads {VERSION[0]})")
     return begin + length if whole else None

@@ -110,7 +110,8 @@ class Leadership:
 
     async def deposed(self, by: Deposed) -> None:
         """An executor obeys another: come back above that, at once the first time, later and later if it goes on."""
-        self._floor = max(self._floor, by.epoch) if by.epoch < MOST_EPOCHS else self._floor
+        self.obeyed.hear(by.cluster, by.epoch)
+        self._floor = self.obeyed.highest(self._floor)
         log.error(
             "a newer dispatcher is obeyed: this one stands by",
             epoch=by.epoch,

@@ -5,6 +5,7 @@ No label value is chosen by a user: clusters, profiles, queues, results and kind
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics, generate_latest
 from prometheus_client import Counter as PromCounter
@@ -40,6 +41,8 @@ class Metrics:
             registry=self.registry,
         )
         self._errors = self._counter("global_dispatcher_core_errors", "Events that the core failed on.", "event")
+        for event in get_args(Event):
+            self._errors.labels(event.__name__)  # at 0, so that the first error shows as an increase
         self._intents = self._counter("global_dispatcher_intents", "Intents handed to agents.", "cluster", "intent")
         self._outcomes = self._counter("global_dispatcher_outcomes", "Answers of agents.", "cluster", "verdict")
         self._seen: Counter[str] = Counter()

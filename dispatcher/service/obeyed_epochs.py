@@ -82,7 +82,8 @@ class ObeyedEpochs:
         why = (
             f"quarantined: {by.why}, which neither the Lease nor most other clusters confirm (epoch {epoch} leads). "
             "Its agent lies, or another dispatcher gives it orders: stop that one, or give both the same "
-            "leader_election; then restart this dispatcher"
+            "leader_election; then restart this dispatcher. What the agent obeys is kept in its cluster: Lease "
+            "global-dispatcher-agent.state of namespace kube-node-lease; delete it once nobody gives orders there"
         )
         if not self.distrust(by.cluster):
             log.error("a cluster is in quarantine; the others go on", cluster=by.cluster, problem=why)

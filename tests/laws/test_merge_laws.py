@@ -20,7 +20,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Placed, Plugin, Profile, kernels
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision, records_of, tables_of
-from dispatcher.service.journal import Journal, lines_of
+from dispatcher.service.journal import Journal, journal_lines
 from tests.builders import PodBuilder, node, pod, selector
 from tests.laws import test_affinity_laws as affinity
 from tests.laws.examples import examples
@@ -155,7 +155,7 @@ def test_a_journal_prints_each_record_byte_for_byte(script: list[tuple[Any, ...]
         journal = Journal(path)
         journal.write(tables_of(decisions))
         journal.close()
-        assert list(lines_of(path)) == [msgspec.json.encode(one.record()) + b"\n" for one in decisions]
+        assert list(journal_lines(path)) == [msgspec.json.encode(one.record()) + b"\n" for one in decisions]
 
 
 @pytest.mark.parametrize("profile", [affinity.ALONE, DEFAULT_PROFILE], ids=["alone", "among all policies"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.scheduling.framework.value_columns import Each, Table
-from dispatcher.service.journal import MARK, Journal, lines_of
+from dispatcher.scheduling.framework.value_columns import Each, Fields, Table
+from dispatcher.service.journal import MARK, Journal, LaterVersionError, journal_lines, lines_of, older
 
 
 def table(*numbers: int) -> Table:
@@ -21,7 +21,8 @@ def write(path: Path, *tables: Table) -> None:
 
 
 def read(path: Path) -> list[Any]:
-    return [json.loads(line)["n"] for line in lines_of(path)]
+    with path.open("rb") as file:
+        return [json.loads(line)["n"] for line in lines_of(file)]
 
 
 def test_records_are_appended_across_lives(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_what_a_later_version_wrote_is_not_guessed_at(tmp_path: Path) -> None:
     path = tmp_path / "decisions.journal"
     write(path, table(1))
     path.write_bytes(path.read_bytes().replace(MARK + b"\x01", MARK + b"\x02"))
-    with pytest.raises(ValueError, match="a later version wrote it"):
+    with pytest.raises(LaterVersionError, match="a later version wrote it"):
         read(path)
 
 
@@ -90,3 +91,28 @@ def test_a_disk_that_fails_closes_the_journal_and_nothing_else() -> None:
     journal = Journal(full)
     journal.write([table(1)])
     journal.write([table(2)])
+
+
+def test_nothing_is_missed_where_the_journal_begins_anew_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(older(path), table(1, 2))
+    write(path, table(3))
+    lines = journal_lines(path)
+    found = [next(lines)]
+    path.replace(older(path))
+    write(path, table(4))
+    assert [json.loads(line)["n"] for line in (*found, *lines)] == [1, 2, 3]
+
+
+def test_a_batch_that_cannot_be_written_costs_no_other_and_raises_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    journal = Journal(path)
+    journal.write([table(1), Table(1, Each([{"n": 2**70}]))])
+    journal.write([table(3)])
+    assert read(path) == [1, 3]
+
+
+def test_a_batch_whose_columns_differ_in_length_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.journal"
+    write(path, table(1), Table(2, Fields(["n", "m"], [Each([1, 2]), Each([1])])), table(3))
+    assert read(path) == [1, 3]

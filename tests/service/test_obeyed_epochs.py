@@ -132,6 +132,18 @@ def test_quarantine_ends_some_time_after_the_last_word_that_was_not_believed() -
     assert not it.distrust("liar")
 
 
+async def test_a_word_that_is_believed_while_the_lease_is_lost_does_not_use_up_the_epochs() -> None:
+    office = Office()
+    stage = leadership(office, *(LocalLink(name, Obedient(name)) for name in FLEET))
+    by = deposed("liar", MOST_EPOCHS - 1)
+    assert stage.obeyed.believes(by, 3, lease_holds=False)
+    await stage.deposed(by)
+    office.transitions = 3
+    office.vacant.set()
+    term = await stage.lead()
+    assert 3 < term.epoch <= 4 + MOST_AHEAD
+
+
 # --- in the service --------------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,13 @@
 import re
 import ssl
 import time
+from base64 import b64decode
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
 
 from dispatcher.config.certificates import URI
 from dispatcher.config.sections import GatewaySection
@@ -61,8 +64,18 @@ class ServerTls:
             self._trusted = before
             raise
         self._read_at = found
-        only_more = before <= trusted and all(kind != _CRL for kind, _ in trusted - before)
-        return Refresh.READ if only_more else Refresh.NARROWER
+        narrower = _without_lists(before) - trusted or _revoked(trusted) - _revoked(before)
+        return Refresh.NARROWER if narrower else Refresh.READ
+
+
+def _without_lists(blocks: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    return frozenset(one for one in blocks if one[0] != _CRL)
+
+
+def _revoked(blocks: frozenset[tuple[str, str]]) -> frozenset[tuple[bytes, int]]:
+    """(issuer, serial number) of all that revocation lists name: a renewed list that names nobody new cuts nobody."""
+    lists = (x509.load_der_x509_crl(b64decode(text)) for kind, text in blocks if kind == _CRL)
+    return frozenset((one.issuer.public_bytes(), revoked.serial_number) for one in lists for revoked in one)
 
 
 def _pem_blocks(file: str) -> frozenset[tuple[str, str]]:

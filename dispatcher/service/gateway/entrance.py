@@ -1,7 +1,6 @@
 """Lets TLS connections in, a bounded number: who only connects, or holds one certificate, cannot use up open files."""
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Iterable
@@ -52,10 +51,13 @@ class Entrance:
         for listening in self._listening:
             listening.close()
 
-    async def cut(self) -> None:
-        """End all connections and handshakes that have begun."""
-        begun = self._server.connections
+    async def begun(self) -> list[RequestHandler]:
+        """The connections that there are; handshakes that have begun are ended."""
         await _ended(list(self._handshakes))
+        return list(self._server.connections)
+
+    def cut(self, begun: Iterable[RequestHandler]) -> None:
+        """End these connections."""
         for handler in begun:
             if handler.transport is not None:
                 handler.transport.abort()
@@ -111,5 +113,4 @@ async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
     waiting = list(tasks)
     for task in waiting:
         task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -138,8 +138,9 @@ class Gateway:
         log.warning("fewer certificates are trusted than before: all agents have to connect anew")
         self._cutting = "the gateway trusts fewer certificates than before, and its agent has not connected again"
         try:
+            begun = await entrance.begun()  # who is back before the others are closed was let in by what is trusted now
             await asyncio.gather(*(_closed(one, WSCloseCode.SERVICE_RESTART) for _, one in [*self._lines.values()]))
-            await entrance.cut()
+            entrance.cut(begun)
             await asyncio.sleep(0)
         finally:
             self._cutting = ""
