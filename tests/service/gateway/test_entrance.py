@@ -133,6 +133,16 @@ def test_what_was_trusted_is_forgotten_when_it_is_removed_and_kept_when_the_file
     assert len(tls.context.get_ca_certs()) == 1
 
 
+def test_a_revocation_list_is_narrower_by_whom_it_names_and_not_by_being_another(folder: Path) -> None:
+    authority, tls = (folder / "ca.crt").read_bytes(), ServerTls(section(folder))
+    found = []
+    for revoked in ((), ("east",), ("east",), ("east", "west")):
+        (folder / "ca.crt").write_bytes(authority)
+        revoke(folder, *revoked)
+        found.append(tls.refresh())
+    assert found == [Refresh.READ, Refresh.NARROWER, Refresh.READ, Refresh.NARROWER]
+
+
 # --- how much one peer takes -----------------------------------------------------------------------------------------
 
 
