@@ -64,7 +64,7 @@ class DefaultPreemption(PostFilter[None]):
     def post_filter(
         self, cycle: CycleState, placed: Placed, trial: Trial, fleet: FleetView
     ) -> Nomination | NoHelp | None:
-        """The best candidate, or why there is none in kube-scheduler's words."""
+        """The best candidate, or why there is none: kube-scheduler's words, and where nobody is evicted."""
         if not placed.pod.preempts:
             return NoHelp("preemption: not eligible due to preemptionPolicy=Never.", keeps=True)
         if _waits(trial):
@@ -124,7 +124,7 @@ def _message(trial: Trial, refused: Sequence[object]) -> str:
     """
     counts = Counter(text for texts in refused if isinstance(texts, tuple) for text in texts)
     for cluster, count in trial.spared.items():
-        counts[f"of cluster {cluster}, which refused the pod and may again, so nobody is evicted there for it"] = count
+        counts[f"node(s) in cluster {cluster} that refused the pod lately (no eviction there)"] = count
     for text in _NOBODY:
         counts[text] += len(trial.rows) - len(refused) - sum(trial.spared.values())
     counts["Preemption is not helpful for scheduling"] += trial.evaluated - len(trial.rows)

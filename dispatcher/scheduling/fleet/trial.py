@@ -1,6 +1,5 @@
 """What-if for a pod without a place: take pods out of the fleet, ask the filters again, put them back bit for bit."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -148,7 +147,8 @@ class FleetTrial:
         lesser = self.rows[least.priority[self.rows] < placed.pod.priority]
         spared = _spared(fleet, placed)[fleet.cluster[lesser]] if placed.over else np.zeros(len(lesser), dtype=np.bool_)
         self.hopeful = lesser[~spared]
-        self.spared: Mapping[str, int] = Counter(fleet.name_of(row)[0] for row in lesser[spared].tolist())
+        counts = np.bincount(fleet.cluster[lesser[spared]], minlength=len(fleet.clusters)).tolist()
+        self.spared: Mapping[str, int] = {fleet.clusters[at].name: count for at, count in enumerate(counts) if count}
 
     def of(self, remember: Callable[[], dict[int, Any]]) -> "FleetTrial":
         """For the next plugin, which keeps there what it knows."""

@@ -303,7 +303,7 @@ def test_the_message_says_that_a_refusal_of_a_while_ago_keeps_pods_from_being_ev
     told.sent = []
     told.tick(40.0)
     (message,) = [one.message for _, one in told.sent if isinstance(one, ReportUnschedulable)]
-    said = "1 of cluster west, which refused the pod and may again, so nobody is evicted there for it"
+    said = "1 node(s) in cluster west that refused the pod lately (no eviction there)"
     assert said in message
     assert "No preemption victims found" not in message
     assert said in told.explained()["decision"]["message"]  # type: ignore[index]
