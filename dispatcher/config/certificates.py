@@ -26,8 +26,8 @@ class PairFiles(NamedTuple):
     key_file: str
 
 
-def pair_problems(files: PairFiles, now: dt.datetime) -> Iterator[FileProblem]:
-    """What keeps these from being presented: the first certificate of the file is ours."""
+def pair_problems(files: PairFiles, now: dt.datetime | None) -> Iterator[FileProblem]:
+    """What keeps these from being presented: the first certificate of the file is ours. None: at any time."""
     certificates, key = _certificates(files.cert_file), _read(files.key_file)
     if isinstance(certificates, str):
         yield FileProblem("cert_file", certificates)
@@ -46,7 +46,7 @@ def pair_problems(files: PairFiles, now: dt.datetime) -> Iterator[FileProblem]:
         yield FileProblem("key_file", text)
 
 
-def authority_problems(key: str, file: str, now: dt.datetime) -> Iterator[FileProblem]:
+def authority_problems(key: str, file: str, now: dt.datetime | None) -> Iterator[FileProblem]:
     """What is wrong with a file of authorities, which the key `key` names; one of them that is good is enough."""
     certificates = _certificates(file)
     if isinstance(certificates, str):
@@ -89,7 +89,9 @@ def _certificates(file: str) -> list[x509.Certificate] | str:
         return f"{file} holds no certificate (PEM): {error}"
 
 
-def _time_problems(certificate: x509.Certificate, file: str, now: dt.datetime) -> Iterator[str]:
+def _time_problems(certificate: x509.Certificate, file: str, now: dt.datetime | None) -> Iterator[str]:
+    if now is None:
+        return
     if certificate.not_valid_after_utc <= now:
         yield f"{file} expired at {certificate.not_valid_after_utc.strftime(_DAY)}: renew it (docs/connectivity.md)"
     elif certificate.not_valid_before_utc > now:

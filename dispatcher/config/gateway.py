@@ -23,9 +23,9 @@ def here(clusters: Sequence[ClusterSection]) -> tuple[ClusterSection, ...]:
 
 
 def gateway_problems(
-    section: GatewaySection, clusters: Sequence[ClusterSection], document: Document, *, reach: bool
+    section: GatewaySection, clusters: Sequence[ClusterSection], document: Document, *, reach: bool, expired_too: bool
 ) -> list[Problem]:
-    """What is wrong with both; `reach`: the files must be there, and good."""
+    """What is wrong with both; `reach`: the files must be there, and good, and of this time unless `expired_too`."""
     coming = [(at, cluster) for at, cluster in enumerate(clusters) if cluster.via == GATEWAY]
     problems = [
         document.problem(("clusters", at, "agent"), "is in a file of its own where the agent dials in: move it there")
@@ -38,12 +38,12 @@ def gateway_problems(
             text = f"is missing: cluster {coming[0][1].name} comes through the gateway (docs/connectivity.md)"
             problems.append(document.problem((GATEWAY, name), text))
     if coming and reach and not any(one.key.startswith(f"{GATEWAY}.") for one in problems):
-        problems += [document.problem((GATEWAY, one.key), one.text) for one in _file_problems(section)]
+        problems += [document.problem((GATEWAY, one.key), one.text) for one in _file_problems(section, expired_too)]
     return problems
 
 
-def _file_problems(section: GatewaySection) -> list[FileProblem]:
-    now = dt.datetime.now(dt.UTC)
+def _file_problems(section: GatewaySection, expired_too: bool) -> list[FileProblem]:
+    now = None if expired_too else dt.datetime.now(dt.UTC)
     return [
         *pair_problems(PairFiles(section.cert_file, section.key_file), now),
         *authority_problems("client_ca_file", section.client_ca_file, now),

@@ -79,25 +79,25 @@ class DispatcherConfig:
 
 
 def load_config(
-    path: FilePath | str | None, *, registry: Mapping[str, PluginSpec] = REGISTRY, reach: bool = False
+    path: FilePath | str | None,
+    *,
+    registry: Mapping[str, PluginSpec] = REGISTRY,
+    reach: bool = False,
+    expired_too: bool = False,
 ) -> DispatcherConfig:
     """Read everything; ConfigError lists all that is wrong, in all files. None: defaults and environment alone.
 
-    `reach`: the clusters are to be reached from here, so their kubeconfigs are looked at, too.
+    `reach`: the clusters are to be reached from here, so their kubeconfigs and certificates are looked at, too.
+    `expired_too`: a certificate that is not of this time is no error (the other clusters can be served).
     """
     document = read_document(FilePath(path)) if path is not None else Document("defaults")
-    problems: list[Problem] = []
-    shape: list[Problem] = []
-    config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
-    problems = [*problems, *(one for one in shape if one not in problems)]
+    config, problems = _shaped(document)
     misread = {one.key.partition("[")[0] for one in problems}
-    if "clusters" in misread and not config.clusters:
-        config = config.model_copy(update={"clusters": readable_clusters(document)})
     problems += [*_environment_problems(), *_cluster_problems(config, document)]
     clusters = tuple(_placed(cluster, document) for cluster in config.clusters)
     election = _lease_placed(config.leader_election, document)
     gateway = placed(config.gateway, lambda name: _whole(document, name))
-    problems += gateway_problems(gateway, config.clusters, document, reach=reach)
+    problems += gateway_problems(gateway, config.clusters, document, reach=reach, expired_too=expired_too)
     if reach:
         problems += _reach_problems(config, clusters, election, document, known_bad="clusters" in misread)
     unusable: list[Problem] = []
@@ -137,6 +137,17 @@ def load_config(
         notes=(*read.notes, *_signal_notes(document, named, clusters)),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
+
+
+def _shaped(document: Document) -> tuple[ConfigFile, list[Problem]]:
+    """The file's values, of the clusters at least those that can be read, and what is wrong with their form."""
+    problems: list[Problem] = []
+    shape: list[Problem] = []
+    config = _collected(problems, lambda: validated(ConfigFile, document, shape), ConfigFile.model_construct())
+    problems += [one for one in shape if one not in problems]
+    if not config.clusters and any(one.key.startswith("clusters") for one in problems):
+        config = config.model_copy(update={"clusters": readable_clusters(document)})
+    return config, problems
 
 
 def check_config(

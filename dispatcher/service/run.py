@@ -59,11 +59,12 @@ def run_dispatcher(file: Path, level: str | None, listen: Listen) -> int:
 def read_config(file: Path | None, *, reach: bool = False) -> Configured:
     """A configuration and the plugins that are installed; CommandError with the first problem. None: the defaults.
 
-    `reach`: its clusters are to be reached from here (see `load_config`).
+    `reach`: its clusters are to be reached from here (see `load_config`). An expired certificate stops nothing: agents
+    that dial in wait for a new one, which is read while we run, and all others are served.
     """
     try:
         registry = plugin_registry()
-        return load_config(file, registry=registry, reach=reach), registry
+        return load_config(file, registry=registry, reach=reach, expired_too=True), registry
     except ConfigError as error:
         raise CommandError(_all_problems(file, error)) from None
 

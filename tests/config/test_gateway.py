@@ -2,15 +2,17 @@
 
 import datetime as dt
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from dispatcher.cli.main import app
-from dispatcher.config import check_config, load_config
+from dispatcher.config import check_config, gateway, load_config
 from dispatcher.config.certificates import PairFiles, authority_problems, pair_problems
 from dispatcher.service.errors import ExitCode
 from dispatcher.service.gateway.authority import ensure
+from dispatcher.service.run import read_config
 
 DIALLING = "clusters: [{name: east, via: gateway}]\nleader_election: {enabled: false}\n"
 KEY_AND_CA = "gateway: {key_file: gateway.key, client_ca_file: ca.crt}\n"
@@ -80,6 +82,17 @@ def test_certificates_are_good_for_a_time(folder: Path, days: int, words: str) -
     now = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     told = list(pair_problems(PairFiles(str(folder / "gateway.crt"), str(folder / "gateway.key")), now))
     assert [(one.key, words in one.text) for one in told] == ([("cert_file", True)] if words else [])
+
+
+def test_a_dispatcher_starts_with_an_expired_certificate_and_config_check_tells_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(folder, DIALLING + FILES)
+    late = dt.datetime.now(dt.UTC) + dt.timedelta(days=91)
+    monkeypatch.setattr(gateway, "dt", SimpleNamespace(UTC=dt.UTC, datetime=SimpleNamespace(now=lambda zone: late)))
+    assert ["expired at" in one.text for one in check_config(file, reach=True)] == [True]
+    config, _ = read_config(file, reach=True)
+    assert [cluster.via for cluster in config.clusters].count("gateway")
 
 
 def test_one_good_authority_of_several_is_enough(folder: Path, tmp_path: Path) -> None:
