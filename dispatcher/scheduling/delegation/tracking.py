@@ -209,13 +209,11 @@ def forget_vanished(
         return
     target = target_of(tracked.home, tracked.vanished)
     view = clusters.get(target)
-    if view is None or view.restored or another_than_claimed(tracked.vanished, view):
-        tracked.missing_since.pop(target, None)
-        over = target in fenced
-    else:
-        over = target in fenced or _overdue(tracked, target, clusters, now, timing.absence_grace_s)
+    proves = view is not None and not view.restored and not another_than_claimed(tracked.vanished, view)
+    over = target in fenced or (proves and _overdue(tracked, target, clusters, now, timing.absence_grace_s))
     if over:
         tracked.vanished = None
+    if over or not proves:
         tracked.missing_since.pop(target, None)
 
 

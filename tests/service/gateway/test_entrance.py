@@ -5,7 +5,7 @@ import contextlib
 import datetime as dt
 import shutil
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -146,6 +146,20 @@ def test_a_revocation_list_is_narrower_by_whom_it_names_and_not_by_being_another
 # --- how much one peer takes -----------------------------------------------------------------------------------------
 
 
+@contextlib.asynccontextmanager
+async def reading(
+    connections: Sequence[tuple[asyncio.StreamReader, asyncio.StreamWriter]],
+) -> AsyncIterator[Callable[[], int]]:
+    """Read from each; what is yielded counts those that the gateway has ended."""
+    tasks = [asyncio.create_task(reader.read()) for reader, _ in connections]
+    try:
+        yield lambda: sum(one.done() for one in tasks)
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_connections_that_never_shake_hands_are_bounded_and_keep_no_agent_out(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,11 +169,8 @@ async def test_connections_that_never_shake_hands_are_bounded_and_keep_no_agent_
         link = site.gateway.link("east")
         async with dialling(site.settings("east"), "east", FakeAgent("east")):
             await connected(link)
-        ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
-        await eventually(lambda: sum(one.done() for one in ended) >= 25)
-        for one in ended:
-            one.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
+        async with reading(silent) as ended:
+            await eventually(lambda: ended() >= 25)
     finally:
         for _, writer in silent:
             writer.close()
@@ -173,15 +184,12 @@ async def test_connections_of_one_certificate_are_bounded_and_keep_no_other_clus
     port = site.gateway.port
     many = [await asyncio.open_connection("localhost", port, ssl=context) for _ in range(10)]
     try:
-        ended = [asyncio.create_task(reader.read()) for reader, _ in many]
-        await eventually(lambda: sum(one.done() for one in ended) == 7)
-        async with dialling(site.settings("east"), "east", FakeAgent("east")):
-            await connected(site.gateway.link("east"))
-        await asyncio.sleep(0.1)
-        assert sum(one.done() for one in ended) == 7
-        for one in ended:
-            one.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
+        async with reading(many) as ended:
+            await eventually(lambda: ended() == 7)
+            async with dialling(site.settings("east"), "east", FakeAgent("east")):
+                await connected(site.gateway.link("east"))
+            await asyncio.sleep(0.1)
+            assert ended() == 7
     finally:
         for _, writer in many:
             writer.close()
