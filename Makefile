@@ -7,7 +7,7 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test laws sim system programs real parity check fix bench docs lock clean
+.PHONY: help demo test laws sim system programs real parity check fix bench docs dist lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ bench: $(VENV)/dev.stamp ## Measure beside kube-scheduler and published figures;
 docs: $(VENV)/dev.stamp ## Build the documentation into build/site; a link that leads nowhere fails
 	@PYTHONPATH=. $(BIN)/python -m docs.generate
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+dist: $(VENV)/dev.stamp ## Make a release's files in dist/: wheel, charts, kubectl plugin, image context, SBOM
+	@.ci/dist $(ARGS)
 
 lock: $(VENV)/dev.stamp ## Refresh the hash-locked dependency files
 	@$(BIN)/python -m pip install --quiet 'uv>=0.13,<0.14'

@@ -32,6 +32,7 @@ _SECONDS = {
     "fragmentation": 60,
     "closed_loop": 40,
     "fleet_of_agents": 240,
+    "fleet_of_a_million": 180,
     "prometheus_of_5000_nodes": 120,
     "beside_kube_scheduler": 840,
     "perf_SchedulingCSIPVs": 90,

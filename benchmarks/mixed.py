@@ -16,9 +16,10 @@ import msgspec
 
 from benchmarks.report.rows import Row
 from benchmarks.workloads.mixed import Mix
+from benchmarks.workloads.volumes import provided_for, waiting_claim, waiting_class
 from dispatcher.model.labels import LabelSelector
-from dispatcher.model.messages import BOUND, DONE, AnyIntent, Bind, Changes, Outcome
-from dispatcher.model.objects import AnyObject, PodDisruptionBudget
+from dispatcher.model.messages import BOUND, DONE, AnyIntent, Bind, Changes, Outcome, SelectNode
+from dispatcher.model.objects import AnyObject, PersistentVolumeClaim, PodDisruptionBudget
 from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.plugins.registry import PluginContext, build, queue_sort
 from dispatcher.scheduling import events
@@ -69,6 +70,9 @@ class Stage:
         self.core = SchedulerCore([HOME], fleet, queue, profiles, boot_epoch=1)
         self._revision = itertools.count(1)
         self._samples = self.mix.samples()
+        self._claims: dict[str, PersistentVolumeClaim] = {}
+        self._provided: list[AnyObject] = []
+        self.objects += waiting_class(self.mix.nodes) if self.mix.claims else ()
         self._pending: dict[str, Pod] = {}
         self._unshown: list[Pod] = []
         self._report(
@@ -83,7 +87,10 @@ class Stage:
     def arrive(self, pods: Sequence[Pod]) -> None:
         """Pods are submitted."""
         self._pending.update((pod.uid, pod) for pod in pods)
-        self._report(pods=tuple(pods))
+        named = (waiting_claim(pod.namespace, one.name) for pod in pods for one in pod.volumes)
+        claims = {claim.key: claim for claim in named}
+        self._claims |= claims
+        self._report(pods=tuple(pods), objects=tuple(claims.values()))
 
     def end(self, uids: Sequence[str]) -> None:
         """Bound pods end."""
@@ -97,8 +104,9 @@ class Stage:
         self._take(self.core.handle(events.Tick(budget or self.budget), self.now))
         shown, self._unshown = tuple(self._unshown), []
         samples = tuple(itertools.islice(self._samples, len(shown) * self.mix.readings // 100))
-        if shown or samples:
-            self._report(pods=shown, readings=samples)
+        provided, self._provided = tuple(self._provided), []
+        if shown or samples or provided:
+            self._report(pods=shown, readings=samples, objects=provided)
         if leaving := len(shown) * self.mix.churn // 100:
             self.end(list(itertools.islice(self.bound, leaving)))
 
@@ -116,6 +124,8 @@ class Stage:
             self.bound[pod.uid] = pod
             self._unshown.append(pod)
             return Outcome(intent.id, intent.pod.uid, intent.epoch, BOUND)
+        if isinstance(intent, SelectNode):
+            self._provided += provided_for(self._claims[intent.claim], intent.node)
         self.told += 1
         return Outcome(intent.id, intent.pod.uid, intent.epoch, DONE)
 
@@ -123,6 +133,11 @@ class Stage:
         """Pods that are to be decided."""
         counts = self.core.queue.counts()
         return counts["active"] + counts["backoff"]
+
+    def moving(self) -> int:
+        """Pods that are to be decided now, or have a place and wait for a volume."""
+        counts = self.core.queue.counts()
+        return counts["active"] + counts["waiting"]
 
 
 def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) -> float:
@@ -135,7 +150,7 @@ def bound_rate(mix: Mix, *, recorded: bool = False, burst: int | None = None) ->
         start = process_time()
         for at in range(0, len(arrivals), size):
             stage.arrive(arrivals[at : at + size])
-            while stage.core.queue.counts()["active"]:
+            while stage.moving():
                 stage.step()
         seconds = process_time() - start
         bound = len(arrivals) - len(stage._pending)
@@ -238,6 +253,12 @@ def mixed_tenants(share: int) -> list[Row]:
     ]
 
 
+def mixed_claims(share: int) -> list[Row]:
+    """Pods with a claim each that waits for its pod: a node is written on it, its volume made, the pod bound."""
+    mix, one = _one(share)
+    return [_bound_row("mixed_claims_that_wait", replace(mix, pods=mix.pods // 4, claims=True), 5000, one)]
+
+
 def mixed_small_pods(share: int) -> list[Row]:
     """Pods of 50m and 64Mi, of one template."""
     mix, one = _one(share)
@@ -296,6 +317,7 @@ def mixed_records(share: int) -> list[Row]:
 CASES = (
     mixed_classes,
     mixed_tenants,
+    mixed_claims,
     mixed_small_pods,
     mixed_rules,
     mixed_refusals,

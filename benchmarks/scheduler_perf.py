@@ -67,12 +67,11 @@ def _decide(scheduler: Scheduler, case: Case, items: list[Item], churn: list[Ite
 
     RuntimeError if one finds no place.
     """
-    step = 1 if case.measured.volume else BATCH  # pods with volumes of their own are classes of their own
     deadline = perf_counter() + _LONGEST_S
-    for at in range(0, len(items), step):
+    for at in range(0, len(items), BATCH):
         if perf_counter() > deadline:
             return at
-        left = _round(scheduler, items[at : at + step])
+        left = _round(scheduler, items[at : at + BATCH])
         if left and not _round_after_evictions(scheduler, left):
             pod, found = left[0].placed.pod, f"{len(left)} pods found no place, the first is"
             raise RuntimeError(f"{case.name}: {found} {pod.key}: {left[0].message}")

@@ -57,15 +57,14 @@ class _Inside:
 class _Timed:
     """Passes whose time in this thread is kept."""
 
-    def __init__(self, fill: Callable[[FullScan], Sequence[slice]]) -> None:
+    def __init__(self, fill: Callable[[FullScan, Callable[[slice], None]], None]) -> None:
         self._fill = fill
         self.spent: list[float] = []
 
-    def fill(self, asked: FullScan) -> Sequence[slice]:
+    def fill(self, asked: FullScan, alone: Callable[[slice], None]) -> None:
         started = thread_time()
-        left = self._fill(asked)
+        self._fill(asked, alone)
         self.spent.append(thread_time() - started)
-        return left
 
 
 def _glanced(number: int) -> Placed:
@@ -101,7 +100,7 @@ def _in_turn(fleet: FleetState, sides: Sequence[Scheduler], kind: Callable[[int]
     wall, cpu = np.zeros((2, len(sides), WARM_UP + ROUNDS))
     for at in range(WARM_UP + ROUNDS):
         for number, side in enumerate(sides):
-            fleet.now += 0.001
+            fleet.now += 1.0
             one = kind(len(sides) * at + number)
             started, started_cpu = perf_counter(), thread_time()
             side.schedule(one, ("c000", one.pod.uid))

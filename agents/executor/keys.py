@@ -72,6 +72,10 @@ class OwnKeys:
         """The proof that a delegate was made for a claim."""
         return signatures.sign_proof(self._keys[0], delegate_uid, claim)
 
+    def sign_ask(self, ask: bytes) -> bytes:
+        """The signature over what is asked of a delegate elsewhere."""
+        return signatures.sign_ask(self._keys[0], ask)
+
 
 class StoredKeys(NamedTuple):
     """Keys of other clusters as text, and the names of the clusters for which there was no room."""

@@ -57,6 +57,13 @@ class GivenUp(NamedTuple):
     why: str
 
 
+class KubeletEndpoint(NamedTuple):
+    """Where this agent serves as the kubelet of its proxy nodes."""
+
+    address: str
+    port: int
+
+
 @dataclass(slots=True)
 class Local:
     """One cluster's executor: its view, its policy, its short memory, and what it has stored.
@@ -86,6 +93,7 @@ class Local:
     )  # UID of a leftover -> when it was first, or last, looked at
     shadows: Shadows = field(default_factory=Shadows)  # as the dispatcher last said
     uncounted: Recent[str, str] = field(default_factory=Recent)  # why not all budgets of a pod are kept, by its UID
+    kubelet: KubeletEndpoint | None = None
     peers: PeerTable = field(init=False)
 
     def __post_init__(self) -> None:

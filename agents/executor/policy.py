@@ -58,12 +58,14 @@ class ExecutorPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows of consent: within namespace sameness, a source is accepted if any row covers it. `closed` are patterns of
     namespaces that take no pods of other clusters.
 
+    `relay`: what other clusters may ask of their delegates here: logs alone, or also exec, attach and port-forward.
     `evict_foreign`: pods of other schedulers may be evicted for pods of this cluster that are of higher priority.
     """
 
     accept: tuple[Accept, ...] = (Accept(),)
     evict_foreign: bool = False
     closed: tuple[str, ...] = ()
+    relay: Literal["all", "logs", "none"] = "logs"
 
     def refusal(self, source: SourceRef, cluster: str, namespace: Namespace | None) -> str:
         """Why pods of this source may not run in `cluster`, whose Namespace object is given; '' if they may."""

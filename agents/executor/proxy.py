@@ -17,7 +17,7 @@ import msgspec
 from agents.executor import proxy_objects
 from agents.executor.answer import CONFLICT, NOT_FOUND, error_text
 from agents.executor.http import MERGE_PATCH, STRATEGIC_PATCH, Procedure, Request
-from agents.executor.local import Local, Moment
+from agents.executor.local import KubeletEndpoint, Local, Moment
 from agents.executor.peers import is_heard_of, is_proxy
 from dispatcher.model import names
 from dispatcher.model.messages import Peer
@@ -51,6 +51,7 @@ class _Beat:
     lease: float = float("-inf")
     uid: str = ""
     ready: bool | None = None
+    kubelet: KubeletEndpoint | None = None
     resources: dict[str, Any] = field(default_factory=dict)
 
 
@@ -82,7 +83,7 @@ class ProxyNodes:
 
     def _status_due(self, peer: Peer, node: Node, beat: _Beat, now: Moment) -> bool:
         age = now.mono - beat.status
-        if beat.ready != peer.ready or age >= HEARTBEAT_S:
+        if beat.ready != peer.ready or beat.kubelet != self._local.kubelet or age >= HEARTBEAT_S:
             return True
         changed = beat.resources != _amounts(peer) or node.ready != peer.ready
         return changed and age >= CHANGE_S
@@ -101,7 +102,7 @@ class ProxyNodes:
         # Each write is tried whatever became of the one before: a node without heartbeat costs pods, a label does not.
         problems = [(yield from _restore(peer, node))] if node is not None else []
         if node is None or self._status_due(peer, node, beat, now):
-            problems.append((yield from _write_status(name, peer, node, beat, now)))
+            problems.append((yield from _write_status(name, peer, node, beat, now, self._local.kubelet)))
         if _lease_due(beat, now):
             problems.append((yield from _renew(name, node.uid if node else beat.uid, beat, now)))
         return next(filter(None, problems), "")
@@ -141,14 +142,16 @@ def _restore(peer: Peer, node: Node) -> Procedure[str]:
     return "" if response.ok else f'node "{node.name}" keeps wrong labels or taints: {error_text(response)}'
 
 
-def _write_status(name: str, peer: Peer, node: Node | None, beat: _Beat, now: Moment) -> Procedure[str]:
+def _write_status(
+    name: str, peer: Peer, node: Node | None, beat: _Beat, now: Moment, kubelet: KubeletEndpoint | None
+) -> Procedure[str]:
     if node is None and beat.ready == peer.ready and now.mono - beat.status < CHANGE_S:
         return ""
-    patch = proxy_objects.status_patch(peer, node, now.wall)
+    patch = proxy_objects.status_patch(peer, node, now.wall, kubelet)
     response = yield _patch(f"{_NODES}/{quote(name, safe='')}/status", patch, STRATEGIC_PATCH)
     if not response.ok:
         return f'status of proxy node "{name}" cannot be written: {error_text(response)}'
-    beat.status, beat.ready, beat.resources = now.mono, peer.ready, _amounts(peer)
+    beat.status, beat.ready, beat.resources, beat.kubelet = now.mono, peer.ready, _amounts(peer), kubelet
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agents.executor.local import KubeletEndpoint
 from agents.executor.times import rfc3339, rfc3339_micro
 from dispatcher.model import names
 from dispatcher.model.messages import Peer
@@ -63,7 +64,7 @@ def resources_of(peer: Peer, node: Node | None) -> Object:
     return {**gone, **{name: format_quantity(name, max(value, 0)) for name, value in sorted(peer.allocatable.items())}}
 
 
-def status_patch(peer: Peer, node: Node | None, wall: float) -> Object:
+def status_patch(peer: Peer, node: Node | None, wall: float, kubelet: KubeletEndpoint | None) -> Object:
     """Strategic merge patch of nodes/status. The transition time is given only when Ready changes."""
     resources = resources_of(peer, node)
     ready: Object = {
@@ -76,7 +77,21 @@ def status_patch(peer: Peer, node: Node | None, wall: float) -> Object:
     if node is None or node.ready != peer.ready:
         ready["lastTransitionTime"] = rfc3339(wall)
     info = {"kubeletVersion": names.SCHEDULER_NAME, "operatingSystem": "linux"}
-    return {"status": {"capacity": resources, "allocatable": resources, "conditions": [ready], "nodeInfo": info}}
+    status = {"capacity": resources, "allocatable": resources, "conditions": [ready], "nodeInfo": info}
+    return {"status": status | (_reached_at(kubelet) if kubelet is not None else _NOWHERE)}
+
+
+# Of an agent that served here before.
+_NOWHERE: Object = {"addresses": [{"$patch": "replace"}], "daemonEndpoints": None, "declaredFeatures": None}
+
+
+def _reached_at(kubelet: KubeletEndpoint) -> Object:
+    return {
+        "addresses": [{"type": "InternalIP", "address": kubelet.address}, {"$patch": "replace"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port}},
+        # Has the API server pass WebSockets on (Kubernetes 1.36): of them kubectl knows when one ends before its end.
+        "declaredFeatures": ["ExtendWebSocketsToKubelet"],
+    }
 
 
 def lease_object(name: str, uid: str, wall: float) -> Object:

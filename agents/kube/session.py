@@ -4,6 +4,7 @@ Configuration and authentication are the `kubernetes` package's (tokens, client 
 files that rotate); the requests are plain aiohttp. Proxies of the environment are not used: only the kubeconfig's own.
 """
 
+import asyncio
 import os
 import ssl
 import time
@@ -16,6 +17,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 from agents.kube.exchange import Exchanges
+from agents.kube.pipe import Pipe, TlsPipe
 from agents.kube.rendering import USER_AGENT, Rendering
 
 MAX_CONNECTIONS = 64
@@ -43,7 +45,8 @@ class Access:
 class ApiSession:
     """Connections, the server's address, and an authorization header that is never older than a second.
 
-    `exchanges` are for short calls; None behind a proxy, which only `http` knows to speak to.
+    `authority` is the host that requests name, `prefix` comes before their paths. `exchanges` are for short calls; None
+    behind a proxy, which only `http` knows to speak to.
     """
 
     def __init__(self, configuration: Any, connect_s: float = 3.0) -> None:
@@ -59,6 +62,8 @@ class ApiSession:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         url = urlsplit(self.host)
+        self._where, self._tls = url, context
+        self.authority, self.prefix = url.netloc.rpartition("@")[2], url.path.rstrip("/")
         direct = Exchanges(url, context, self.server_hostname, connect_s)
         self.exchanges: Exchanges | None = None if self.proxy else direct
         self.rendering = Rendering(url)
@@ -80,6 +85,22 @@ class ApiSession:
         if now - self._token_at > FRESH_S:
             self._token, self._token_at = await self._authorization(), now
         return self._token
+
+    async def connect(self) -> Pipe:
+        """A connection of one's own, for bytes that are no HTTP. OSError, or AccessError where a proxy is between."""
+        if self.proxy:
+            raise AccessError("logs and exec are not relayed through the proxy of a kubeconfig")
+        secure, host = self._where.scheme == "https", self._where.hostname or ""
+        reader, writer = await asyncio.open_connection(host, self._where.port or (443 if secure else 80))
+        if not secure:
+            return Pipe(reader, writer)
+        pipe = TlsPipe(reader, writer, self._tls, self.server_hostname or host)
+        try:
+            await pipe.handshake()
+        except BaseException:
+            pipe.abort()
+            raise
+        return pipe
 
     async def _authorization(self) -> str:
         try:

@@ -32,6 +32,9 @@ from agents.runtime.keyfile import load_keys
 from agents.runtime.metrics import MetricsServer, Told
 from agents.runtime.probing import PeerProbes
 from agents.runtime.readings import Readings
+from agents.runtime.relay.near_end import OpenStreams
+from agents.runtime.relay.relaying import far_end, serve_endpoint
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings, ApiSettings
 from agents.runtime.telemetry_report import report
 from agents.runtime.watch_handler import WatchHandler
@@ -89,6 +92,7 @@ class Agent:
         executor = executor_settings(settings)
         self._policy = executor.policy
         self._executor = ExecutorLoop(self._client, self.cache, settings.cluster, settings=executor, keys=keys)
+        self.far_end = far_end(self._executor, self._client)
         self.cache.on_bound = self._executor.shown
         self._executor.accepted_leader.remote_pods = self._remote_pods
         self._executor.accepted_leader.confirm_restored = self.confirm_restored
@@ -145,6 +149,11 @@ class Agent:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(_report)
         return task
+
+    def serve_kubelet_endpoint(self, settings: RelaySettings, streams: OpenStreams) -> None:
+        """Serve logs and exec of remote pods until `stop`; `streams` lead to other clusters."""
+        served = serve_endpoint(self._executor, self._client, settings, streams)
+        self._tasks.append(self._spawn(served, "kubelet endpoint"))
 
     async def _keep_house(self) -> None:
         """Hand over what the executor learns from the observer: the cluster's UID, pods to warn about."""
@@ -275,7 +284,7 @@ def executor_settings(settings: AgentSettings) -> ExecutorSettings:
         ExecutorSettings(),
         concurrency=options.concurrency,
         peer_ttl_s=options.peer_ttl_s,
-        policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign, closed=options.closed),
+        policy=ExecutorPolicy(rows, evict_foreign=options.evict_foreign, closed=options.closed, relay=options.relay),
         rename_from=settings.rename_from,
     )
 

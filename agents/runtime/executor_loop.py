@@ -131,6 +131,11 @@ class ExecutorLoop:
         self._local.cluster_uid = uid
 
     @property
+    def local(self) -> Local:
+        """What the executor knows."""
+        return self._local
+
+    @property
     def obeys(self) -> int:
         """The highest dispatcher epoch that was obeyed, 0 while none is known."""
         return self._local.state.epoch

@@ -133,6 +133,10 @@ class ExecutorOptions(BaseModel):
     closed: tuple[str, ...] = Field(
         default=(), description="Namespaces that take no pods of other clusters; patterns. kube-* never do."
     )
+    relay: Literal["all", "logs", "none"] = Field(
+        default="logs",
+        description="What other clusters may ask of their pods here: logs; all: exec, attach and port-forward, too.",
+    )
     evict_foreign: bool = Field(default=False, description="Other schedulers' pods may be evicted for higher priority.")
 
 

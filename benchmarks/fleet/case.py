@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from benchmarks.fleet.cluster import FakeCluster, now
 from benchmarks.fleet.load import Load
 from benchmarks.fleet.phases import Fleet, Taken, resident
@@ -12,11 +14,40 @@ from benchmarks.report.rows import Row
 _ALONE = "CPU of the dispatcher's process, from outside"
 DECODED = "decoding the same reports into dicts"
 _STEP_S = 0.05
+_UNLIKE = 10**9  # templates, of which hardly two pods have the same
 
 
 def fleet_of_agents(share: int) -> list[Row]:
     """100 clusters x 5,000 nodes with 1,500 pods each; `share` 10: a tenth of the clusters."""
     return asyncio.run(measure(Load() if share == 1 else _small(Load(), share)))
+
+
+def fleet_of_a_million(share: int) -> list[Row]:
+    """200 clusters x 5,000 nodes with 1,500 pods each: until it decides, memory, and pods unlike any other."""
+    load = Load(clusters=200)
+    return asyncio.run(_million(load if share == 1 else _small(load, share)))
+
+
+async def _million(load: Load) -> list[Row]:
+    one, odd = Fleet(load), 100
+    plain = one.plain_decode_s
+    async with one.dispatcher():
+        await one.ask("go")
+        async with one.phase("start") as started:
+            await one.until("bound", one.submit(1))
+        await one.until_quiet()
+        async with one.phase("odd") as taken:
+            for _ in range(odd):
+                await one.until("bound", one.submit(1, templates=_UNLIKE))
+        peak = resident(one.pid, "VmHWM") / 2**20
+    p99 = 1e3 * float(np.quantile(taken.deciding, 0.99))
+    n, pods = load.all_nodes, load.all_pods
+    what = f"{_ALONE}: the round that decides a pod of an app never seen before"
+    return [
+        Row("fleet_million_until_it_decides", n, pods, started.cpu, "s", 30, plain, _ALONE, DECODED),
+        Row("fleet_million_rss_peak", n, pods, peak, "MiB", 3072, None, "most resident memory, pods decided among it"),
+        Row("fleet_million_odd_p99", n, odd, p99, "ms", 10, None, what),
+    ]
 
 
 def _small(load: Load, share: int) -> Load:
@@ -207,4 +238,4 @@ def _probes(name: str, taken: Taken, add: Callable[..., None]) -> None:
     add(f"{name}_stall", len(taken.probes), 1e3 * taken.stall_cpu, "ms", 50, text)
 
 
-CASES = (fleet_of_agents,)
+CASES = (fleet_of_agents, fleet_of_a_million)

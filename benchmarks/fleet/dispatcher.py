@@ -15,7 +15,7 @@ from agents.runtime import event_loop
 from benchmarks.fleet.wire import SocketLink
 from dispatcher.config import DispatcherConfig
 from dispatcher.config.sections import TimingSection
-from dispatcher.scheduling.events import Decide, Effect, Event
+from dispatcher.scheduling.events import Decide, Decided, Effect, Event
 from dispatcher.scheduling.framework.kernels import compile_all
 from dispatcher.service.assembly import assemble
 from dispatcher.service.warm_up import collect_less_often
@@ -24,20 +24,26 @@ _TOP = 35
 
 
 class Watched:
-    """A core whose Ticks are timed: the longest CPU and wall time from the end of one to the end of the next."""
+    """A core whose Ticks are timed: the longest CPU and wall time from the end of one to the end of the next, and the
+    CPU of each round that decided a pod.
+    """
 
     def __init__(self, core: Any) -> None:
         self._core = core
         self._ended = process_time(), perf_counter()
         self.stall, self.ticks = [0.0, 0.0], 0
+        self.deciding: list[float] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """As the core's."""
+        began = process_time() if isinstance(event, Decide) else 0.0
         effects: list[Effect] = self._core.handle(event, now)
         if isinstance(event, Decide):
+            if any(isinstance(one, Decided) for one in effects):
+                self.deciding.append(process_time() - began)
             ended, self.ticks = (process_time(), perf_counter()), self.ticks + 1
             passed = ended[0] - self._ended[0], ended[1] - self._ended[1]
             self.stall = [max(self.stall[0], passed[0]), max(self.stall[1], passed[1])]
@@ -69,9 +75,10 @@ async def _main(parent: Connection, path: str, clusters: list[str], first_sync_s
             "stall_cpu": watched.stall[0],
             "stall_wall": watched.stall[1],
             "ticks": watched.ticks,
+            "deciding": watched.deciding,
             "open": watched.open,
         }
-        watched.stall, watched.ticks = [0.0, 0.0], 0
+        watched.stall, watched.ticks, watched.deciding = [0.0, 0.0], 0, []
         if profiler:
             profiler.disable()
             print(f"=== {ended}", json.dumps(figures), file=sys.stderr)

@@ -43,6 +43,7 @@ class Taken:
     stall_wall: float = 0.0
     ticks: int = 0
     probes: list[float] = field(default_factory=list)
+    deciding: list[float] = field(default_factory=list)  # CPU seconds of each round that decided a pod
 
     def probe(self, share: float) -> float:
         """A quantile of the latencies, in seconds; NaN without any."""
@@ -177,6 +178,7 @@ class Fleet:
             taken.cpu, taken.wall = cpu_s(self.pid) - cpu, now() - wall
             figures = await self.ask(name)
             taken.stall_cpu, taken.stall_wall = figures["stall_cpu"], figures["stall_wall"]
+            taken.deciding = figures["deciding"]
             taken.ticks, taken.probes = figures["ticks"], self.latencies("bound", uids)
 
 

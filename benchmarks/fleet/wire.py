@@ -23,7 +23,7 @@ from dispatcher.model.pod import Record
 from dispatcher.service.link import AgentDied, read, within
 
 _HEAD = struct.Struct("<IIB")
-_LIMIT = 2**22
+_LIMIT, _BACKLOG = 2**22, 4096  # bytes; all clusters connect at once
 HELLO, CHANGES, EXECUTE, PEERS = range(4)
 _ASK = msgspec.msgpack.Encoder().encode
 _ASKED = msgspec.msgpack.Decoder(tuple[str, int, float]).decode
@@ -53,7 +53,7 @@ async def serve(path: str, answer: Answer) -> asyncio.Server:
                 task.cancel()
             writer.close()
 
-    return await asyncio.start_unix_server(connected, path, limit=_LIMIT)
+    return await asyncio.start_unix_server(connected, path, limit=_LIMIT, backlog=_BACKLOG)
 
 
 class SocketLink:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dispatcher.model.labels import LabelSelector
 from dispatcher.model.names import HOSTNAME, SCHEDULER_NAME, ZONE
 from dispatcher.model.node import Node, Reading
-from dispatcher.model.pod import Pod, PodAffinity, PodAffinityTerm, SpreadConstraint
+from dispatcher.model.pod import CLAIM, Pod, PodAffinity, PodAffinityTerm, SpreadConstraint, Volume
 from dispatcher.model.tenant import Share, Tenant
 
 _MI = 2**20
@@ -24,7 +24,8 @@ class Mix:
     (1 + k % `sizes`) times as much, and a few bytes more, so that no two are of one class. `interleaved` False: one
     template after the other. `churn`: pods of the same cluster that end for each hundred that are bound.
     `anti_affinity` and `soft_spread`: percent of the templates whose pods shun each other by host, or spread softly
-    over zones and hosts. `readings`: samples that come in for each hundred pods.
+    over zones and hosts. `readings`: samples that come in for each hundred pods. `claims`: each pod has a claim of its
+    own, which waits for its first consumer.
     """
 
     nodes: int = 5000
@@ -40,6 +41,7 @@ class Mix:
     anti_affinity: int = 0
     soft_spread: int = 0
     readings: int = 0
+    claims: bool = False
     node_cpu: int = 32_000
     seed: int = 1
 
@@ -87,6 +89,7 @@ class Mix:
             pod_anti_affinity=like.pod_anti_affinity,
             spread=like.spread,
             owner=f"replicaset-{kind}",
+            volumes=(Volume(CLAIM, f"data-{at}"),) if self.claims else (),
         )
 
     def fleet(self) -> tuple[Node, ...]:

@@ -1,7 +1,13 @@
-"""What a pod with a volume of its own brings along: a bound PersistentVolume and its claim, as scheduler_perf makes."""
+"""What a pod with a volume of its own brings along: a bound PersistentVolume and its claim, as scheduler_perf makes; or
+a claim that waits for its pod, and what its cluster makes of that.
+"""
 
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
+
+from dispatcher.model.objects import AnyObject, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 EBS = "ebs.csi.aws.com"
 _EBS_LIMIT = 39  # volumes that a node of the CSI cases can attach
@@ -36,3 +42,23 @@ def csi_node(node: str) -> dict[str, Any]:
     """What a node says of its driver: how many volumes it can attach."""
     driver = {"name": EBS, "nodeID": node, "allocatable": {"count": _EBS_LIMIT}}
     return {"metadata": {"name": node}, "spec": {"drivers": [driver]}}
+
+
+def waiting_class(nodes: int) -> tuple[AnyObject, ...]:
+    """A class that provides volumes for their first consumer, and what `nodes` of `Mix.fleet` can attach."""
+    limits = (CSINode(f"n{n:05}", {EBS: _EBS_LIMIT}, (EBS,)) for n in range(nodes))
+    return (StorageClass("ebs", EBS, waits=True), *limits)
+
+
+def waiting_claim(namespace: str, name: str) -> PersistentVolumeClaim:
+    """A claim of that class without a volume."""
+    return PersistentVolumeClaim(namespace, name, f"uid-{name}", storage_class="ebs", request=2**30)
+
+
+def provided_for(claim: PersistentVolumeClaim, node: str) -> tuple[AnyObject, ...]:
+    """The volume that its cluster makes, and the claim bound to it."""
+    volume = PersistentVolume(
+        f"pv-{claim.uid}", claim.request, "ebs", phase="Bound", claim=claim.key, driver=EBS, handle=f"h-{claim.uid}"
+    )
+    fields = {"selected_node": node, "volume": volume.name, "bound": True, "phase": "Bound"}
+    return volume, msgspec.structs.replace(claim, **fields)

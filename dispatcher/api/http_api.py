@@ -8,13 +8,14 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from dispatcher.api.login import Login
 from dispatcher.api.page import render_page
-from dispatcher.config.version import version
 from dispatcher.model import names
 from dispatcher.service.fleet_views import FleetViews
 from dispatcher.service.leadership import LeaderStatus
 from dispatcher.service.service import Service
 from dispatcher.service.telemetry import ask_all
+from dispatcher.version import version
 
 log = structlog.get_logger("http")
 
@@ -58,9 +59,10 @@ _OF_THE_LEADER = frozenset(
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
-def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
+def make_app(shown: Shown, login: Login | None = None, *, loopback: bool = True) -> web.Application:
     """The application. On loopback a foreign Host header is refused, so that no web page can rebind a name to us."""
-    app = web.Application(middlewares=[_errors, *([_local_host] if loopback else [])])
+    asked = [login.middleware()] if login and login.wanted else []
+    app = web.Application(middlewares=[*asked, _errors, *([_local_host] if loopback else [])])
     app[SHOWN] = shown
     app.router.add_routes(
         [
@@ -85,12 +87,12 @@ def make_app(shown: Shown, *, loopback: bool = True) -> web.Application:
     return app
 
 
-async def serve(shown: Shown, host: str, port: int) -> web.AppRunner:
+async def serve(shown: Shown, host: str, port: int, login: Login) -> web.AppRunner:
     """Listen; the caller cleans the runner up. OSError when the address is taken."""
-    runner = web.AppRunner(make_app(shown, loopback=host in _LOOPBACK), access_log=None)
+    runner = web.AppRunner(make_app(shown, login, loopback=host in _LOOPBACK), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()
-    log.info("serving", address=f"http://{host}:{port}")
+    log.info("serving", address=f"http://{host}:{port}", login=login.wanted)
     return runner
 
 

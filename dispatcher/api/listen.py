@@ -6,13 +6,19 @@ import socket
 from aiohttp import web
 
 from dispatcher.api.http_api import Shown, serve
+from dispatcher.api.login import Login
+from dispatcher.config.sections import LoginSection
 from dispatcher.service.errors import CommandError
 
 
-async def listen(shown: Shown, host: str, port: int) -> web.AppRunner:
-    """Serve the HTTP API; CommandError in one line when the address cannot be had."""
+async def listen(shown: Shown, host: str, port: int, section: LoginSection | None = None) -> web.AppRunner:
+    """Serve the HTTP API; CommandError in one line when the address or the tokens cannot be had."""
     try:
-        return await serve(shown, host, port)
+        login = Login(section or LoginSection())
+    except (OSError, ValueError) as error:
+        raise CommandError(f"http.login.token_file: {error}") from None
+    try:
+        return await serve(shown, host, port, login)
     except OSError as error:
         raise _cannot_listen(host, port, error) from None
 

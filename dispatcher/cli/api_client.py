@@ -1,21 +1,28 @@
 """The command's side of the HTTP API."""
 
+import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
+from dispatcher.cli.kubectl_forward import SCHEME, forwarded
 from dispatcher.service.errors import CommandError, ExitCode
+
+TOKEN_VARIABLE = "GLOBAL_DISPATCHER_TOKEN"  # noqa: S105 - the name of a variable; for `http.login` of the dispatcher
 
 
 class ApiClient:
     """Asks one running dispatcher. Every failure is a CommandError that names the server and the fix."""
 
     def __init__(self, server: str, timeout_s: float = 10.0) -> None:
-        if not server.startswith(("http://", "https://")):
+        if not server.startswith(("http://", "https://", SCHEME)):
             raise CommandError(f"--server {server}: write http://{server}", ExitCode.USAGE)
         self._server = server.rstrip("/")
         self._timeout_s = timeout_s
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def rows(self, kind: str, **query: str) -> list[dict[str, Any]]:
         """Rows of clusters, nodes, pods or tenants; empty query values do not select."""
@@ -33,19 +40,39 @@ class ApiClient:
         """The server's version."""
         return str(self._get("/v1/version", {})["version"])
 
+    def _base(self) -> AbstractContextManager[str]:
+        return forwarded(self._server) if self._server.startswith(SCHEME) else nullcontext(self._server)
+
+    def content(self, path: str) -> bytes:
+        """What is answered there, as it stands."""
+        return self._asked(path, {}).content
+
     def _get(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        answer = self._asked(path, query)
         try:
-            answer = httpx.get(f"{self._server}{path}", params=query, timeout=self._timeout_s, trust_env=False)
+            found: dict[str, Any] = answer.json()
+        except ValueError as error:
+            raise self._unreached(error) from None
+        return found
+
+    def _asked(self, path: str, query: dict[str, str]) -> httpx.Response:
+        try:
+            with self._base() as base:
+                answer = httpx.get(
+                    f"{base}{path}", params=query, headers=self._headers, timeout=self._timeout_s, trust_env=False
+                )
+            if answer.status_code == 200:
+                return answer
             body = answer.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise CommandError(
-                f"no dispatcher answers at {self._server} ({error or type(error).__name__}): start one with "
-                "`global-dispatcher demo --keep` or `run`, or name it with --server",
-                ExitCode.UNREACHABLE,
-            ) from None
-        if answer.status_code != 200:
-            code = ExitCode.NOT_FOUND if answer.status_code == 404 else ExitCode.FAILED
-            message = body.get("error") if isinstance(body, dict) else None
-            raise CommandError(str(message or f"{self._server}{path} answered {answer.status_code}"), code)
-        found: dict[str, Any] = body
-        return found
+            raise self._unreached(error) from None
+        code = ExitCode.NOT_FOUND if answer.status_code == 404 else ExitCode.FAILED
+        message = body.get("error") if isinstance(body, dict) else None
+        raise CommandError(str(message or f"{self._server}{path} answered {answer.status_code}"), code)
+
+    def _unreached(self, error: Exception) -> CommandError:
+        return CommandError(
+            f"no dispatcher answers at {self._server} ({error or type(error).__name__}): start one with "
+            "`global-dispatcher demo --keep` or `run`, or name it with --server",
+            ExitCode.UNREACHABLE,
+        )

@@ -13,6 +13,7 @@ from dispatcher.cli.command_group import Commands
 from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
 from dispatcher.cli.signals import signals_app
+from dispatcher.cli.support_bundle import support_bundle
 from dispatcher.cli.top import top_app
 from dispatcher.service.errors import CommandError, ExitCode
 
@@ -51,6 +52,7 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
+app.command("support-bundle")(support_bundle)
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
 
@@ -130,6 +132,27 @@ def join(
     code = join_fleet(config, node_ip)
     sys.stderr.flush()
     os._exit(code)  # Ray's own exit handlers wait for a head that may be gone
+
+
+@app.command()
+def admit(
+    cert_file: Annotated[Path, typer.Option(metavar="FILE", help="Certificate, PEM.")],
+    key_file: Annotated[Path, typer.Option(metavar="FILE", help="Its key, PEM.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 9443,
+) -> None:
+    """Serve the admission webhook that gives annotated pods our schedulerName.
+
+    For API servers without MutatingAdmissionPolicy; the agent's chart sets both up. POST /admit, GET /livez.
+    """
+    from agents.runtime.admission.server import serve
+    from agents.runtime.logs import configure_logging
+
+    configure_logging("info")
+    try:
+        serve(host, port, cert_file, key_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise CommandError(f"cannot serve at {host}:{port} with {cert_file} and {key_file}: {error}") from None
 
 
 @app.command()
@@ -311,7 +334,7 @@ def plugin_list(output: Out = Output.TABLE) -> None:
 def version(output: Out = Output.TABLE) -> None:
     """Show the version."""
     from dispatcher.cli.output import print_value
-    from dispatcher.config.version import version as installed
+    from dispatcher.version import version as installed
 
     if output is Output.TABLE:
         typer.echo(f"global-dispatcher {installed()}")
@@ -322,6 +345,15 @@ def version(output: Out = Output.TABLE) -> None:
 def main() -> None:
     """The console script."""
     app()
+
+
+def kubectl_plugin() -> None:
+    """The same as a plugin of kubectl: it asks the dispatcher of the current context unless told another."""
+    os.environ.setdefault("GLOBAL_DISPATCHER_SERVER", "kubectl:")
+    try:
+        app(prog_name="kubectl dispatch")
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: this command is not in the plugin (no {error.name}): install global-dispatcher itself")
 
 
 def _list(kind: str, nothing: str, server: str, output: Output, **query: str) -> None:

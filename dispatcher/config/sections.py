@@ -3,9 +3,10 @@
 Each may be overridden by the environment: GLOBAL_DISPATCHER_HTTP__PORT=8080 sets `http.port`.
 """
 
-from typing import Annotated, Any, Literal
+from ipaddress import ip_network
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from dispatcher.model.signals import NAME_PATTERN
@@ -70,11 +71,40 @@ class GatewaySection(Section):
     client_ca_file: Annotated[str, Field(description="authorities that sign the clusters' certificates")] = ""
 
 
+class LoginSection(Section):
+    """Who may read the HTTP API: those who show a token, and those whom a proxy names. Nothing set: everybody."""
+
+    token_file: Annotated[
+        str, Field(description="file of bearer tokens, one a line; read again when it changes; empty: none")
+    ] = ""
+    user_header: Annotated[
+        str, Field(description="header in which an authenticating proxy names the user, like X-Forwarded-User")
+    ] = ""
+    proxies: Annotated[
+        tuple[str, ...],
+        Field(description="addresses of that proxy (10.1.2.3, 10.1.0.0/16); from others it means nothing"),
+    ] = ()
+
+    @field_validator("proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            ip_network(one)  # ValueError says what is wrong with it
+        return value
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if bool(self.user_header) != bool(self.proxies):
+            raise ValueError("user_header and proxies go together: say which header, and from whom it is believed")
+        return self
+
+
 class HttpSection(Section):
     """The HTTP API: health, metrics, explain, fleet."""
 
     host: Annotated[str, Field(min_length=1, description="address to listen on; loopback by default")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535, description="0: any free port")] = 7480
+    login: LoginSection = LoginSection()
 
 
 class JournalSection(Section):

@@ -3,7 +3,7 @@
 it answers for all rows as it does row by row, in the types and lengths that the framework says;
 scores are finite, and 0..100 once normalised; reasons are codes of the fleet's table;
 a placement changes no more of its answers than `depends` says;
-pods with equal class keys get equal answers; a key can be hashed;
+pods with equal class keys get equal answers; a key can be hashed, and is as `keyed_by_template` says;
 what is reserved and given back leaves no trace: the next pod is answered as before;
 it raises for no pod, and an explanation is plain JSON;
 at PreEnqueue, Permit and PreBind it answers what these points know;
@@ -23,7 +23,7 @@ import numpy as np
 
 from dispatcher.kit.asking import prepared_for_score
 from dispatcher.kit.bounds import bound_laws
-from dispatcher.kit.odd import Asked, odd_fleet, odd_pods
+from dispatcher.kit.odd import Asked, another_of_its_template, odd_fleet, odd_pods
 from dispatcher.kit.room import Room
 from dispatcher.kit.stale import stale_law
 from dispatcher.model.reasons import Reason
@@ -43,6 +43,7 @@ from dispatcher.scheduling.framework import (
     Score,
     Skip,
 )
+from dispatcher.scheduling.framework.class_keys import keyed_by_template
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue
 from dispatcher.scheduling.framework.points import ExplainingPlugin, ExplainsRows
@@ -100,6 +101,8 @@ def _keys(plugin: Plugin, fleet: FleetView) -> Iterator[str]:
             yield f"class_key answers {type(key).__name__}, which cannot be hashed: use tuples and frozensets"
         if plugin.class_key(placed) != key:
             yield "class_key answers differently when asked again"
+        elif keyed_by_template(plugin) and plugin.class_key(another_of_its_template(placed)) != key:
+            yield "class_key tells pods of one template apart: keyed_by_template must not be True"
 
 
 def _answers(plugin: Plugin, fleet: FleetView) -> Iterator[str]:

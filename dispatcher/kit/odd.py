@@ -1,14 +1,15 @@
 """A small fleet of odd nodes and odd pods, on which the laws of plugins are tried."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from dispatcher.kit.samples import a_fleet, a_node, a_pod, seat
 from dispatcher.model.labels import NodeSelectorTerm, PreferredTerm, Requirement
 from dispatcher.model.names import REGION, ZONE
 from dispatcher.model.node import NO_SCHEDULE, PREFER_NO_SCHEDULE, Reading, Taint
-from dispatcher.model.pod import Affinity, HostPort, SpreadConstraint, Toleration
+from dispatcher.model.pod import RUNNING, Affinity, Claim, HostPort, SourceRef, SpreadConstraint, Toleration
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Placed, SmallInts
 
@@ -53,7 +54,7 @@ def odd_pods() -> list[Placed]:
         a_pod("choosy", affinity=Affinity((term,), (PreferredTerm(10, term),)), node_selector={"disk": "ssd"}),
         a_pod("tolerant", tolerations=(Toleration(operator="Exists"),), priority=1000),
         a_pod("port", ports=(HostPort(80),), home="void"),
-        replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
+        msgspec.structs.replace(a_pod("known", wants={"cpu": "2", "memory": "1Gi"}), counts_as=(300, 2**31)),
         a_pod("spread", spread=(SpreadConstraint("zone"), SpreadConstraint("host", hard=False))),
     ]
 
@@ -78,3 +79,11 @@ class Asked:
         """As the fleet answers."""
         self.metrics[name] = None
         return self._fleet.metric(name)
+
+
+def another_of_its_template(placed: Placed) -> Placed:
+    """A pod that differs from this one in all of `model.pod.OWN_FIELDS`."""
+    own = {"uid": "another", "name": "another", "phase": RUNNING, "reason": "Odd", "ready": True, "terminating": True}
+    own |= {"created": 7.0, "started": 7.0, "preempted": True, "nominated_node": "w3", "has_finalizer": True}
+    own |= {"status": b"{}", "claim": Claim("west", "w3", 7), "source": SourceRef("west", "uid-west", "a", "b", "c", 7)}
+    return msgspec.structs.replace(placed, pod=msgspec.structs.replace(placed.pod, **own))

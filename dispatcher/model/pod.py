@@ -1,5 +1,8 @@
 """The pod, reduced to what placement needs. Made by agents from API objects, read by the dispatcher."""
 
+from operator import attrgetter
+from typing import Any
+
 import msgspec
 
 from dispatcher.model.labels import LabelSelector, NodeSelectorTerm, PreferredTerm
@@ -194,3 +197,16 @@ class Pod(Record, frozen=True):
     def terminal(self) -> bool:
         """Whether the pod has ended and holds no room on its node any more."""
         return self.phase in TERMINAL
+
+
+# Who a pod is and how it fares. All else is its template's, also a field that is new: it tells pods apart.
+OWN_FIELDS = (
+    "uid", "name", "phase", "reason", "ready", "terminating", "created", "claim", "source", "status", "has_finalizer",
+    "nominated_node", "started", "preempted",
+)  # fmt: skip
+_of_template = attrgetter(*(name for name in Pod.__struct_fields__ if name not in OWN_FIELDS))
+
+
+def template_of(pod: Pod) -> tuple[Any, ...] | None:
+    """All but `OWN_FIELDS`, to compare with another pod's; None for a pod with a volume that is made for it alone."""
+    return None if pod.volumes and any(one.ephemeral for one in pod.volumes) else _of_template(pod)

@@ -27,6 +27,7 @@ MAX_MARK = 4096  # characters
 MAX_KEPT = 1024  # characters of a mark or proof that is remembered with what was found: users write what they like
 # What is signed begins with its purpose, so that no mark can be passed off as one of the other kind.
 _CLAIM, _PROOF = b"global-dispatcher claim 1\n", b"global-dispatcher proof 1\n"
+_ASK = b"global-dispatcher ask 1\n"
 
 
 class SignedClaim(Record, frozen=True):
@@ -114,6 +115,16 @@ def is_proof_of(keys: tuple[str, ...], delegate_uid: str, claim: str, proof: str
 def _is_proof_of(keys: tuple[str, ...], delegate_uid: str, claim: str, proof: str) -> bool:
     signature = _bytes(proof)
     return bool(signature) and _any_signed(keys, _proof_of(delegate_uid, claim), signature)
+
+
+def sign_ask(key: Ed25519PrivateKey, ask: bytes) -> bytes:
+    """The signature over what a cluster asks of a delegate of one of its pods: see dispatcher.model.messages.relay."""
+    return key.sign(_ASK + ask)
+
+
+def is_ask_of(keys: Iterable[str], ask: bytes, signature: bytes) -> bool:
+    """Whether one of these public keys has signed what is asked."""
+    return _any_signed(keys, _ASK + ask, signature)
 
 
 def sign_key(key: Ed25519PrivateKey, successor: str) -> str:

@@ -36,6 +36,7 @@ class ClusterAllowed(Filter[tuple[Bools, Reason, Codes]]):
     """Refuses nodes of clusters outside the allowed set."""
 
     name: ClassVar[str] = "ClusterAllowed"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

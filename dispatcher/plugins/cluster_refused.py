@@ -20,6 +20,7 @@ class ClusterRefused(Filter[Bools]):
     """Refuses nodes of clusters that have refused the pod."""
 
     name: ClassVar[str] = "ClusterRefused"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

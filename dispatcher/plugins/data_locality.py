@@ -62,6 +62,7 @@ class DataLocality(DomainPlugin[_Ground]):
     """Prefers clusters near to the pod's data, or keeps it there."""
 
     name: ClassVar[str] = "DataLocality"
+    keyed_by_template = True
 
     def __init__(self, datasets: Datasets, half_ms: float) -> None:
         self._datasets, self._half_ms = dict(datasets), half_ms

@@ -13,7 +13,8 @@ Source: kube-scheduler's DefaultPreemption, with every node as a candidate inste
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from heapq import heapify, heappop
+from itertools import islice, pairwise
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -52,6 +53,7 @@ class DefaultPreemption(PostFilter[None]):
     """Nominates the node whose victims matter least."""
 
     name: ClassVar[str] = "DefaultPreemption"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(self, min_candidate_nodes_percentage: float = 10, min_candidate_nodes_absolute: float = 100) -> None:
@@ -72,33 +74,42 @@ class DefaultPreemption(PostFilter[None]):
         rows = trial.hopeful
         if not len(rows):
             return NoHelp(f"preemption: {_message(trial, [])}")
-        known = [trial.known[row] for row in rows.tolist() if row in trial.known]
-        best = min((one for one in known if isinstance(one, _Candidate)), key=lambda one: one.badness, default=None)
+        due = np.zeros(fleet.n, dtype=np.bool_)
+        due[rows] = True
+        known = np.fromiter(trial.known, dtype=np.intp)
+        found = [trial.known[row] for row in known[due[known]].tolist()]
+        best = min((one for one in found if isinstance(one, _Candidate)), key=lambda one: one.badness, default=None)
+        due[known] = False
         tried = _Tried(trial, fleet)
-        for chunk in _chunks(_by_bound(rows, trial, fleet), 1 if trial.one_by_one else len(rows)):
+        for chunk in _chunks(_by_bound(rows[due[rows]], trial, fleet), 1 if trial.one_by_one else len(rows)):
             if best is not None and best.badness < chunk[0][1]:
                 break
-            found = tried.rows(np.asarray(sorted(row for row, _ in chunk), dtype=np.intp))
-            trial.known.update(found)
-            some = [one for one in (best, *found.values()) if isinstance(one, _Candidate)]
+            answers = tried.rows(np.asarray(sorted(row for row, _ in chunk), dtype=np.intp))
+            trial.known.update(answers)
+            some = [one for one in (best, *answers.values()) if isinstance(one, _Candidate)]
             best = min(some, key=lambda one: one.badness, default=None)
         if best is not None:
             return Nomination(best.row, best.victims)
         return NoHelp(f"preemption: {_message(trial, [trial.known[row] for row in rows.tolist()])}")
 
 
-def _by_bound(rows: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[int, _Badness]]:
-    """The rows of which nothing is known yet, each with the least badness that it can have, in the order of that.
+def _by_bound(due: RowList, trial: Trial, fleet: FleetView) -> Iterator[tuple[int, _Badness]]:
+    """`due` rows, of which nothing is known yet, each with the least badness that it can have, in the order of that.
 
     Where not all victims are of the least priority there is, the highest is greater than it, which alone is worse.
     """
-    due = np.asarray([row for row in rows.tolist() if row not in trial.known], dtype=np.intp)
     priority, count, latest = trial.least(due)
     total = count * (priority + _SHIFT)
     order = np.lexsort((-latest, count, total, priority))
-    bounds = np.stack([priority, total, count, -latest], axis=1)[order].tolist()
-    for bound, equals in groupby(zip(bounds, due[order].tolist(), strict=True), key=lambda one: one[0]):
-        for where, row in sorted((fleet.nodes.name_of(row), row) for _, row in equals):
+    bounds, rows = np.stack([priority, total, count, -latest])[:, order], due[order]
+    starts = [0, *(np.flatnonzero((bounds[:, 1:] != bounds[:, :-1]).any(axis=0)) + 1).tolist(), len(rows)]
+    for start, end in pairwise(starts):
+        equals = rows[start:end].tolist()
+        bound = bounds[:, start].tolist() if equals else []
+        named = list(zip(fleet.nodes.names_of(equals), equals, strict=True))
+        heapify(named)  # mostly the first few are asked for
+        while named:
+            where, row = heappop(named)
             yield row, (0, *bound, *where)
 
 

@@ -13,6 +13,7 @@ class DynamicResources(Filter[None]):
     """Refuses pods with resource claims."""
 
     name: ClassVar[str] = "DynamicResources"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

@@ -91,6 +91,7 @@ class EgressPrice(DomainPlugin[_Ground]):
     """Prefers clusters where the pod's traffic costs less."""
 
     name: ClassVar[str] = "EgressPrice"
+    keyed_by_template = True
 
     def __init__(self, prices: tuple[Price, ...], datasets: Datasets) -> None:
         self._prices, self._datasets = prices, dict(datasets)

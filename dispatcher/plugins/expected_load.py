@@ -228,6 +228,7 @@ class ExpectedLoad(BoundedScore[Amounts]):
     """Prefers nodes whose expected load, of all signals together, costs least with this pod."""
 
     name: ClassVar[str] = "ExpectedLoad"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(  # noqa: PLR0913 - the arguments of a profile

@@ -111,6 +111,7 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
     """Filter on hard constraints, score on soft ones."""
 
     name: ClassVar[str] = "FaultDomainSpread"
+    keyed_by_template = True
     normalizes: ClassVar[bool] = True
 
     def __init__(self, defaults: tuple[SpreadConstraint, ...], defaulting: str = LIST) -> None:
@@ -150,9 +151,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """The constraints with their counts as they are now; SKIP without constraints."""
-        pod, rules = placed.pod, self._rules(placed, fleet)
-        if not rules or self._alone(pod, fleet):
-            return SKIP
+        rules = self._rules(placed, fleet)
+        return SKIP if not rules or self._alone(placed.pod, fleet) else self._ground(placed, rules, fleet)
+
+    def _ground(self, placed: Placed, rules: Sequence[SpreadConstraint], fleet: FleetView) -> _Ground:
+        pod = placed.pod
         strict = bool(pod.spread) or self._defaulting == LIST
         hard = self._areas([rule for rule in rules if rule.hard], placed, fleet, strict=True)
         soft = self._areas([rule for rule in rules if not rule.hard], placed, fleet, strict=strict)
@@ -182,11 +185,11 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
 
     def refresh(self, state: _Ground | Refuse | Skip, placed: Placed, fleet: FleetView) -> _Ground | Refuse | Skip:
         """Count anew on the same ground."""
-        if self._defaulting == APP and not isinstance(state, Refuse) and self._own_rules(placed.pod):
+        if self._defaulting == APP and not isinstance(state, Refuse) and (rules := self._own_rules(placed.pod)):
             if self._alone(placed.pod, fleet):
                 return SKIP
             if isinstance(state, Skip):
-                return self.pre_filter(placed, fleet)
+                return self._ground(placed, rules, fleet)
         if not isinstance(state, _Ground):
             return state
         hard = _counted([one.area for one in state.hard], placed.pod, fleet)
@@ -255,10 +258,12 @@ class FaultDomainSpread(DomainPlugin[_Ground]):
         if not raw.any():  # no soft constraint
             return raw
         cost, has = np.floor(0.5 - (raw + _HEARD)), raw > _LACKS_KEY / 2
-        largest = cost[has].max(initial=0.0)
+        told = cost if has.all() else cost[has]
+        largest = told.max(initial=0.0)
         if largest <= 0.0:
             return np.where(has, MAX_SCORE, 0.0)
-        return np.where(has, np.floor(MAX_SCORE * (largest + cost[has].min() - cost) / largest), 0.0)
+        points = np.floor(MAX_SCORE * (largest + told.min() - cost) / largest)
+        return points if told is cost else np.where(has, points, 0.0)
 
     def explain(self, state: _Ground, placed: Placed, fleet: FleetView, row: int) -> Mapping[str, Any]:
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of that domain."""

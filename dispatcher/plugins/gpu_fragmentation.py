@@ -107,6 +107,7 @@ class GPUFragmentation(Filter[Amounts], Score[Amounts], Reserve[Amounts]):
     """Filter by free GPUs, score by fragmentation, book shares of GPUs."""
 
     name: ClassVar[str] = "GPUFragmentation"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(self, mix: tuple[Task, ...]) -> None:

@@ -16,6 +16,7 @@ class HomeCluster(Score[int]):
     """Prefers the cluster of submission."""
 
     name: ClassVar[str] = "HomeCluster"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

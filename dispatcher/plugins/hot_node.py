@@ -67,6 +67,7 @@ class HotNode(Filter[None]):
     """Keeps new pods off nodes that are hot."""
 
     name: ClassVar[str] = "HotNode"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.HOT: NODES | WakeEvent.COOLED}
 

@@ -31,6 +31,7 @@ class ImageLocality(Score[Floats]):
     """Prefers nodes where less has to be pulled."""
 
     name: ClassVar[str] = "ImageLocality"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

@@ -70,6 +70,7 @@ class InterPodAffinity(DomainPlugin[_State]):
     """Filter on required terms both ways, score on preferred ones."""
 
     name: ClassVar[str] = "InterPodAffinity"
+    keyed_by_template = True
     normalizes: ClassVar[bool] = True
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         reason: HELPED_BY[reason]

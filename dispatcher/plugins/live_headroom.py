@@ -330,6 +330,7 @@ class LiveCPU(_LiveHeadroom):
     """Prefers nodes with idle CPU."""
 
     name: ClassVar[str] = "LiveCPU"
+    keyed_by_template = True
     SIGNALS: ClassVar[tuple[str, ...]] = (CPU_SIGNAL,)
 
 
@@ -337,6 +338,7 @@ class LiveMemory(_LiveHeadroom):
     """Prefers nodes with free memory."""
 
     name: ClassVar[str] = "LiveMemory"
+    keyed_by_template = True
     SIGNALS: ClassVar[tuple[str, ...]] = (MEMORY_SIGNAL,)
 
 
@@ -344,6 +346,7 @@ class LiveNetwork(_LiveHeadroom):
     """Prefers nodes with idle network."""
 
     name: ClassVar[str] = "LiveNetwork"
+    keyed_by_template = True
     SIGNALS: ClassVar[tuple[str, ...]] = (NETWORK_SIGNAL,)
 
 
@@ -374,6 +377,7 @@ class LiveHeadroom(_LiveHeadroom):
     """Prefers nodes with headroom in the scarcest of some signals, whatever agents are configured to measure."""
 
     name: ClassVar[str] = "LiveHeadroom"
+    keyed_by_template = True
 
     def __init__(
         self, signals: Sequence[str], fresh_s: float, stale_s: float, hot_above: float, hot_steepness: float

@@ -42,6 +42,7 @@ class LoadVariationRiskBalancing(Score[Amounts]):
     """Prefers nodes whose CPU and memory in use are low, and vary little."""
 
     name: ClassVar[str] = "LoadVariationRiskBalancing"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
     derives = Derived(deviations=True)
 

@@ -24,6 +24,7 @@ class NamespaceOpen(Filter[Codes]):
     """Refuses nodes of other clusters without the pod's namespace, or where that is closed."""
 
     name: ClassVar[str] = "NamespaceOpen"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = dict.fromkeys(
         (Reason.NAMESPACE_ABSENT, Reason.NAMESPACE_CLOSED), WakeEvent.NAMESPACE | WakeEvent.CLUSTER_CHANGED

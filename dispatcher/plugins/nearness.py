@@ -67,6 +67,7 @@ class Nearness(DomainPlugin[_Ground]):
     """Prefers clusters near to what the pod names."""
 
     name: ClassVar[str] = "Nearness"
+    keyed_by_template = True
 
     def __init__(self, half_ms: float, app: bool) -> None:
         self._half_ms, self._app = half_ms, app

@@ -70,6 +70,7 @@ class NetworkTopology(DomainPlugin[_Ground]):
     """Prefers nodes that share rack, zone, region or cluster with the pod's app, or with the Service it is near to."""
 
     name: ClassVar[str] = "NetworkTopology"
+    keyed_by_template = True
 
     def __init__(self, levels: Weights) -> None:
         self._levels, self._points = levels, 100.0 / sum(weight for _, weight in levels)

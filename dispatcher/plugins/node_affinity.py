@@ -53,6 +53,7 @@ class NodeAffinity(Filter[Pod], Score[Pod]):
     """Filter on what is required, score on what is preferred."""
 
     name: ClassVar[str] = "NodeAffinity"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.AFFINITY: NODES, Reason.ADDED_AFFINITY: NODES}
     normalizes: ClassVar[bool] = True

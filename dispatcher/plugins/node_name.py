@@ -16,6 +16,7 @@ class NodeName(Filter[str]):
     """Refuses nodes of another name."""
 
     name: ClassVar[str] = "NodeName"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> Hashable:

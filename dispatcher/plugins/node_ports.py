@@ -21,6 +21,7 @@ class NodePorts(Filter[tuple[HostPort, ...]]):
     """Refuses nodes where a wanted host port is taken."""
 
     name: ClassVar[str] = "NodePorts"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def class_key(self, placed: Placed) -> Hashable:

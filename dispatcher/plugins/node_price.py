@@ -88,6 +88,7 @@ class NodePrice(Score[_Asked]):
     """Prefers nodes on which the pod costs less."""
 
     name: ClassVar[str] = "NodePrice"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     normalizes: ClassVar[bool] = True
 

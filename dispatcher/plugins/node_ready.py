@@ -21,6 +21,7 @@ class NodeReady(Filter[bool]):
     """Refuses nodes of clusters that are not ready, then nodes that are not."""
 
     name: ClassVar[str] = "NodeReady"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def class_key(self, placed: Placed) -> bool:

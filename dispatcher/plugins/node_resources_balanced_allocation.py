@@ -48,6 +48,7 @@ class NodeResourcesBalancedAllocation(BoundedScore[Pod]):
     """Prefers nodes that come into balance."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(self, resources: tuple[str, ...]) -> None:

@@ -115,6 +115,7 @@ class NodeResourcesFit(RoomFilter[_Asked], BoundedScore[_Asked]):
     """Filter on room, score by strategy."""
 
     name: ClassVar[str] = "NodeResourcesFit"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         Reason.INSUFFICIENT: NODES | WakeEvent.POD_REMOVED,

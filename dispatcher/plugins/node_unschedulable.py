@@ -22,6 +22,7 @@ class NodeUnschedulable(Filter[Bools]):
     """Refuses cordoned nodes."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.UNSCHEDULABLE: NODES | WakeEvent.CLUSTER_CHANGED}
 

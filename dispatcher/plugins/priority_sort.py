@@ -17,6 +17,7 @@ class PrioritySort(Plugin[None]):
     """QueueSort by (-priority, second of queueing)."""
 
     name: ClassVar[str] = "PrioritySort"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def sort_key(self, placed: Placed, queued_at: float) -> tuple[Any, ...]:

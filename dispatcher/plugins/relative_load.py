@@ -61,6 +61,7 @@ class RelativeCPU(_RelativeLoad):
     """Prefers nodes with little CPU in use beside the busiest one."""
 
     name: ClassVar[str] = "RelativeCPU"
+    keyed_by_template = True
     SIGNAL: ClassVar[str] = CPU_SIGNAL
 
 
@@ -68,4 +69,5 @@ class RelativeNetwork(_RelativeLoad):
     """Prefers nodes with little network in use beside the busiest one."""
 
     name: ClassVar[str] = "RelativeNetwork"
+    keyed_by_template = True
     SIGNAL: ClassVar[str] = NETWORK_SIGNAL

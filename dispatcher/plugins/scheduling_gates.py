@@ -16,6 +16,7 @@ class SchedulingGates(PreEnqueue[None]):
     """Gates pods with spec.schedulingGates."""
 
     name: ClassVar[str] = "SchedulingGates"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.GATED: NEVER}  # its own change is told to the queue anyway
 

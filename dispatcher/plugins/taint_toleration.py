@@ -67,6 +67,7 @@ class TaintToleration(Filter[_Verdicts], Score[_Verdicts]):
     """Filter on hard taints, score on soft ones."""
 
     name: ClassVar[str] = "TaintToleration"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {
         Reason.TAINT: NODES,

@@ -38,6 +38,7 @@ class TargetLoadPacking(Score[Amounts]):
     """Prefers nodes that come near to a target of CPU in use, and of those above it the less loaded."""
 
     name: ClassVar[str] = "TargetLoadPacking"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def __init__(self, target: float, multiplier: float, fresh_s: float, stale_s: float) -> None:

@@ -9,7 +9,8 @@ place: what a webhook there adds is asked for before the pod is bound, and clust
 passed over. Pods of namespaces that belong to no tenant are not limited. Internal units (see quota.py).
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from dispatcher.model.pod import Pod, PodId
@@ -29,6 +30,7 @@ class TenantQuota(Reserve[None]):
     """Gate and bookkeeping of tenant quota, on a ledger that others may read."""
 
     name: ClassVar[str] = "TenantQuota"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
     EVENTS: ClassVar[Mapping[Reason, WakeEvent]] = {Reason.QUOTA: WakeEvent.QUOTA_FREED | NODES}
 
@@ -77,6 +79,27 @@ class TenantQuota(Reserve[None]):
             self.ledger.charge(_pod_id(placed), tenant, charge_of(placed.pod))
         return refused
 
+    def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
+        """All, for nobody's pods; else as many as quota is left for."""
+        ledger, first = self.ledger, pods[0]
+        tenant = self._tenant(first)
+        if tenant is None:
+            return len(pods)
+        if ledger.unknown(tenant, fleet.clusters):
+            return 0
+        fresh = next((at for at, one in enumerate(pods) if ledger.charged(_pod_id(one))), len(pods))
+        return ledger.times(tenant, charge_of(first.pod), fleet.nodes.allocatable_total(), fresh)
+
+    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:
+        """Charge each; what is told of each are figures that moved with those before it."""
+        tenant = self._tenant(pods[0])
+        if tenant is None:
+            return ()
+        asked, usage = charge_of(pods[0].pod), self.ledger.usage(tenant)
+        limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
+        self.ledger.charge_all([_pod_id(one) for one in pods], tenant, asked)
+        return [partial(_figures, tenant, usage, asked, limits, at) for at in range(len(pods))]
+
     def too_large(self, placed: Placed, fleet: FleetView) -> Mapping[str, str]:
         """Clusters that make the pod larger than what its tenant's quota has left."""
         tenant = self._tenant(placed)
@@ -107,14 +130,19 @@ class TenantQuota(Reserve[None]):
         if tenant is None:
             return {}
         usage, charge = self.ledger.usage(tenant), self.ledger.charged(_pod_id(placed))
-        asked = charge_of(placed.pod)
-        held = charge.amounts if charge else {}
+        for name, amount in charge.amounts.items() if charge else ():
+            usage[name] = usage.get(name, 0) - amount
         limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
-        return {"tenant": tenant} | {
-            name: {
-                "used_before": format_quantity(name, usage.get(name, 0) - held.get(name, 0)),
-                "used_after": format_quantity(name, usage.get(name, 0) - held.get(name, 0) + asked.get(name, 0)),
-                "limit": format_quantity(name, limit),
-            }
-            for name, limit in limits.items()
-        }
+        return _figures(tenant, usage, charge_of(placed.pod), limits, 0)
+
+
+def _figures(
+    tenant: str, usage: Mapping[str, int], asked: Mapping[str, int], limits: Mapping[str, int], before: int
+) -> dict[str, Any]:
+    """What is told of a pod that asks as much as `before` others that came since `usage` did."""
+    found: dict[str, Any] = {"tenant": tenant}
+    for name, limit in limits.items():
+        used, more = usage.get(name, 0), asked.get(name, 0)
+        amounts = {"used_before": used + before * more, "used_after": used + (before + 1) * more, "limit": limit}
+        found[name] = {key: format_quantity(name, amount) for key, amount in amounts.items()}
+    return found

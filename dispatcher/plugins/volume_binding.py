@@ -8,7 +8,7 @@ All of it in the pod's own cluster, where its claims are. What is chosen is held
 is reserved. Source: kube-scheduler's VolumeBinding.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,7 +33,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.lifecycle import Order, PreBind
-from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, plan_of
+from dispatcher.scheduling.rules.volume_plan import BITS, Rulings, VolumePlan, plan_key, plan_of
 from dispatcher.scheduling.rules.volumes import claims_of
 
 
@@ -72,6 +72,7 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
     """Refuses nodes where a claim cannot be served, holds what is chosen, and has it done before the bind."""
 
     name: ClassVar[str] = "VolumeBinding"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self) -> None:
@@ -79,10 +80,12 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         self._held: dict[str, list[_Held]] = {}
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The names of the claims and where they are; of one that is made for a pod alone, whose it is."""
-        pod = placed.pod
-        named = tuple((volume.name, pod.uid if volume.ephemeral else "") for volume in claims_of(pod))
-        return (placed.home, pod.namespace, named) if named else None
+        """Where the claims are; what they are says the fleet."""
+        return placed.home if any(claims_of(placed.pod)) else None
+
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """What the claims need of nodes, whatever their names."""
+        return plan_key(placed, fleet) if any(claims_of(placed.pod)) else None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> VolumePlan | Refuse | Skip:
         """What the claims need; SKIP without any; a Refuse for one that cannot be used, or is not bound yet."""
@@ -99,7 +102,7 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         plan = state
         bits = self._rulings.judge(plan, fleet, rows).bits
         table = np.zeros(1 << len(BITS), dtype=np.uint16)
-        for value in np.unique(bits).tolist():
+        for value in np.flatnonzero(np.bincount(bits)).tolist() if bits.any() else ():
             told = [fleet.reasons.code(reason) for at, reason in enumerate(BITS) if value >> at & 1]
             table[value] = fleet.reasons.joint(told) if told else 0
         codes: Codes = table[bits]
@@ -110,8 +113,14 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         """Hold the chosen volumes for their claims, and claims to be provided for the node."""
         if not any(claims_of(placed.pod)):
             return None
-        known = cycle.read(self.name)
-        return self._book(placed, row, fleet, known if isinstance(known, VolumePlan) else plan_of(placed, fleet))
+        known = cycle.read(self.name)  # of a pod whose claims are alike, which may be others
+        if isinstance(known, VolumePlan) and not known.delayed:
+            return None
+        plan = plan_of(placed, fleet)
+        if isinstance(known, VolumePlan) and isinstance(plan, VolumePlan) and not plan.chooses:
+            self._hold(placed, row, fleet, plan, {})  # the filter has judged it, and there is nothing to choose
+            return None
+        return self._book(placed, row, fleet, plan)
 
     def _book(self, placed: Placed, row: int, fleet: FleetView, plan: VolumePlan | Refuse) -> Refuse | None:
         if isinstance(plan, Refuse):
@@ -119,13 +128,17 @@ class VolumeBinding(Filter[VolumePlan], Reserve[VolumePlan], PreBind[VolumePlan]
         verdict = self._rulings.judge(plan, fleet, np.asarray([row]))
         if verdict.bits[0]:
             return refuse(BITS[int(verdict.bits[0]).bit_length() - 1])
+        self._hold(placed, row, fleet, plan, {key: int(at[0]) for key, at in verdict.chosen.items()})
+        return None
+
+    def _hold(self, placed: Placed, row: int, fleet: FleetView, plan: VolumePlan, chosen: Mapping[str, int]) -> None:
+        """`chosen`: the index of a claim's candidate, -1 for none."""
         _, node = fleet.nodes.name_of(row)
         for one in plan.delayed:
-            at = int(verdict.chosen[one.claim.key][0]) if one.claim.key in verdict.chosen else -1
+            at = chosen.get(one.claim.key, -1)
             held = _Held(one.claim, one.candidates.volumes[at] if at >= 0 else None, node)
             fleet.objects.assume(plan.home, held.object, held.fields, placed.pod.uid)
             self._held.setdefault(placed.pod.uid, []).append(held)
-        return None
 
     def pre_bind(
         self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from dispatcher.model.objects import PersistentVolumeClaim
-from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Volume
+from dispatcher.model.pod import EBS_VOLUME, GCE_DISK, ISCSI, RBD, Pod, Volume
 from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip
 from dispatcher.scheduling.rules.volumes import READ_WRITE_ONCE_POD, claim_key, claims_of, not_found
@@ -29,28 +29,29 @@ class VolumeRestrictions(Filter[_State]):
     """Refuses nodes where a disk would get a second user it does not bear."""
 
     name: ClassVar[str] = "VolumeRestrictions"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.NODE
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The volumes, and where their claims are."""
+        """The inline disks, and where claims are; what these are says the fleet."""
         pod = placed.pod
-        return (placed.home, pod.namespace, pod.volumes) if pod.volumes else None
+        return (placed.home if any(claims_of(pod)) else "", _disks(pod)) if pod.volumes else None
+
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """The claims that bear one pod, or the one that is not there."""
+        found = _claims_of_one_pod(placed, fleet) if placed.pod.volumes else None
+        return found.why if isinstance(found, Refuse) else found or None
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> _State | Refuse | Skip:
         """The inline disks, and whether a claim is taken; SKIP without either; NOT_FOUND for a claim that is not."""
         pod = placed.pod
         if not pod.volumes:
             return SKIP
-        claims, in_use = fleet.objects.of(placed.home, PersistentVolumeClaim), False
-        for volume in claims_of(pod):
-            if volume.ephemeral:
-                continue
-            claim = claims.get(claim_key(pod, volume))
-            if claim is None:
-                return not_found("persistentvolumeclaim", volume.name)
-            alone = READ_WRITE_ONCE_POD in claim.access_modes
-            in_use |= alone and fleet.volumes.claim_users(placed.home, pod.namespace, volume.name) > 0
-        disks = tuple(volume for volume in pod.volumes if volume.kind in _RESTRICTED)
+        alone = _claims_of_one_pod(placed, fleet)
+        if isinstance(alone, Refuse):
+            return alone
+        users = [fleet.volumes.claim_users(placed.home, *claim) for claim in alone]
+        disks, in_use = _disks(pod), any(users)
         return _State(disks, in_use) if disks or in_use else SKIP
 
     def filter(self, state: _State, fleet: FleetView, rows: Rows) -> Codes:
@@ -65,6 +66,24 @@ class VolumeRestrictions(Filter[_State]):
                 if any(_clash(mine, theirs) for mine in wanted.disks for theirs in used):
                     codes[row] = conflict
         return codes[rows]
+
+
+def _disks(pod: Pod) -> tuple[Volume, ...]:
+    return tuple([volume for volume in pod.volumes if volume.kind in _RESTRICTED])
+
+
+def _claims_of_one_pod(placed: Placed, fleet: FleetView) -> tuple[tuple[str, str], ...] | Refuse:
+    """(namespace, name) of the pod's claims that bear one pod; a Refuse for a claim that is not there."""
+    pod, alone = placed.pod, list[tuple[str, str]]()
+    for volume in claims_of(pod):
+        if volume.ephemeral:
+            continue
+        claim = fleet.objects.named(placed.home, PersistentVolumeClaim, claim_key(pod, volume))
+        if claim is None:
+            return not_found("persistentvolumeclaim", volume.name)
+        if READ_WRITE_ONCE_POD in claim.access_modes:
+            alone.append((pod.namespace, volume.name))
+    return tuple(alone)
 
 
 def _clash(one: Volume, other: Volume) -> bool:

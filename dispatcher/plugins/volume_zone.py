@@ -39,15 +39,22 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
     """Refuses nodes in another zone than a volume's."""
 
     name: ClassVar[str] = "VolumeZone"
+    keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self) -> None:
         self._masks = LabelMasks()
 
     def class_key(self, placed: Placed) -> Hashable:
-        """The names of the claims, and where they are."""
-        named = tuple(volume.name for volume in claims_of(placed.pod) if not volume.ephemeral)
-        return (placed.home, placed.pod.namespace, named) if named else None
+        """Where the claims are; what they are says the fleet."""
+        return placed.home if any(not volume.ephemeral for volume in claims_of(placed.pod)) else None
+
+    def standing_key(self, placed: Placed, fleet: FleetView) -> Hashable:
+        """What the volumes demand, or why the pod is refused."""
+        if not placed.pod.volumes:
+            return None
+        found = self.pre_filter(placed, fleet)
+        return found.why if isinstance(found, Refuse) else None if isinstance(found, Skip) else found
 
     def pre_filter(self, placed: Placed, fleet: FleetView) -> tuple[Requirement, ...] | Refuse | Skip:
         """What each label of a bound volume demands; SKIP for nothing; a Refuse for a claim that will get no volume."""
@@ -55,12 +62,10 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
         if not pod.volumes:
             return SKIP
         demands: list[Requirement] = []
-        claims = fleet.objects.of(placed.home, PersistentVolumeClaim)
-        volumes = fleet.objects.of(placed.home, PersistentVolume)
         for named in claims_of(pod):
             if named.ephemeral:
                 continue
-            claim = claims.get(claim_key(pod, named))
+            claim = fleet.objects.named(placed.home, PersistentVolumeClaim, claim_key(pod, named))
             if claim is None:
                 return not_found("persistentvolumeclaim", named.name)
             if not claim.volume:
@@ -68,7 +73,7 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
                 if refused is not None:
                     return refused
                 continue
-            volume = volumes.get(claim.volume)
+            volume = fleet.objects.named(placed.home, PersistentVolume, claim.volume)
             if volume is None:
                 return not_found("persistentvolume", claim.volume)
             demands += _demands(volume)
@@ -97,14 +102,14 @@ class VolumeZone(Filter[tuple[Requirement, ...]]):
 def _without_volume(claim: PersistentVolumeClaim, placed: Placed, fleet: FleetView) -> Refuse | None:
     if not claim.storage_class:
         return refuse(Reason.CLAIM_WITHOUT_CLASS)
-    found = fleet.objects.of(placed.home, StorageClass).get(claim.storage_class)
+    found = fleet.objects.named(placed.home, StorageClass, claim.storage_class)
     if found is None:
         return not_found("storageclass.storage.k8s.io", claim.storage_class)
     return None if found.waits else refuse(Reason.CLAIM_WITHOUT_VOLUME)
 
 
 def _demands(volume: PersistentVolume) -> Iterator[Requirement]:
-    for label in _LABELS:
+    for label in _LABELS if volume.labels else ():
         text = volume.labels.get(label)
         zones = tuple(part.strip() for part in text.split(_ZONES_BETWEEN)) if text is not None else ()
         if zones and all(zones):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from dispatcher.model.messages import NO_SHADOWS, AnyIntent, Changes, LinkReading, Outcome, Peer, Shadows
 from dispatcher.scheduling.records.decision import Decision
 
@@ -102,8 +104,7 @@ class SendPeers:
     shadows: Shadows = NO_SHADOWS
 
 
-@dataclass(frozen=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True, gc=False):
     """One decision, for metrics and the journal; `decision.record()` makes the explain record when it is wanted."""
 
     decision: Decision

@@ -15,56 +15,31 @@ What is promised of the order of pods that are active:
 
 import heapq
 import itertools
-from collections import deque
-from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason, Why
+from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Placed, QueueSort
 from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, NODES, ClusterEvent, WakeEvent
-from dispatcher.scheduling.queued import Group, QueuedPod, State
+from dispatcher.scheduling.queued import Gates, Group, NoPlugins, Parked, QueuedPod, State
 
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
 
 
-class Gates(Protocol):
-    """What the queue asks of the plugins of a pod's profile."""
-
-    def gate(self, placed: Placed) -> Why | None:
-        """Why a pod may not enter the queue (PreEnqueue); None: it may."""
-        ...
-
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
-        """Which events may help a pod refused for this reason."""
-        ...
-
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
-        """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
-        ...
-
-
-class NoPlugins:
-    """Nobody gates, and the table of `hints` says what helps."""
-
-    def gate(self, placed: Placed) -> Why | None:
-        """Only a pod with scheduling gates may not enter."""
-        return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
-
-    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
-        """The table's row."""
-        return HELPED_BY[reason]
-
-    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
-        """Always."""
-        return True
-
-
+AT_A_TIME = 64  # pods of a class that quota alone refuses: an event wakes so many, and the next once one has a place
+_QUOTA = frozenset((Reason.QUOTA,))
+_TRIED = (State.ACTIVE, State.BACKOFF)
 _PARKED = (State.UNSCHEDULABLE, State.GATED)
 _Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
+
+
+def _order_of(item: QueuedPod) -> tuple[Any, ...]:
+    return item.order
 
 
 class SchedulingQueue:
@@ -95,28 +70,30 @@ class SchedulingQueue:
         self._groups: dict[Hashable, Group] = {}
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
-        self._parked: dict[WakeEvent, dict[_Alike, dict[PodId, QueuedPod]]] = {}
+        self._parked: dict[WakeEvent, dict[_Alike, Parked]] = {}
+        self._removed: dict[Hashable, QueuedPod] = {}  # by class: of those that quota refuses, the last woken one
         self._tickets = itertools.count(1)
         self._policies = 0
 
     # --- in and out --------------------------------------------------------------------------------------------------
 
-    def add(self, pod_id: PodId, placed: Placed, now: float) -> None:
+    def add(self, pod_id: PodId, placed: Placed, now: float) -> QueuedPod:
         """Enter a pod, or its new version: one that changed is tried again, one that did not keeps its place.
 
         A pod that has a place already goes on waiting for it, whatever changes about it.
         """
         known = self._pods.get(pod_id)
         if known is not None and (known.placed == placed or known.state is State.WAITING):
-            return
+            return known
         queued_at = known.queued_at if known else now
         order = self._order(pod_id, placed, queued_at)
         item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies)
         if known is not None:
             item.attempts, item.ready_at = known.attempts, known.ready_at
-            self.remove(pod_id)
+            self._drop(pod_id)
         self._pods[pod_id] = item
         self._ready(item, now)
+        return item
 
     def _order(self, pod_id: PodId, placed: Placed, queued_at: float) -> tuple[Any, ...]:
         try:
@@ -126,7 +103,13 @@ class SchedulingQueue:
         return (key, queued_at, pod_id)
 
     def remove(self, pod_id: PodId) -> None:
-        """Take a pod out, wherever it waits; unknown pods are ignored."""
+        """Take a pod out for good, wherever it waits; unknown pods are ignored."""
+        item = self._pods.get(pod_id)
+        if item is not None and item.reasons == _QUOTA and item.state in _TRIED:
+            self._removed[item.class_key] = item
+        self._drop(pod_id)
+
+    def _drop(self, pod_id: PodId) -> None:
         item = self._pods.pop(pod_id, None)
         if item is not None:
             self._leave(item)
@@ -140,6 +123,14 @@ class SchedulingQueue:
         """How many pods wait in each state."""
         return {state.value: count for state, count in self._counts.items() if state is not State.POPPED}
 
+    def refused(self) -> Counter[Reason]:
+        """How many pods that wait were refused for each reason; one that had several counts for each."""
+        found: Counter[Reason] = Counter()
+        for groups in self._parked.values():
+            for (_, reasons), alike in groups.items():
+                found.update(dict.fromkeys(reasons, len(alike)))
+        return found
+
     def state_of(self, pod_id: PodId) -> str | None:
         """active, backoff, unschedulable, gated or waiting; None if the pod does not wait here."""
         item = self._pods.get(pod_id)
@@ -151,7 +142,7 @@ class SchedulingQueue:
         """Take out the first pod to be decided, None if there is none."""
         item = self._first(now)
         if item is not None:
-            self.remove(item.pod_id)
+            self._drop(item.pod_id)
         return item
 
     def pop_class(self, now: float, limit: int) -> list[QueuedPod]:
@@ -162,13 +153,19 @@ class SchedulingQueue:
         batch: list[QueuedPod] = []
         item = self._first(now)
         while item is not None and len(batch) < limit and (not batch or item.class_key == batch[0].class_key):
-            group, most = item.group, min(limit, len(batch) + IN_A_ROW)
-            while group is not None and group.pods and len(batch) < most:
-                alike = group.first()
-                self.remove(alike.pod_id)
-                batch.append(alike)
+            batch += self._take(item.group, min(limit - len(batch), IN_A_ROW)) if item.group is not None else ()
             item = self._first(now)
         return batch
+
+    def _take(self, group: Group, most: int) -> list[QueuedPod]:
+        taken = [group.pop() for _ in range(min(most, group.pods))]
+        for item in taken:
+            del self._pods[item.pod_id]
+            item.state = State.POPPED
+        self._counts[State.ACTIVE] -= len(taken)
+        if not group.pods:
+            del self._groups[group.key]
+        return taken
 
     def _first(self, now: float) -> QueuedPod | None:
         self._end_backoffs(now)
@@ -192,16 +189,31 @@ class SchedulingQueue:
 
     def unschedulable(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> None:
         """A popped pod found no place for `reasons`: it waits for an event that may help."""
-        self._failed(item, now)
-        self._refused(item, reasons)
-        item.since = now
-        self._return(item, State.UNSCHEDULABLE)
+        self.unschedulable_all([item], reasons, now)
 
-    def _refused(self, item: QueuedPod, reasons: frozenset[Reason]) -> None:
-        item.reasons = reasons
-        item.helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
+    def unschedulable_all(self, items: Sequence[QueuedPod], reasons: frozenset[Reason], now: float) -> None:
+        """The same of several that were popped together, all for the same reasons."""
+        helped_by, alike = self._helped_by(items[0].placed, reasons), None
+        for item in items:
+            self._failed(item, now)
+            item.reasons, item.helped_by, item.since = reasons, helped_by, now
+            if item.policies != self._policies:
+                self._return(item, State.UNSCHEDULABLE)
+                continue
+            self._drop(item.pod_id)
+            if alike is None:
+                alike = self._parked_with(item)
+            alike[item.pod_id] = self._pods[item.pod_id] = item
+            item.state, item.ticket = State.UNSCHEDULABLE, next(self._tickets)
+            self._counts[State.UNSCHEDULABLE] += 1
+            self._unflushed.append((now, item.ticket, item))
+        self._drop_flushed()
+
+    def _helped_by(self, placed: Placed, reasons: frozenset[Reason]) -> WakeEvent:
+        helped_by = NEVER if reasons else NODES  # without a single node there was nothing to refuse it
         for reason in reasons:
-            item.helped_by |= self._gates.helped_by(item.placed, reason)
+            helped_by |= self._gates.helped_by(placed, reason)
+        return helped_by
 
     def retry(self, item: QueuedPod, now: float, placed: Placed | None = None) -> None:
         """A popped pod had a place that came to nothing: it is decided anew, as `placed`, after its back-off."""
@@ -213,7 +225,7 @@ class SchedulingQueue:
 
     def anew(self, item: QueuedPod, placed: Placed, now: float) -> None:
         """A popped pod is to be decided again at once by what is known of it now; its age stands, nothing failed."""
-        self.remove(item.pod_id)
+        self._drop(item.pod_id)
         item.placed = placed
         self._renew(item)
         self._pods[item.pod_id] = item
@@ -229,7 +241,7 @@ class SchedulingQueue:
         item.ready_at = now + self._pause.after(item.attempts)
 
     def _return(self, item: QueuedPod, state: State) -> None:
-        self.remove(item.pod_id)
+        self._drop(item.pod_id)
         if item.policies != self._policies:
             self._renew(item)
         self._pods[item.pod_id] = item
@@ -249,8 +261,27 @@ class SchedulingQueue:
             for alike in list(self._parked[helped_by].values()):
                 first = next(iter(alike.values()))
                 if self._gates.worth(event, first.placed, first.reasons):
-                    for item in list(alike.values()):
-                        self._ready(item, now)
+                    self._wake_alike(alike, now)
+
+    def _wake_alike(self, alike: Parked, now: float) -> None:
+        """Try pods of one class again that were refused for the same. What quota refuses one pod for it refuses all of
+        its class for: some are tried at a time, the first in order, and no more while the last of them waits for it.
+        """
+        due = list(alike.values())
+        if due[0].reasons == _QUOTA:
+            if alike.ahead is not None and alike.ahead.state in _TRIED:
+                return
+            due = heapq.nsmallest(AT_A_TIME, due, key=_order_of)
+            alike.ahead = due[-1]
+        for item in due:
+            self._ready(item, now)
+
+    def go_on(self, item: QueuedPod, now: float) -> None:
+        """All that were popped with this pod have found a place: others of its class that quota refused may, too."""
+        for groups in list(self._parked.values()):
+            alike = groups.get((item.class_key, _QUOTA))
+            if alike is not None:
+                self._wake_alike(alike, now)
 
     def listens(self, kind: WakeEvent) -> bool:
         """Whether anybody waits for such an event: if not, there is no use in telling of it."""
@@ -263,8 +294,12 @@ class SchedulingQueue:
             self._ready(item, now)
 
     def flush(self, now: float) -> None:
-        """Time passed: back-offs end, and all that is unschedulable for `flush_s` is tried again."""
+        """Time passed: back-offs end, all that is unschedulable for `flush_s` is tried again, and so are those that
+        quota refused behind pods that are gone.
+        """
         self._end_backoffs(now)
+        while self._removed:
+            self.go_on(self._removed.popitem()[1], now)
         while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
             _, ticket, item = self._unflushed.popleft()
             if item.state is State.UNSCHEDULABLE and item.ticket == ticket:
@@ -279,7 +314,7 @@ class SchedulingQueue:
         self._policies += 1
         for item in list(self._pods.values()):
             if item.state is not State.WAITING:
-                self.remove(item.pod_id)
+                self._drop(item.pod_id)
                 self._renew(item)
                 self._pods[item.pod_id] = item
                 self._ready(item, now)
@@ -291,7 +326,8 @@ class SchedulingQueue:
         if why is not None:
             self._leave(item)
             item.state = State.POPPED  # what wakes it is written over: it must have left its old group first
-            self._refused(item, frozenset((why.reason,)))
+            item.reasons = frozenset((why.reason,))
+            item.helped_by = self._helped_by(item.placed, item.reasons)
             item.note = why.text
             self._move(item, State.GATED)
         else:
@@ -324,12 +360,18 @@ class SchedulingQueue:
         elif state is State.BACKOFF:
             heapq.heappush(self._backoff, (item.ready_at, item.order, item.ticket, item))
         elif state in _PARKED:
-            groups = self._parked.setdefault(item.helped_by, {})
-            groups.setdefault((item.class_key, item.reasons), {})[item.pod_id] = item
+            self._parked_with(item)[item.pod_id] = item
             if state is State.UNSCHEDULABLE:
                 self._unflushed.append((item.since, item.ticket, item))
-                if len(self._unflushed) > 2 * len(self._pods) + 64:
-                    self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
+                self._drop_flushed()
+
+    def _parked_with(self, item: QueuedPod) -> Parked:
+        groups = self._parked.setdefault(item.helped_by, {})
+        return groups.setdefault((item.class_key, item.reasons), Parked())
+
+    def _drop_flushed(self) -> None:
+        if len(self._unflushed) > 2 * len(self._pods) + 64:
+            self._unflushed = deque(entry for entry in self._unflushed if entry[1] == entry[2].ticket)
 
     def _activate(self, item: QueuedPod) -> None:
         key = (item.order[0], item.class_key)

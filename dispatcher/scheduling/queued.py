@@ -1,17 +1,50 @@
-"""A pod as the scheduling queue holds it, and the pods of one turn and class that are to be decided."""
+"""A pod as the scheduling queue holds it, the pods of one turn and class, and what the queue asks of plugins."""
 
 import enum
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from dispatcher.model.pod import PodId
-from dispatcher.model.reasons import Reason
+from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.framework.hints import NEVER, WakeEvent
+from dispatcher.scheduling.framework.hints import HELPED_BY, NEVER, ClusterEvent, WakeEvent
 
 _NO_REASON: frozenset[Reason] = frozenset()
+
+
+class Gates(Protocol):
+    """What the queue asks of the plugins of a pod's profile."""
+
+    def gate(self, placed: Placed) -> Why | None:
+        """Why a pod may not enter the queue (PreEnqueue); None: it may."""
+        ...
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        """Which events may help a pod refused for this reason."""
+        ...
+
+    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        """Whether an event of that kind may really help a pod refused for these (queueing hints)."""
+        ...
+
+
+class NoPlugins:
+    """Nobody gates, and the table of `hints` says what helps."""
+
+    def gate(self, placed: Placed) -> Why | None:
+        """Only a pod with scheduling gates may not enter."""
+        return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
+
+    def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
+        """The table's row."""
+        return HELPED_BY[reason]
+
+    def worth(self, event: ClusterEvent, placed: Placed, reasons: frozenset[Reason]) -> bool:
+        """Always."""
+        return True
 
 
 class State(enum.Enum):
@@ -26,8 +59,7 @@ class State(enum.Enum):
     POPPED = "popped"
 
 
-@dataclass(eq=False, slots=True)
-class QueuedPod:
+class QueuedPod(msgspec.Struct, eq=False):
     """A pod in the queue. `attempts` counts decisions that failed; `ready_at` is the end of its back-off.
 
     `note` says in words why it is gated or waiting.
@@ -48,6 +80,16 @@ class QueuedPod:
     ticket: int = 0
     policies: int = 0  # under which it was sorted and classified
     group: "Group | None" = None  # while it is active: the pods of its turn and class
+
+
+class Parked(dict[PodId, QueuedPod]):
+    """Pods of one class that were refused for the same. `ahead`: the last of those that were woken before the rest."""
+
+    __slots__ = ("ahead",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead: QueuedPod | None = None
 
 
 _Entry = tuple[tuple[Any, ...], int, QueuedPod]  # order, ticket, pod
@@ -81,6 +123,13 @@ class Group:
         while not self._has(entries[0]):
             entries.popleft()
         return entries[0][2]
+
+    def pop(self) -> QueuedPod:
+        """The first of at least one pod; it is no pod of the group any more."""
+        item = self.first()
+        self._entries.popleft()
+        item.group, self.pods = None, self.pods - 1
+        return item
 
     def _has(self, entry: _Entry) -> bool:
         return entry[2].group is self and entry[2].ticket == entry[1]

@@ -5,6 +5,7 @@ and a pod must fit every node up to the root. Nothing is lent or borrowed: what 
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -60,6 +61,15 @@ class QuotaNode:
             if limit is not None and asked[resource] > 0 and used + asked[resource] > limit:
                 return Exceeded(self.name, resource, asked[resource], used, limit, unseen)
         return self.parent.exceeded(asked, totals, beside) if self.parent else None
+
+    def times(self, asked: Mapping[str, int], totals: Mapping[str, int], beside: Mapping[str, int], most: int) -> int:
+        """How often `asked` can be charged before a limit breaks, `most` at most."""
+        for resource, amount in asked.items():
+            limit = self.limit(resource, totals)
+            if limit is not None and amount > 0:
+                most = min(most, (limit - self.usage.get(resource, 0) - beside.get(resource, 0)) // amount)
+        most = max(most, 0)
+        return self.parent.times(asked, totals, beside, most) if self.parent else most
 
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
         """Charge `amounts` here and up to the root; `sign` -1 gives them back. Zero entries are not kept."""
@@ -142,6 +152,10 @@ class QuotaLedger:
         """The limit that charging `asked` would break, None if it fits; `totals`: what Ready clusters can allocate."""
         return self.nodes[tenant].exceeded(asked, totals, self.unsynced.unseen(tenant))
 
+    def times(self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int) -> int:
+        """How often `asked` can be charged before a limit breaks, `most` at most."""
+        return self.nodes[tenant].times(asked, totals, self.unsynced.unseen(tenant), most)
+
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
         """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the fleet's, as they are."""
         self.unsynced.refresh(clusters)
@@ -154,6 +168,14 @@ class QuotaLedger:
         self.nodes[tenant].add(amounts)
         self.unsynced.note(tenant, pod_id[0], amounts, 1)
         self._charges[pod_id] = Charge(tenant, dict(amounts))
+
+    def charge_all(self, pod_ids: Sequence[PodId], tenant: str, amounts: Mapping[str, int]) -> None:
+        """Charge the same for each of these pods, fit or not; none of them is charged yet."""
+        for home, count in Counter(home for home, _ in pod_ids).items():
+            whole = {resource: count * amount for resource, amount in amounts.items()}
+            self.nodes[tenant].add(whole)
+            self.unsynced.note(tenant, home, whole, 1)
+        self._charges.update(dict.fromkeys(pod_ids, Charge(tenant, dict(amounts))))
 
     def release(self, pod_id: PodId) -> Charge | None:
         """Give back what a pod was charged, the exact inverse of `charge`; None if it was charged nothing."""

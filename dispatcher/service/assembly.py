@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 from prometheus_client.registry import Collector
@@ -73,7 +74,8 @@ def assemble(
     clock, metrics, fleet = Clock(), Metrics(), FleetState()
     fleet.links.configure({row.clusters: row.rtt_ms for row in config.links.between}, config.links.stale_s)
     ledger, quota_file = _quota(config, fleet)
-    shards = Shards(fleet, shard_links, policy=name_of(policy_of(config))) if shard_links else None
+    policy = name_of(policy_of(config))
+    shards = Shards(fleet, shard_links, policy=policy, timer=perf_counter) if shard_links else None
     profiles, sort = _policies(config, fleet, ledger, shards)
     timing = config.timing
     queue = _queue(profiles, sort, timing)

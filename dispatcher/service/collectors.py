@@ -35,6 +35,8 @@ class ServiceCollector(Collector):
         """One scrape."""
         yield self._pending()
         yield self._attempts()
+        yield self._refused()
+        yield from self._preemption()
         yield from self._clusters()
         yield from self._boxes()
         yield self._moves()
@@ -63,6 +65,28 @@ class ServiceCollector(Collector):
             if result in RESULTS:
                 family.add_metric([result, profile], count)
         return family
+
+    def _refused(self) -> Metric:
+        text = "Pods that found no place and wait, by the reasons for it; one with several counts for each."
+        family = GaugeMetricFamily("global_dispatcher_unschedulable_pods", text, labels=["reason"])
+        for reason, count in sorted(self._service.core.queue.refused().items(), key=lambda one: one[0].name):
+            family.add_metric([reason.name.lower()], count)
+        return family
+
+    def _preemption(self) -> Iterator[Metric]:
+        counters = self._service.core.counters
+        attempts = CounterMetricFamily(
+            "scheduler_preemption_attempts",
+            "Pods nominated to a node from which others are evicted for them; kube-scheduler counts failed tries, too.",
+        )
+        attempts.add_metric([], counters.get(("preemption_attempts", "nominated"), 0))
+        victims = CounterMetricFamily(
+            "global_dispatcher_preemption_victims", "Evictions ordered for pods of higher priority.", labels=["cluster"]
+        )
+        for (what, cluster), count in sorted(counters.items()):
+            if what == "preemption_victims":
+                victims.add_metric([cluster], count)
+        yield from (attempts, victims)
 
     def _clusters(self) -> Iterator[Metric]:
         ready = GaugeMetricFamily("global_dispatcher_cluster_ready", "1: new pods may go there.", labels=["cluster"])

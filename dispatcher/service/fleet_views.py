@@ -99,6 +99,11 @@ class CoreViews:
         """The whole record of one pod."""
         return views.explain(self._core, namespace, name, cluster)
 
+    def has_delegate(self, home: str, uid: str, cluster: str) -> bool:
+        """Whether `cluster` has shown a copy of the pod of `home` with this UID."""
+        tracked = self._core.tracked.get((home, uid))
+        return tracked is not None and cluster in tracked.delegates
+
     def source_of(self, namespace: str, name: str) -> Row | None:
         """The source of a copy."""
         return views.source_of(self._core, namespace, name)

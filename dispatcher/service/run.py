@@ -15,7 +15,7 @@ from agents.runtime.logs import log_path
 from agents.runtime.settings import AgentSettings
 from dispatcher.config import ConfigError, DispatcherConfig, agent_settings, load_config, plugin_registry
 from dispatcher.config.gateway import here
-from dispatcher.config.sections import ClusterSection
+from dispatcher.config.sections import ClusterSection, LoginSection
 from dispatcher.plugins.registry import PluginSpec
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.gateway import Gateway
@@ -33,7 +33,8 @@ from dispatcher.service.warm_up import collect_less_often, compile_when_large
 log = structlog.get_logger("run")
 
 Configured = tuple[DispatcherConfig, Mapping[str, PluginSpec]]  # and the plugins that are installed
-Listen = Callable[[TermRunner, str, int], Awaitable[web.AppRunner]]  # serves the HTTP API on a host and a port
+# Serves the HTTP API on a host and a port, to those who may read it.
+Listen = Callable[[TermRunner, str, int, LoginSection], Awaitable[web.AppRunner]]
 
 _LOOK_S = 1.0
 
@@ -85,21 +86,32 @@ async def _serve(
         log.info("agents write their own logs", files=str(log_path("*")))
     count = config.scheduling.shards
     async with AsyncExitStack() as stack:
-        links = await _links(config, ray, stack)
+        gateway = Gateway(config.gateway, _dialling(config, ray))
+        links = await _links(config, ray, gateway, stack)
         one = await stack.enter_async_context(candidate(config.leader_election, here(config.clusters)))
         leadership = Leadership(one, links)
         terms = TermRunner(links, config, leadership, lambda: ray.shards(count, policy_of(config)) if ray else ())
+        gateway.objection = terms.relay_objection
         reloader = Reloader(config, registry, terms.take_policies)
-        serve_http = partial(listen, terms, config.http.host, config.http.port)
+        serve_http = partial(listen, terms, config.http.host, config.http.port, config.http.login)
         return await serve_until_signal(terms, serve_http, ray.ended if ray else lambda: "", reloader)
 
 
-async def _links(config: DispatcherConfig, ray: RayRuntime | None, stack: AsyncExitStack) -> list[AgentLink]:
+def _actors(config: DispatcherConfig, ray: RayRuntime | None) -> dict[str, ClusterSection]:
+    """Clusters whose agents are made here, by name."""
+    return {cluster.name: cluster for cluster in here(config.clusters)} if ray else {}
+
+
+def _dialling(config: DispatcherConfig, ray: RayRuntime | None) -> list[str]:
+    return [cluster.name for cluster in config.clusters if cluster.name not in _actors(config, ray)]
+
+
+async def _links(
+    config: DispatcherConfig, ray: RayRuntime | None, gateway: Gateway, stack: AsyncExitStack
+) -> list[AgentLink]:
     """A way to each agent, in the order of the configuration; the gateway listens if any dials in."""
-    actors = {cluster.name: cluster for cluster in here(config.clusters)} if ray else {}
-    dialling = [cluster.name for cluster in config.clusters if cluster.name not in actors]
-    gateway = Gateway(config.gateway, dialling)
-    if dialling:
+    actors = _actors(config, ray)
+    if _dialling(config, ray):
         await stack.enter_async_context(gateway.serving())
     return [
         ray.link(agent_with_log(actors[cluster.name])) if ray and cluster.name in actors else gateway.link(cluster.name)

@@ -51,6 +51,12 @@ class TermRunner:
         self.dispatcher.take_policies(changed)
         self._config = changed
 
+    def relay_objection(self, home: str, target: str, pod: str) -> str:
+        """Why no stream about the delegate of a pod (its UID) is passed between two clusters; '' if it is."""
+        if self.dispatcher.views.has_delegate(home, pod, target):
+            return ""
+        return f'this dispatcher knows of no delegate of the pod in cluster "{target}"'
+
     async def run(self) -> None:
         """One term after the other, until cancelled; raises what ends a service but the loss of its term."""
         try:

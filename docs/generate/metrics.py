@@ -23,7 +23,7 @@ from docs.generate.markdown import code, page, table
 def families() -> list[Metric]:
     """All that /metrics can have, of a dispatcher that has seen nothing yet."""
     metrics = Metrics()
-    queue = SimpleNamespace(counts=dict)
+    queue = SimpleNamespace(counts=dict, refused=dict)
     service = SimpleNamespace(
         core=SimpleNamespace(queue=queue, counters={}, clusters={}), senders={}, clock=lambda: 0.0
     )

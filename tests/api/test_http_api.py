@@ -116,6 +116,8 @@ async def test_metrics_are_kube_schedulers_where_they_fit(client: Client) -> Non
         'scheduler_schedule_attempts_total{profile="global-dispatcher",result="scheduled"} 7.0',
         'scheduler_schedule_attempts_total{profile="global-dispatcher-packed",result="unschedulable"} 2.0',
         'scheduler_pending_pods{queue="active"} 0.0',
+        'global_dispatcher_unschedulable_pods{reason="quota"} 3.0',
+        "scheduler_preemption_attempts_total 0.0",
         'global_dispatcher_cluster_ready{cluster="east"} 0.0',
         "# TYPE scheduler_scheduling_attempt_duration_seconds histogram",
         "# TYPE scheduler_pod_scheduling_sli_duration_seconds histogram",

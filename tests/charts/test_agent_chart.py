@@ -1,18 +1,32 @@
 """The agent's chart: its file is the defaults, its rights are a table, its admission policies say what they say."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
 
 from agents.runtime.join import settings as join
 from agents.runtime.keyfile import load_keys
 from agents.runtime.outbound.settings import GatewaySettings
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AcceptSettings, AgentSettings, MetricsSettings
 from dispatcher.model import names
 from localfleet.controlplane import opt_in
-from tests.charts.rendering import ADMISSION, Helm, Object, containers, of_kind, only, write_key, write_mounted
+from tests.charts.rendering import (
+    ADMISSION,
+    NAMESPACE,
+    Helm,
+    HelmError,
+    Object,
+    containers,
+    of_kind,
+    only,
+    write_key,
+    write_mounted,
+)
 
 # Each row: API group, resource, its names if limited, verbs. What is not here is not allowed.
 OBSERVER = {
@@ -180,20 +194,87 @@ def test_another_release_in_another_namespace_shares_no_object_without_a_namespa
     assert all(name.startswith(f"{PREFIX}-") for name in here)
 
 
+BY_V1, BY_BETA = (f"admissionregistration.k8s.io/{version}/MutatingAdmissionPolicy" for version in ("v1", "v1beta1"))
+
+
 @pytest.mark.parametrize(
-    ("apis", "values", "expected"),
+    ("apis", "values", "policies", "webhooks"),
     [
-        pytest.param((), {}, 0, id="an older server"),
-        pytest.param(("MutatingAdmissionPolicy",), {}, 1, id="a server that has it"),
-        pytest.param(("MutatingAdmissionPolicy",), {"admissionPolicy": {"enabled": False}}, 0, id="not wanted"),
+        pytest.param((), {}, [], 1, id="an older server"),
+        pytest.param((BY_BETA,), {}, ["v1beta1"], 0, id="a server that has it in beta"),
+        pytest.param((BY_V1, BY_BETA), {}, ["v1"], 0, id="a server that has it"),
+        pytest.param((BY_V1,), {"enabled": False}, [], 0, id="not wanted"),
+        pytest.param((), {"by": "v1"}, ["v1"], 0, id="rendered for a server that has it"),
+        pytest.param((BY_V1,), {"by": "webhook"}, [], 1, id="the webhook wanted"),
     ],
 )
-def test_the_admission_policy_is_made_where_the_server_has_it(
-    helm: Helm, apis: tuple[str, ...], values: dict[str, Any], expected: int
+def test_the_annotation_asks_for_us_by_what_the_server_has(
+    helm: Helm, apis: tuple[str, ...], values: dict[str, Any], policies: list[str], webhooks: int
 ) -> None:
-    objects = helm.template("agent", values, apis=tuple(f"admissionregistration.k8s.io/v1/{kind}" for kind in apis))
+    objects = helm.template("agent", {"admissionPolicy": values}, apis=apis)
     for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"):
-        assert len(of_kind(objects, kind)) == expected
+        found = [one["apiVersion"] for one in of_kind(objects, kind)]
+        assert found == [f"admissionregistration.k8s.io/{version}" for version in policies]
+    assert len(of_kind(objects, "MutatingWebhookConfiguration")) == webhooks
+    assert len(of_kind(objects, "Deployment")) == 1 + webhooks
+
+
+WEBHOOK: dict[str, Any] = {"admissionPolicy": {"by": "webhook"}}
+
+
+def test_the_webhook_keeps_nobody_out_and_is_asked_about_the_pods_of_the_policy_alone(helm: Helm) -> None:
+    configuration = only(helm.template("agent", {**WEBHOOK, "namespaces": ["team-a"]}), "MutatingWebhookConfiguration")
+    (webhook,) = configuration["webhooks"]
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"], webhook["sideEffects"]) == ("Ignore", 2, "None")
+    policy = only(helm.template("agent", {"namespaces": ["team-a"]}), "MutatingAdmissionPolicy")["spec"]
+    assert webhook["matchConditions"] == policy["matchConditions"]
+    assert webhook["rules"] == policy["matchConstraints"]["resourceRules"]
+    assert webhook["namespaceSelector"] == policy["matchConstraints"]["namespaceSelector"]
+
+
+def test_the_webhook_serves_with_the_certificate_that_the_api_server_is_told_to_trust(helm: Helm) -> None:
+    objects = helm.template("agent", WEBHOOK)
+    (webhook,) = only(objects, "MutatingWebhookConfiguration")["webhooks"]
+    secret = next(one for one in of_kind(objects, "Secret") if one["type"] == "kubernetes.io/tls")
+    assert webhook["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    service = webhook["clientConfig"]["service"]
+    certificate, authority = (
+        x509.load_pem_x509_certificate(base64.b64decode(secret["data"][key])) for key in ("tls.crt", "ca.crt")
+    )
+    certificate.verify_directly_issued_by(authority)
+    alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert alternatives.get_values_for_type(x509.DNSName) == [f"{service['name']}.{service['namespace']}.svc"]
+    assert only(objects, "Service")["metadata"]["name"] == service["name"]
+
+
+def test_the_webhooks_pods_have_no_account_and_are_not_the_agents(helm: Helm) -> None:
+    agent, webhook = of_kind(helm.template("agent", WEBHOOK), "Deployment")
+    assert webhook["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    labels = webhook["spec"]["template"]["metadata"]["labels"]
+    assert webhook["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert not agent["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (container,) = webhook["spec"]["template"]["spec"]["containers"]
+    files = {
+        item["path"] for volume in webhook["spec"]["template"]["spec"]["volumes"] for item in volume["secret"]["items"]
+    }
+    named = {word.partition("=")[2] for word in container["command"] if "-file=" in word}
+    assert named == {f"{container['volumeMounts'][0]['mountPath']}/{file}" for file in files}
+
+
+def test_cert_manager_makes_the_webhooks_certificate_and_tells_whom_to_trust(helm: Helm) -> None:
+    made = {"certManager": {"enabled": True, "issuerRef": {"name": "cluster"}}}
+    objects = helm.template("agent", {"admissionPolicy": {"by": "webhook", "webhook": made}})
+    certificate = only(objects, "Certificate")
+    configuration = only(objects, "MutatingWebhookConfiguration")
+    told = configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert told == f"{NAMESPACE}/{certificate['metadata']['name']}"
+    assert "caBundle" not in configuration["webhooks"][0]["clientConfig"]
+    assert certificate["spec"]["secretName"] not in {one["metadata"]["name"] for one in of_kind(objects, "Secret")}
+
+
+def test_a_given_certificate_wants_word_of_whom_to_trust(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"admissionPolicy\.webhook\.caBundle: say whom the API server trusts"):
+        helm.template("agent", {"admissionPolicy": {"by": "webhook", "webhook": {"tlsSecret": "own"}}})
 
 
 def test_the_admission_policy_speaks_of_the_names_in_the_code(helm: Helm) -> None:
@@ -303,3 +384,43 @@ def test_nothing_is_reserved_where_it_cannot_be_or_is_not_wanted(
     helm: Helm, apis: tuple[str, ...], values: dict[str, Any]
 ) -> None:
     assert not policies(helm.template("agent", values, apis=apis), "reserve")
+
+
+DIALS_OUT: Object = {"ray": {"address": ""}, "gateway": {"urls": ["wss://gateway.example:7443"]}}
+LOGS = {("", "pods/log", "", "get")}
+EXEC = {("", f"pods/{what}", "", "get create") for what in ("exec", "attach", "portforward")}
+
+
+@pytest.mark.parametrize(("relay", "more"), [("none", set()), ("logs", LOGS), ("all", LOGS | EXEC)])
+def test_what_other_clusters_may_ask_is_what_the_agent_has_the_right_to(
+    helm: Helm, relay: str, more: set[tuple[str, str, str, str]]
+) -> None:
+    objects = helm.template("agent", {**DIALS_OUT, "config": {"executor": {"relay": relay}}})
+    roles = {one["metadata"]["name"]: table(one) for one in of_kind(objects, "ClusterRole")}
+    assert roles[f"{PREFIX}-executor"] == EXECUTOR | more
+    guarded = [one for one in policies(objects, "guard") if one["metadata"]["name"].endswith("-connections")]
+    assert len(guarded) == (relay == "all")
+
+
+def test_who_serves_as_the_kubelet_of_proxy_nodes_may_review_its_callers(helm: Helm, tmp_path: Path) -> None:
+    objects = helm.template("agent", {**DIALS_OUT, "relay": {"tlsSecret": "mine"}})
+    roles = {
+        one["metadata"]["name"]: table(one) for one in [*of_kind(objects, "ClusterRole"), *of_kind(objects, "Role")]
+    }
+    assert roles[f"{PREFIX}-relay"] == {("", "configmaps", "extension-apiserver-authentication", "get")}
+    reviews = [one for one in of_kind(objects, "ClusterRole") if one["metadata"]["name"] == f"{PREFIX}-relay"]
+    assert [table(one) for one in reviews] == [{("authorization.k8s.io", "subjectaccessreviews", "", "create")}]
+    settings = join.read_settings(write_mounted(objects, tmp_path) / "agent.yaml")
+    files = {"cert_file": "/run/secrets/relay/tls.crt", "key_file": "/run/secrets/relay/tls.key"}
+    assert settings.relay == RelaySettings(**files)  # type: ignore[arg-type]
+    (one,) = containers(of_kind(objects, "Deployment"))
+    assert {"name": "kubelet", "containerPort": 10250} in one["ports"]
+    assert {"name": "relay", "mountPath": "/run/secrets/relay", "readOnly": True} in one["volumeMounts"]
+
+
+def test_without_it_nothing_of_that_is_there(helm: Helm) -> None:
+    for values in ({}, {**DIALS_OUT, "relay": {"enabled": False}}):
+        objects = helm.template("agent", values)
+        assert not [one for one in objects if one["metadata"]["name"] == f"{PREFIX}-relay"]
+        (one,) = containers(of_kind(objects, "Deployment"))
+        assert [port["name"] for port in one["ports"]] == ["health"]

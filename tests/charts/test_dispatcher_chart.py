@@ -7,6 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from dispatcher.cli.api_client import TOKEN_VARIABLE
 from dispatcher.cli.main import app
 from dispatcher.config import load_config
 from dispatcher.config.profiles import read_profile
@@ -29,7 +30,7 @@ DIFFERS: dict[str, Any] = {
         "key_file": "/run/secrets/gateway/tls.key",
         "client_ca_file": "/run/secrets/gateway/ca.crt",
     },
-    "http": {"host": "0.0.0.0", "port": 7480},
+    "http": {"host": "0.0.0.0", "port": 7480, "login": {"token_file": "", "user_header": "", "proxies": []}},
     "leader_election": {"enabled": True, "lease_s": 15, "renew_deadline_s": 10, "retry_s": 2},
 }
 OWN_PROFILE = {"mine": {"plugins": [{"name": "PrioritySort"}, {"name": "NodeResourcesFit"}]}, "packing": None}
@@ -121,9 +122,9 @@ def test_the_notes_make_one_token_for_the_whole_fleet_and_name_every_namespace(h
     assert [line for line in lines if "openssl" in line] == ['TOKEN="$(openssl rand -hex 32)"']
     (create,) = [line for line in lines if "create secret" in line]
     assert create.endswith('="$TOKEN"')
-    commands = [line for line in lines if line.startswith(("kubectl ", "helm "))]
+    commands = [line for line in lines if line.startswith(("kubectl ", "helm ", "global-dispatcher "))]
     assert len(commands) >= 3
-    assert all(" -n fleet" in line for line in commands)
+    assert all(" -n fleet" in line or "kubectl:#fleet/gd" in line for line in commands)
 
 
 DIALLING = {"config": {"clusters": [{"name": "east", "via": "gateway"}]}}
@@ -247,3 +248,28 @@ def test_the_ray_head_offers_room_for_the_shards_that_are_wanted(helm: Helm, sha
     head, _ = containers(of_kind(rendered, "Deployment"))
     assert [word for word in head["command"] if word.startswith("--resources")] == offered
     assert any(mount["name"] == "config" for mount in head["volumeMounts"]) == bool(shards)
+
+
+TOKENS = {"httpTokens": {"existingSecret": "readers", "key": "all", "ownKey": "prometheus"}}
+
+
+def test_tokens_of_a_secret_are_asked_for_and_shown_by_what_the_chart_makes(helm: Helm) -> None:
+    objects = helm.template("dispatcher", {**TOKENS, "serviceMonitor": {"enabled": True}})
+    spec = only(objects, "Deployment")["spec"]["template"]["spec"]
+    (dispatcher,) = spec["containers"]
+    env = {one["name"]: one.get("value") for one in dispatcher["env"]}
+    (mount,) = [one for one in dispatcher["volumeMounts"] if one["name"] == "http-tokens"]
+    (volume,) = [one["secret"] for one in spec["volumes"] if one["name"] == "http-tokens"]
+    (item,) = volume["items"]
+    assert (volume["secretName"], item["key"]) == ("readers", "all")
+    assert env["GLOBAL_DISPATCHER_HTTP__LOGIN__TOKEN_FILE"] == f"{mount['mountPath']}/{item['path']}"
+    own = {"name": "readers", "key": "prometheus"}
+    (test,) = only(objects, "Pod")["spec"]["containers"]
+    assert test["env"] == [{"name": TOKEN_VARIABLE, "valueFrom": {"secretKeyRef": own}}]
+    (endpoint,) = only(objects, "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["authorization"]["credentials"] == own
+
+
+def test_without_a_secret_of_tokens_none_is_mounted(helm: Helm) -> None:
+    (dispatcher,) = only(helm.template("dispatcher"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert "GLOBAL_DISPATCHER_HTTP__LOGIN__TOKEN_FILE" not in {one["name"] for one in dispatcher["env"]}

@@ -90,14 +90,21 @@ def test_ray_is_open_both_ways_only_where_there_is_ray(helm: Helm) -> None:
     assert (policy["ingress"][1]["from"], policy["egress"][1]["to"]) == (peers, peers)
 
 
-def test_to_an_agent_come_scrapes_alone_and_out_go_what_it_asks(charts: dict[str, list[Object]]) -> None:
+def test_to_an_agent_come_scrapes_and_its_api_server_alone_and_out_go_what_it_asks(
+    charts: dict[str, list[Object]],
+) -> None:
     policy = only(charts["agent"], "NetworkPolicy")["spec"]
-    assert ports(policy["ingress"]) == [[7482]]
+    assert ports(policy["ingress"]) == [[7482], [10250]]
     assert ports(policy["egress"]) == [[53, 53, 443, 6443, 9100, 10250], [8443], [443]]
 
 
-def test_to_an_agent_without_metrics_nothing_comes(helm: Helm) -> None:
-    values = {**VALUES["agent"], "metrics": {"enabled": False}, "podMonitor": {"enabled": False}}
+def test_to_an_agent_without_metrics_and_relay_nothing_comes(helm: Helm) -> None:
+    values = {
+        **VALUES["agent"],
+        "metrics": {"enabled": False},
+        "podMonitor": {"enabled": False},
+        "relay": {"enabled": False},
+    }
     policy = only(helm.template("agent", values), "NetworkPolicy")["spec"]
     assert (policy["policyTypes"], policy["ingress"]) == (["Ingress", "Egress"], None)
 

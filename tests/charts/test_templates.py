@@ -13,6 +13,7 @@ CLUSTER_SCOPED = {
     "ClusterRoleBinding",
     "MutatingAdmissionPolicy",
     "MutatingAdmissionPolicyBinding",
+    "MutatingWebhookConfiguration",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 }

@@ -124,7 +124,7 @@ def test_a_bad_variable_is_named(
         ),
         (
             "http: [1]",
-            "dispatcher.yaml:1: http: must be a map of keys (host, port), not [1]",
+            "dispatcher.yaml:1: http: must be a map of keys (host, port, login), not [1]",
         ),
         ("- a", "dispatcher.yaml:1: must be a map of keys, not ['a']"),
         ("timing: {tick_s: .nan}", "dispatcher.yaml:1: timing.tick_s: must be a finite number, not nan"),

@@ -205,7 +205,20 @@ async def test_logs_come_from_the_kubelets_in_plain_text() -> None:
         assert (wrong.status, wrong.message) == (400, "container other is not valid for pod web")
 
 
-async def _run(client: ApiClient) -> None:
+async def test_a_node_without_a_kubelet_has_no_logs() -> None:
+    async with serving() as (client, api):
+        api.log_source = lambda found, container, query: "invented\n"
+        await client.make(PODS, pod())
+        await _run(client, addresses=[])
+        told = await client.get(f"{PODS}/web/log")
+        assert (told.status, told.message) == (500, "no preferred addresses found; known addresses: []")
+
+
+async def _run(client: ApiClient, addresses: list[Body] | None = None) -> None:
+    """On a node that has an address, if nothing else is said."""
+    await client.make(NODES, node("n1"))
+    found = [{"type": "InternalIP", "address": "127.0.0.1"}] if addresses is None else addresses
+    (await client.patch(f"{NODES}/n1/status", {"status": {"addresses": found}})).ok()
     (await client.post(f"{PODS}/web/binding", binding("web", "n1"))).ok()
     (await client.patch(f"{PODS}/web/status", {"status": {"phase": "Running"}})).ok()
 

@@ -104,6 +104,15 @@ class Unequal(Harmless):
         return np.full(length(fleet, rows), state)
 
 
+class Named(Harmless):
+    """Its key is the pod's name, though it says that it goes by the template."""
+
+    keyed_by_template = True
+
+    def class_key(self, placed: Placed) -> Any:
+        return placed.pod.name
+
+
 # what is broken: (method, what it does instead, words of the finding)
 BREAKS: dict[str, tuple[str, Callable[..., Any], str]] = {
     "an unhashable key": ("class_key", lambda placed: [placed.pod.name], "cannot be hashed"),
@@ -158,8 +167,12 @@ def test_a_broken_law_is_told(what: str) -> None:
 
 @pytest.mark.parametrize(
     ("plugin", "want"),
-    [(Restless(), "differently when asked again"), (Unequal(), "has the class key of another pod but")],
-    ids=["key", "answer"],
+    [
+        (Restless(), "differently when asked again"),
+        (Unequal(), "has the class key of another pod but"),
+        (Named(), "tells pods of one template apart"),
+    ],
+    ids=["key", "answer", "template"],
 )
 def test_a_broken_class_is_told(plugin: Plugin, want: str) -> None:
     assert any(want in text for text in broken_laws(plugin)), broken_laws(plugin)

@@ -5,7 +5,7 @@ It shares the plugin objects with the product, and the columns that plugins read
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -140,4 +140,4 @@ def numbered(placed: Placed, number: int) -> tuple[tuple[str, str], Placed]:
     """The same pod under another uid and name."""
     uid = f"u{number}"
     one = msgspec.structs.replace(placed.pod, uid=uid, name=f"p{number}")
-    return (placed.home, uid), replace(placed, pod=one)
+    return (placed.home, uid), msgspec.structs.replace(placed, pod=one)

@@ -1,15 +1,19 @@
 """A batch that nobody books pod by pod goes where its pods would go one after the other, with the very same records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+from dispatcher.model.pod import PodId
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.batch.lookahead import Lookahead
+from dispatcher.scheduling.batch.lookahead import Lookahead, lookahead_of
 from dispatcher.scheduling.cycle.cycle import Scheduler
+from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.rows import RowTable
 from dispatcher.scheduling.fleet.fleet import FleetState
+from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Placed, Plugin, Reserve
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import PodBuilder, pod
@@ -19,17 +23,24 @@ KINDS: dict[str, Callable[[PodBuilder], PodBuilder]] = {
     "small": lambda one: one.cpu("700m").memory("900Mi"),
     "big, until nothing is left": lambda one: one.cpu(7).memory("3Gi"),
     "nothing requested": lambda one: one,
+    "of an app": lambda one: one.labels(app="web").cpu("700m"),
     "tolerant": lambda one: one.cpu(1).tolerates("dedicated", operator="Exists"),
 }
 
 
 def scheduler_of(state: FleetState, *tenants: Tenant) -> Scheduler:
-    return Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(tenants))), state)
+    return Scheduler(DEFAULT_PROFILE, plugins_of(*tenants), state)
 
 
-def decide(kind: str, *, batch: int, tenants: tuple[Tenant, ...] = ()) -> tuple[list[str], bytes]:
+def plugins_of(*tenants: Tenant) -> list[Plugin]:
+    return build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(tenants)))
+
+
+def decide(
+    kind: str, *, batch: int, tenants: tuple[Tenant, ...] = (), more: tuple[Plugin, ...] = ()
+) -> tuple[list[str], bytes]:
     state = some_fleet(np.random.default_rng(11))
-    scheduler = scheduler_of(state, *tenants)
+    scheduler = Scheduler(DEFAULT_PROFILE, [*plugins_of(*tenants), *more], state)
     items = [(("a", f"uid-p{at}"), KINDS[kind](pod(f"p{at}")).placed("a")) for at in range(300)]
     results = [
         one for start in range(0, len(items), batch) for one in scheduler.schedule_class(items[start : start + batch])
@@ -43,7 +54,42 @@ def test_a_batch_equals_its_pods_one_by_one(kind: str, batch: int) -> None:
     assert decide(kind, batch=batch) == decide(kind, batch=1)
 
 
-def test_a_batch_is_decided_in_one_go_only_where_nobody_books_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+QUOTAS = {
+    "by CPU": {"cpu": Share(absolute=100_000)},
+    "by several, of the fleet": {"cpu": Share(ratio=0.2), "memory": Share(ratio=0.1), "pods": Share(absolute=200)},
+    "without end": {"cpu": Share(absolute=2**60)},
+    "none is left": {"pods": Share(absolute=3)},
+}
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_of_a_tenant_with_quota_are_no_different(kind: str, quota: str) -> None:
+    tenants = (Tenant("team", ("default",), QUOTAS[quota]),)
+    one_by_one = decide(kind, batch=1, tenants=tenants)
+    assert decide(kind, batch=300, tenants=tenants) == one_by_one
+    assert decide(kind, batch=70, tenants=tenants) == one_by_one
+
+
+@pytest.mark.parametrize("quota", QUOTAS)
+def test_merged_pods_of_a_tenant_are_no_different(compiled: None, quota: str) -> None:
+    tenants = (Tenant("team", ("default",), QUOTAS[quota]),)
+    one_by_one = decide("of an app", batch=1, tenants=tenants)
+    assert decide("of an app", batch=70, tenants=tenants) == one_by_one
+
+
+class Alone(Reserve[None]):
+    """Books for each pod by itself."""
+
+    name = "Alone"
+    depends = Depends.STATIC
+
+    def class_key(self, placed: Placed) -> None: ...
+    def reserve(self, cycle: CycleState, placed: Placed, row: int, fleet: FleetView) -> None: ...
+    def unreserve(self, placed: Placed, row: int, fleet: FleetView) -> None: ...
+
+
+def test_a_batch_is_decided_in_one_go_unless_somebody_books_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     run = Lookahead.select_all
 
@@ -58,4 +104,32 @@ def test_a_batch_is_decided_in_one_go_only_where_nobody_books_its_pods(monkeypat
     counts.clear()
     limited = (Tenant("team", ("default",), {"cpu": Share(absolute=100_000)}),)
     assert decide("small", batch=300, tenants=limited) == decide("small", batch=1, tenants=limited)
+    assert sum(counts) == 142  # those that the quota is enough for
+    counts.clear()
+    assert decide("small", batch=300, more=(Alone(),)) == decide("small", batch=1)
     assert not counts
+
+
+def test_a_new_app_is_looked_at_once_in_full_and_its_first_pod_not_looked_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first pod stirs the default spread, which was silent before it: the rows are what they were, but for one."""
+    ahead, full = list[int](), list[int]()
+    run, fill = lookahead_of, RowTable.fill_all
+
+    def looking(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]], *, deferred: bool) -> object:
+        ahead.append(len(items))
+        return run(eq_class, items, deferred=deferred)
+
+    def filling(self: RowTable, placed: Placed) -> None:
+        full.append(len(ahead))
+        fill(self, placed)
+
+    state = some_fleet(np.random.default_rng(11))
+    scheduler = scheduler_of(state)
+    items = [(("a", f"uid-p{at}"), pod(f"p{at}").labels(app="web").cpu(1).placed("a")) for at in range(20)]
+    monkeypatch.setattr("dispatcher.scheduling.cycle.batches.lookahead_of", looking)
+    monkeypatch.setattr(RowTable, "fill_all", filling)
+    found = told(scheduler.schedule_class(items))
+    assert len(items) not in ahead
+    assert len(full) == 1
+    alone = scheduler_of(some_fleet(np.random.default_rng(11)))
+    assert found == [one for item in items for one in told(alone.schedule_class([item]))]

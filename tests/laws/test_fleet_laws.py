@@ -1,6 +1,5 @@
 """What is put into the fleet comes out again bit for bit, and what is kept up to date equals a count from scratch."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -47,7 +46,9 @@ def pods(draw: st.DrawFn) -> Placed:
         one = one.port(draw(st.integers(1, 3)))
     if draw(st.integers(0, 3)) == 0:
         one = one.annotation(DOMAIN_SCOPE, "cluster")
-    return replace(draw(tied(one)).placed(), counts_as=draw(st.sampled_from((None, None, (3, 7), (10**6, 2**40)))))
+    return msgspec.structs.replace(
+        draw(tied(one)).placed(), counts_as=draw(st.sampled_from((None, None, (3, 7), (10**6, 2**40))))
+    )
 
 
 @st.composite
@@ -225,7 +226,7 @@ def test_pods_assumed_together_leave_the_fleet_as_one_by_one(
     live = together.live.nonzero()[0].tolist()
     assume(live)
     rows = data.draw(st.lists(st.sampled_from(live), min_size=1, max_size=12))
-    room = {"requests": {"cpu": 3}, "ports": ()}
+    room = {"requests": {"cpu": 3}, "ports": (), "volumes": ()}
     counts_as = kinds[0].counts_as
     drawn = (msgspec.structs.replace(data.draw(st.sampled_from(kinds)).pod, **room) for _ in rows)
     likes = [Placed(like, "a", counts_as=counts_as) for like in drawn]

@@ -193,3 +193,24 @@ def test_all_of_a_batch_are_merged_once_their_terms_are_known(one: PodBuilder) -
     assert merged is not None
     assert len(merged.select_all([numbered(placed, at) for at in range(100, 107)])) == 7
     assert len(MERGE.fast.signatures) == 1  # nothing is compiled while pods wait
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_batch_is_merged_where_there_are_hundreds_of_domains_and_decides_what_one_by_one_decides() -> None:
+    results, one = [], pod().labels(app="u").spread("zone", 1, hard=False).spread("host", 1, hard=False).placed("a")
+    for batched in (True, False):
+        pair = Alone(DEFAULT_PROFILE, real, batched=batched)
+        for at in range(2000):
+            built = node(f"n{at}").cpu("2").labels(zone=f"z{at // 5}")
+            pair.node(CLUSTERS[at % len(CLUSTERS)], built.build())
+        pair.pods(one, 2)
+        items = [numbered(one, at) for at in range(100, 450)]
+        pair.decide(items)
+        results.append([result for result in pair.results if isinstance(result, Decision)])
+        plan, classes = pair.scheduler.plan, EquivalenceCache(pair.scheduler.plan, pair.fleet, 2**26)
+        pods = classes.get(plan.standing_key(plan.class_key(one), one, view_of(pair.fleet)))
+        pods.refresh(one)
+        assert count_merge_of(pods, items) is not None
+    merged, alone = results
+    assert len(merged) == 352
+    assert [(one.cluster, one.node) for one in merged] == [(one.cluster, one.node) for one in alone]

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,7 +88,7 @@ def pods(draw: st.DrawFn) -> Placed:
     one = one.labels(app=draw(st.sampled_from("uv"))).cpu(draw(st.sampled_from(("100m", "250m", "400m"))))
     kind = draw(st.sampled_from(("plain", *KINDS)))
     counts_as = draw(st.sampled_from((None, None, (50, 2**30), (1500, 2**20))))
-    return replace(KINDS[kind](one).placed(draw(clusters)), counts_as=counts_as)
+    return msgspec.structs.replace(KINDS[kind](one).placed(draw(clusters)), counts_as=counts_as)
 
 
 events = st.one_of(

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -79,7 +79,7 @@ def some_pod(seed: np.random.Generator, at: int) -> Placed:
     elif kind == 3:
         built = pod(f"p{at}")
     counts_as = (None, (1, 2**20), (9000, 2**33))[int(seed.integers(0, 3))]
-    return replace(built.placed(str(seed.choice(("a", "b")))), counts_as=counts_as)
+    return msgspec.structs.replace(built.placed(str(seed.choice(("a", "b")))), counts_as=counts_as)
 
 
 def event(state: FleetState, scheduler: Scheduler, seed: np.random.Generator, at: int) -> None:
@@ -156,7 +156,7 @@ def test_no_row_scores_higher_than_its_bound(
     assert table.refresh()
     state.now += later
     asked = pod("p").cpu(f"{milli}m").memory(f"{mebi}Mi").placed("a")
-    placed = replace(asked, counts_as=(counted, 2**20 * counted) if counted else None)
+    placed = msgspec.structs.replace(asked, counts_as=(counted, 2**20 * counted) if counted else None)
     bounds = table.row_bounds(np.zeros(state.n, dtype=np.float32), *least_expected(placed))
     total = np.zeros(state.n)
     for role in roles:

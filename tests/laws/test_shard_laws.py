@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from dispatcher.scheduling.framework import Placed, Plugin, PluginUse, Profile, 
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.shards.coordinator import Shards
+from dispatcher.scheduling.shards.frames import Frame
 from dispatcher.scheduling.shards.held import HELD
+from dispatcher.scheduling.shards.race import AGAIN_S, Race
 from tests.builders import node, pod, reading
 from tests.laws.cores import make_core
 from tests.laws.examples import examples
@@ -184,6 +187,33 @@ def test_shards_answer_for_new_classes_and_for_classes_whose_clock_has_moved() -
         answered.append([counts.answered for counts in one.shards.counts_of_each])
         assert all(not counts.missed for counts in one.shards.counts_of_each), at
     assert answered == [[1, 1], [2, 2], [2, 2], [3, 3]]
+
+
+def test_shards_that_are_slower_than_doing_without_are_not_asked_for_a_while() -> None:
+    one, clock = Fleet(DEFAULT_PROFILE, real, 2), [0.0]
+    shards = one.shards
+    assert shards is not None
+    shards.race = Race(lambda: clock[0])
+    slow = 2.0
+
+    def late(answer: Callable[[], Frame | None]) -> Frame | None:
+        clock[0] += slow
+        return answer()
+
+    for link in one.links:
+        link.answer = partial(late, link.answer)  # type: ignore[method-assign]
+    asked = []
+    for at in range(8):
+        one.run([("pods", probe(at), 1)])
+        asked.append(shards.counts_of_each[0].answered)
+    assert asked == [0, 1, 2, 3, 3, 3, 3, 3]  # the first is timed alone; then three lost in a row
+    assert [text for text in shards.take_news() if "longer" in text]
+    clock[0], slow = clock[0] + 2 * AGAIN_S, 0.0
+    for at in range(8, 13):
+        one.run([("pods", probe(at), 1)])
+        asked.append(shards.counts_of_each[0].answered)
+    assert asked[8:] == [3, 4, 5, 6, 7]  # timed alone once more, then as fast
+    assert one.run([]) == Fleet(DEFAULT_PROFILE, real, 0).run([("pods", probe(at), 1) for at in range(13)])
 
 
 def test_what_a_plugin_asks_in_vain_in_a_shard_is_asked_there_but_once() -> None:

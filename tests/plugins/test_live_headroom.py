@@ -46,7 +46,7 @@ def test_live_headroom_is_what_is_left_with_the_pod(name: str, shares: dict[str,
     [
         (0, 70, "fresh"),
         (45, 70, "fresh"),
-        (82.5, 55, "fading, 50% by reading, rest by requests"),
+        (83, 54.8, "fading, 49% by reading, rest by requests"),
         (120, 40, "stale, by requests"),
         (100_000, 40, "stale, by requests"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from dispatcher.model.reasons import Reason, Why
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.queue import HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
+from dispatcher.scheduling.queue import AT_A_TIME, HELPED_BY, QueuedPod, SchedulingQueue, WakeEvent
 from tests.builders import PodBuilder, pod
 from tests.scheduling.tiny_plugins import ByPriority
 
@@ -200,6 +200,27 @@ def test_a_hint_is_asked_once_a_class_and_wakes_only_whom_it_helps() -> None:
     assert gates.asked == ["p0", "p3"]
 
 
+def test_pods_that_are_refused_together_wait_as_if_refused_one_by_one() -> None:
+    """Woken, flushed and counted alike, and decided in the same order."""
+    told = []
+    for together in (True, False):
+        queue = a_queue()
+        ids = [add(queue, pod(f"p{number}").labels(app="u").priority(number % 3)) for number in range(9)]
+        items = queue.pop_class(0, 9)
+        for some in [items] if together else [[one] for one in items]:
+            queue.unschedulable_all(some, frozenset((Reason.AFFINITY,)), 0)
+        states = [[queue.state_of(pod_id) for pod_id in ids]]
+        queue.wake(WakeEvent.NODE_CHANGED, 0.5)
+        states.append([queue.state_of(pod_id) for pod_id in ids])
+        items = queue.pop_class(2, 9)
+        queue.unschedulable_all(items, frozenset((Reason.AFFINITY,)), 2)
+        queue.flush(400)
+        told.append((states, queue.counts(), names(queue.pop_class(400, 9))))
+    assert told[0] == told[1]
+    assert set(told[0][0][0]) == {"unschedulable"}
+    assert set(told[0][0][1]) == {"backoff"}
+
+
 def test_a_pod_that_is_activated_waits_for_its_back_off_alone() -> None:
     queue = a_queue()
     pod_id = add(queue, pod("p"))
@@ -228,3 +249,29 @@ def test_entries_of_pods_that_went_away_are_not_kept_until_the_flush() -> None:
         queue.unschedulable(popped(queue, turn * 20), frozenset((Reason.AFFINITY,)), turn * 20)
         queue.wake(WakeEvent.NODE_ADDED, turn * 20 + 15)
     assert len(queue._unflushed) < 100
+
+
+def test_pods_that_quota_refused_are_tried_though_those_before_them_are_deleted() -> None:
+    queue = a_queue()
+    ids = [add(queue, pod(f"p{number:03}")) for number in range(3 * AT_A_TIME)]
+    queue.unschedulable_all(queue.pop_class(0, len(ids)), frozenset((Reason.QUOTA,)), 0)
+    queue.wake(WakeEvent.QUOTA_FREED, 60)
+    assert queue.counts()["active"] == AT_A_TIME
+    for pod_id in ids[:AT_A_TIME]:
+        queue.remove(pod_id)
+    assert queue.counts()["active"] == 0
+    queue.flush(61)
+    assert [item.pod_id for item in queue.pop_class(61, len(ids))] == ids[AT_A_TIME : 2 * AT_A_TIME]
+    queue.flush(62)
+    assert queue.counts()["active"] == 0
+
+
+def test_waiting_pods_are_counted_by_what_they_were_refused_for() -> None:
+    queue = a_queue()
+    for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
+        add(queue, pod(name).labels(app=app))
+    queue.unschedulable_all(queue.pop_class(0, 9), frozenset((Reason.QUOTA,)), 0)
+    queue.unschedulable_all(queue.pop_class(0, 9), frozenset((Reason.QUOTA, Reason.TAINT)), 0)
+    assert queue.refused() == {Reason.QUOTA: 3, Reason.TAINT: 1}
+    queue.remove(("a", pod("c").placed().pod.uid))
+    assert queue.refused() == {Reason.QUOTA: 2}

@@ -139,6 +139,33 @@ def test_a_charge_that_fits_never_takes_usage_above_nominal(history: list[tuple[
             assert all(usage.get(resource, 0) <= limit for resource, limit in limits.items())
 
 
+amounts = st.dictionaries(st.sampled_from("cm"), st.integers(0, 60))
+
+
+@given(amounts, amounts, st.integers(0, 300), st.integers(0, 300), st.integers(0, 9))
+def test_many_are_charged_as_one_by_one(
+    there: dict[str, int], asked: dict[str, int], own: int, of_all: int, wanted: int
+) -> None:
+    ledgers = [QuotaLedger([Tenant("t", ("t",), {"c": Share(absolute=own)})]) for _ in range(2)]
+    for ledger in ledgers:
+        ledger.nodes["t"].parent = QuotaNode("all", {"m": Share(absolute=of_all)})
+        ledger.charge(("a", "there"), "t", there)
+    many, one_by_one = ledgers
+    pod_ids = [("ab"[at % 2], str(at)) for at in range(wanted)]
+    fits = many.times("t", asked, TOTALS, wanted)
+    many.charge_all(pod_ids[:fits], "t", asked)
+    charged = 0
+    while charged < wanted and one_by_one.exceeded("t", asked, TOTALS) is None:
+        one_by_one.charge(pod_ids[charged], "t", asked)
+        charged += 1
+    assert fits == charged
+    assert many.usage("t") == one_by_one.usage("t")
+    assert [many.charged(one) for one in pod_ids] == [one_by_one.charged(one) for one in pod_ids]
+    assert [many.unsynced.charged("t", home) for home in "ab"] == [
+        one_by_one.unsynced.charged("t", home) for home in "ab"
+    ]
+
+
 def test_what_a_refusal_says_beside_moving_figures_is_kept() -> None:
     over = "tenant quota exceeded: tenant a: cpu asked 1, used 2, limit 2; cluster c refused it: {}"
     assert without_figures(over.format("x")) != without_figures(over.format("y"))

@@ -19,6 +19,7 @@ from dispatcher.model.messages import (
     PodRef,
     Telemetry,
 )
+from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.clusters import ClusterView
 from dispatcher.scheduling.events import Decide, Effect, Event, Tick
 from dispatcher.service.clock import Clock
@@ -122,6 +123,9 @@ class FakeQueue:
 
     def counts(self) -> Mapping[str, int]:
         return {"active": self.active, "backoff": 0, "unschedulable": 0, "gated": 0}
+
+    def refused(self) -> Mapping[Reason, int]:
+        return {Reason.QUOTA: 3}
 
 
 @dataclass

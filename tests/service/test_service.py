@@ -264,6 +264,25 @@ async def test_slow_decisions_do() -> None:
     assert core.budgets[2] < core.budgets[0] / 2
 
 
+class SlowToBegin(FakeCore):
+    """A round of decisions takes longer than a slice, however few they are."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if isinstance(event, Decide):
+            time.sleep(1.5 * FAST.slice_s)
+            if len(self.budgets) == 1:
+                self.queue.active = 10_000
+        return super().handle(event, now)
+
+
+async def test_what_even_one_decision_takes_does_not_shrink_how_much_is_decided() -> None:
+    core = SlowToBegin()
+    core.queue.active = 1
+    async with running(service(core)):
+        await core.until(lambda: len(core.budgets) >= 5)
+    assert core.budgets[4] >= core.budgets[0]
+
+
 class InParts(FakeCore):
     """The first report of a cluster takes so many parts."""
 

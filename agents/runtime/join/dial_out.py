@@ -51,8 +51,10 @@ def dial_out(settings: JoinSettings, stop: threading.Event) -> int:
 async def _work(settings: JoinSettings, outbound: Outbound, stop: threading.Event) -> None:
     agent = Agent(settings.agent)
     await agent.start()
-    outbound.dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent))
-    dialling = asyncio.create_task(outbound.dialler.run(), name="dialler")
+    dialler = outbound.dialler = Dialler(_gateway(settings), settings.cluster, answers_of(agent), agent.far_end.serve)
+    dialling = asyncio.create_task(dialler.run(), name="dialler")
+    if settings.relay is not None and settings.relay.address:
+        agent.serve_kubelet_endpoint(settings.relay, dialler.open_streams)
     try:
         while not stop.is_set() and not dialling.done():
             await asyncio.wait({dialling}, timeout=_LOOK_S)  # signals come by a flag of the main thread

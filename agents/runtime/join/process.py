@@ -38,6 +38,8 @@ def join(file: Path, node_ip: str = "") -> int:
         return WRONG
     if node_ip and settings.ray:
         settings = settings.model_copy(update={"ray": settings.ray.model_copy(update={"node_ip": node_ip})})
+    if settings.relay and not settings.relay.address:
+        settings = settings.model_copy(update={"relay": settings.relay.model_copy(update={"address": node_ip})})
     configure_logging(settings.log_level)
     stop = threading.Event()
     listen_to_signals(stop)

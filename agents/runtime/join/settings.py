@@ -6,6 +6,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.runtime.outbound.settings import GatewaySettings
+from agents.runtime.relay.settings import RelaySettings
 from agents.runtime.settings import AgentSettings
 
 MAX_FILE = 2**20
@@ -68,11 +69,14 @@ class JoinSettings(AgentSettings):
     ray: RayNodeSettings | None = None
     gateway: GatewaySettings | None = None
     health: HealthSettings = Field(default_factory=HealthSettings)
+    relay: RelaySettings | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> "JoinSettings":
         if (self.ray is None) == (self.gateway is None):
             raise ValueError("give either gateway (the agent dials out) or ray (the agent joins a Ray cluster)")
+        if self.relay is not None and self.gateway is None:
+            raise ValueError("relay needs gateway: streams between clusters go over the gateway alone")
         return self
 
     @property
@@ -85,7 +89,7 @@ class JoinSettings(AgentSettings):
     @property
     def agent(self) -> AgentSettings:
         """What the agent itself is told."""
-        return AgentSettings.model_validate(self.model_dump(exclude={"ray", "gateway", "health"}))
+        return AgentSettings.model_validate(self.model_dump(exclude={"ray", "gateway", "health", "relay"}))
 
 
 class WrongConfiguration(ValueError):  # noqa: N818 - reads as what happened

@@ -18,6 +18,7 @@ from agents.runtime.outbound.calls import (
     decode_call,
 )
 from agents.runtime.outbound.connection import Connection
+from agents.runtime.outbound.relayed import Stream, StreamReset, Streams
 from dispatcher.model.messages import (
     Changes,
     Hello,
@@ -30,10 +31,17 @@ from dispatcher.model.messages import (
     encode,
 )
 from dispatcher.model.streams import Kind, Message, Priority
+from dispatcher.model.streams.frames import RELAY_KINDS
 
 LOG = structlog.get_logger("gateway")
 MAX_CALLS = 64  # under way at once, as for an actor
 Answer = Callable[[Call], Awaitable[bytes]]
+Serve = Callable[[Stream, bytes], Awaitable[None]]  # one relayed stream, and what its opening said
+
+
+async def serve_none(stream: Stream, opening: bytes) -> None:
+    """What an agent does that relays nothing."""
+    stream.reset("the agent relays nothing")
 
 
 class Called(Protocol):
@@ -84,20 +92,44 @@ def answers_of(agent: Called) -> Mapping[str, Answer]:
 class Answering:
     """One connection's calls. A call that fails is answered with a FAULT: it ends neither the connection nor others."""
 
-    def __init__(self, connection: Connection, answers: Mapping[str, Answer]) -> None:
-        self._connection, self._answers = connection, answers
+    def __init__(self, connection: Connection, answers: Mapping[str, Answer], serve: Serve = serve_none) -> None:
+        self._connection, self._answers, self._serve = connection, answers, serve
+        self.streams = Streams(connection)
+        self._serving: set[asyncio.Task[None]] = set()
         self._under_way: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Until the connection ends; then nothing of it goes on. ProtocolError, ConnectionError."""
         try:
             async for message in self._connection.messages():
-                self._take(message)
+                if message.kind in RELAY_KINDS:
+                    self._relay(message)
+                else:
+                    self._take(message)
         finally:
-            tasks = list(self._under_way.values())
+            self.streams.end("the connection to the dispatcher ended")
+            tasks = [*self._under_way.values(), *self._serving]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _relay(self, message: Message) -> None:
+        opened = self.streams.take(message)
+        if opened is not None:
+            task = asyncio.create_task(self._serve_one(*opened), name="relayed stream")
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+    async def _serve_one(self, stream: Stream, opening: bytes) -> None:
+        try:
+            await self._serve(stream, opening)
+        except StreamReset:
+            return
+        except Exception as error:
+            LOG.warning("a relayed stream failed", error=repr(error))
+            stream.reset(repr(error)[:300])
+        finally:
+            stream.reset("the agent has ended the stream")
 
     def _take(self, message: Message) -> None:
         kind, stream, body = message

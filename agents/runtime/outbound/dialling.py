@@ -4,16 +4,17 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import structlog
 
-from agents.runtime.outbound.answering import Answer, Answering
+from agents.runtime.outbound.answering import Answer, Answering, Serve, serve_none
 from agents.runtime.outbound.connection import Connection
 from agents.runtime.outbound.problems import in_words
+from agents.runtime.outbound.relayed import SUBPROTOCOL, Stream
 from agents.runtime.outbound.settings import GatewaySettings
 from dispatcher.model.backoff import Backoff
 from dispatcher.model.streams import ProtocolError
@@ -39,16 +40,27 @@ Failure = (aiohttp.ClientError, ProtocolError, OSError, TimeoutError, ValueError
 
 
 class Dialler:
-    """The connections of one agent. `problems` has a line for each gateway that is not connected."""
+    """The connections of one agent. `problems` has a line for each gateway that is not connected.
 
-    def __init__(self, settings: GatewaySettings, cluster: str, answers: Mapping[str, Answer]) -> None:
-        self._settings, self._cluster, self._answers = settings, cluster, answers
+    `serve` is called for each relayed stream that another cluster opens; the stream ends when it returns.
+    """
+
+    def __init__(
+        self, settings: GatewaySettings, cluster: str, answers: Mapping[str, Answer], serve: Serve = serve_none
+    ) -> None:
+        self._settings, self._cluster, self._answers, self._serve = settings, cluster, answers, serve
+        self._relaying: dict[str, Answering] = {}  # by gateway, those that know relayed streams
         self.problems = dict.fromkeys(settings.urls, _NOT_TRIED)
 
     @property
     def connected(self) -> bool:
         """Whether at least one dispatcher reaches us."""
         return len(self.problems) < len(self._settings.urls)
+
+    def open_streams(self, opening: bytes) -> Iterator[Stream]:
+        """A new relayed stream over one gateway after the other, for as long as the caller wants another."""
+        for answering in [*self._relaying.values()]:
+            yield answering.streams.open(opening)  # whether there are too many the gateway says
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -93,12 +105,19 @@ class Dialler:
                 heartbeat=HEARTBEAT_S,
                 max_msg_size=2 * CHUNK,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
+                protocols=[SUBPROTOCOL],
             ) as socket,
         ):
             opening.reschedule(None)
             self.problems.pop(url, None)
             LOG.info("connected", gateway=url)
-            await Answering(Connection(socket), self._answers).run()
+            answering = Answering(Connection(socket), self._answers, self._serve)
+            if socket.protocol == SUBPROTOCOL:
+                self._relaying[url] = answering
+            try:
+                await answering.run()
+            finally:
+                self._relaying.pop(url, None)
             if socket.close_code == REPLACED:
                 raise Replaced("another agent of this cluster has connected: end one of them")
 

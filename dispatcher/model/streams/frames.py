@@ -4,6 +4,10 @@
 
 A stream is one call: the gateway numbers it, and both directions use its number. A message longer than CHUNK is sent as
 several frames, of which the last has the flag END; frames of other messages may come in between.
+
+A stream may also be *relayed*: bytes both ways, such as the log of a pod, opened by either end. Its numbers are apart
+from those of calls (RELAYED; OPENED_BY_AGENT of those that the agent begins). Its messages are one frame each, in the
+order in which they were sent. Either end may send STREAM_WINDOW bytes of DATA that the other has not granted anew.
 """
 
 import struct
@@ -13,6 +17,8 @@ from typing import NamedTuple
 VERSION = 1
 CHUNK = 16 * 1024
 END, COUNTED = 1, 2  # flags: the last of its message; counts against the window
+STREAM_WINDOW = 256 * 1024  # of DATA of one relayed stream and direction
+RELAYED, OPENED_BY_AGENT = 0x8000_0000, 0x4000_0000  # bits of a stream's number
 _HEAD = struct.Struct("!BBBI")
 _AMOUNT = struct.Struct("!I")
 
@@ -22,13 +28,25 @@ class ProtocolError(Exception):
 
 
 class Kind(IntEnum):
-    """What a frame is part of. CREDIT is no message: its payload says how many counted bytes were taken."""
+    """What a frame is part of. CREDIT is no message: its payload says how many counted bytes were taken.
+
+    Of relayed streams: OPEN begins one, FINISH says that this end sends no more, GRANT that so many bytes of DATA were
+    taken, RESET that it has ended before its end, and why.
+    """
 
     CALL = 1
     ANSWER = 2
     FAULT = 3
     CANCEL = 4
     CREDIT = 5
+    OPEN = 6
+    DATA = 7
+    FINISH = 8
+    GRANT = 9
+    RESET = 10
+
+
+RELAY_KINDS = frozenset((Kind.OPEN, Kind.DATA, Kind.FINISH, Kind.GRANT, Kind.RESET))
 
 
 class Frame(NamedTuple):
@@ -60,14 +78,24 @@ def decode_frame(data: bytes) -> Frame:
         raise ProtocolError(f"a frame of the unknown kind {kind}") from None
 
 
-def credit(amount: int) -> Frame:
+def credit(taken: int) -> Frame:
     """Tells that so many counted bytes were taken."""
-    return Frame(Kind.CREDIT, END, 0, _AMOUNT.pack(amount))
+    return Frame(Kind.CREDIT, END, 0, amount(taken))
 
 
 def credited(frame: Frame) -> int:
     """How many bytes a CREDIT frame tells of. ProtocolError."""
-    if len(frame.payload) != _AMOUNT.size:
-        raise ProtocolError(f"a credit of {len(frame.payload)} bytes")
-    found: int = _AMOUNT.unpack(frame.payload)[0]
+    return amount_of(frame.payload)
+
+
+def amount(number: int) -> bytes:
+    """A number of bytes, as CREDIT and GRANT tell it."""
+    return _AMOUNT.pack(number)
+
+
+def amount_of(payload: bytes) -> int:
+    """The number of bytes that a payload tells of. ProtocolError."""
+    if len(payload) != _AMOUNT.size:
+        raise ProtocolError(f"a credit of {len(payload)} bytes")
+    found: int = _AMOUNT.unpack(payload)[0]
     return found

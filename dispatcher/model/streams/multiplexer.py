@@ -8,6 +8,9 @@ Example, window 32 KiB: a report of 100 KiB is queued, then an order of 1 KiB. T
 before the order comes; the order is the next frame, since it is more urgent and not counted; then nothing, until the
 peer has taken 16 KiB and says so, and the third frame of the report leaves.
 
+Relayed streams come last, and may use half of the window: they never hold up the rest. Their messages are not cut and
+keep their order.
+
 The shape is that of HTTP/2 (RFC 9113, sections 5.2 and 5.3), with one window a connection and fixed priorities.
 """
 
@@ -21,6 +24,7 @@ from dispatcher.model.streams.frames import (
     CHUNK,
     COUNTED,
     END,
+    RELAY_KINDS,
     Frame,
     Kind,
     ProtocolError,
@@ -42,6 +46,7 @@ class Priority(IntEnum):
     INTENTS = 1
     CHANGES = 2
     TELEMETRY = 3
+    RELAY = 4
 
 
 class Message(NamedTuple):
@@ -88,7 +93,7 @@ class Multiplexer:
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, message: Message, priority: Priority) -> None:
-        """Queue a message; one a stream at a time."""
+        """Queue a message; one a stream at a time, but for relayed streams, whose messages are CHUNK bytes at most."""
         self._queues[priority].append(_Sending(message, counted=priority >= Priority.CHANGES))
 
     def drop(self, stream: int) -> bool:
@@ -109,7 +114,12 @@ class Multiplexer:
         return None
 
     def _allowed(self, sending: _Sending) -> int:
-        return min(CHUNK, self._window - self._on_the_way) if sending.counted else CHUNK
+        if not sending.counted:
+            return CHUNK
+        if sending.message.kind in RELAY_KINDS:
+            # Up to half, or a little more: at half the peer tells what it took, so nobody waits for the other.
+            return CHUNK if self._on_the_way * 2 < self._window else 0
+        return min(CHUNK, self._window - self._on_the_way)
 
     def _cut(self, queue: deque[_Sending], most: int) -> Frame:
         sending = queue.popleft()
@@ -125,7 +135,7 @@ class Multiplexer:
     def receive(self, data: bytes) -> Message | None:
         """Take a frame; the message that it completes, if any. ProtocolError: the connection must end."""
         frame = decode_frame(data)
-        wanted = self._wanted is None or self._wanted(frame.stream)
+        wanted = self._wanted is None or frame.kind in RELAY_KINDS or self._wanted(frame.stream)
         if len(frame.payload) < CHUNK // 2 or not wanted:
             self.little += 1
         if frame.kind == Kind.CREDIT:
@@ -137,6 +147,8 @@ class Multiplexer:
             self._untold += len(frame.payload)
             if self._untold > self._window:
                 raise ProtocolError(f"the peer sent more than {self._window} bytes without leave")
+        if frame.kind in RELAY_KINDS:
+            return _whole(frame)
         if not wanted:
             self.forget(frame.stream)  # what came of it before it was given up
             return None
@@ -161,3 +173,9 @@ class Multiplexer:
     def forget(self, stream: int) -> None:
         """Keep nothing of a message of which a part has arrived."""
         self._held -= sum(len(part) + _PART for part in self._parts.pop(stream, ()))
+
+
+def _whole(frame: Frame) -> Message:
+    if not frame.flags & END:
+        raise ProtocolError("a part of a message of a relayed stream")
+    return Message(frame.kind, frame.stream, frame.payload)

@@ -27,8 +27,8 @@ from dispatcher.scheduling.framework.domain_counts import (
     ScoreTerm,
 )
 
-_MOST_BUCKETS = 256
-_MORE_BUCKETS = 64  # that rows may come to in the course of a batch
+_MOST_BUCKETS = 4096  # some for each zone of hundreds of clusters
+_MORE_BUCKETS = 64  # that rows may come to in the course of a batch, or one a pod where there are many already
 _WIDEST = 1 << 22  # combinations that are counted in a table
 _NO_SLOT = -1
 
@@ -123,7 +123,7 @@ def bucket_layout_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, coun
     split = dict(zip(map(id, axes), partition.axis_codes, strict=True)) if partition else {}
     groups = np.asarray([key[0] for key in keys], dtype=np.int64)
     codes = {axis: values[groups] for axis, values in split.items()}
-    room = len(keys) + _MORE_BUCKETS
+    room = len(keys) + max(_MORE_BUCKETS, min(count, len(keys)))
     slot, step, counts = _slots(domain_counts, hosts, keys, codes, room)
     present = _presence(rules, codes, room, len(keys))
     layout = BucketLayout(

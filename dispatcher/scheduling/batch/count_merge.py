@@ -28,6 +28,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.evaluators import finite, weighted
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
+from dispatcher.scheduling.fleet.volumes import has_only_claims
 from dispatcher.scheduling.framework import DomainPlugin, Floats, Ints, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope
@@ -35,7 +36,9 @@ from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.selector import BatchSelector
 
 _LEAST_DEPTH = 32  # rows looked at in each of many buckets
+_FEW = 16  # buckets
 _UNKNOWN = -1
+_LEAST_TRACED, _MOST_TRACED = 256, 1 << 23  # pods; pods times buckets of which a batch keeps a trace
 
 
 def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]) -> "CountMerge | None":
@@ -48,10 +51,11 @@ def count_merge_of(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Plac
         layout = bucket_layout_of(eq_class, plugin_rules, len(items)) if plugin_rules else None
         if layout is None:
             return None
-        best = _candidates_of(eq_class, layout, len(items))
+        count = min(len(items), max(_LEAST_TRACED, _MOST_TRACED // len(layout.all_buckets.members)))
+        best = _candidates_of(eq_class, layout, count)
         rows = np.sort(best.candidates.row)
-        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, len(items) + 1)
-        return CountMerge(eq_class, first, len(items), plugin_rules, layout, best) if exact else None
+        exact = len(rows) > 0 and eq_class.fleet.can_suppose(rows, first, count + 1)
+        return CountMerge(eq_class, first, count, plugin_rules, layout, best) if exact else None
     except PluginError:
         return None  # decided alone, the pod meets the error again and says so
 
@@ -64,7 +68,12 @@ def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]
     first = items[0][1].pod
     return not first.terminating and all(
         placed.pod is first
-        or (placed.pod.requests == first.requests and not placed.pod.ports and not placed.pod.terminating)
+        or (
+            placed.pod.requests == first.requests
+            and not placed.pod.ports
+            and not placed.pod.terminating
+            and has_only_claims(placed.pod)
+        )
         for _, placed in items
     )
 
@@ -117,6 +126,8 @@ class CountMerge(BatchSelector):
     def _run(self) -> int:
         """Decide as many pods as can be known in advance; returns how many."""
         layout, going_on = self._layout, True
+        for bucket in range(min(layout.used, _FEW)):  # each would stop the merge once
+            layout.after(bucket)
         self._normalize_shared()
         while going_on:
             views = layout.buckets_in_use, layout.counts, layout.rules_in_use, layout.plugins_in_use
@@ -214,7 +225,7 @@ class CountMerge(BatchSelector):
         """The places of as many of the first pods as find one here, as if each had been booked; the caller books them
         in the fleet, and the merge is spent.
         """
-        found = [self._record.decision(at, *item) for at, item in enumerate(items[: self._decided])]
+        found = self._record.decisions(items[: self._decided])
         self._at = self._decided
         return found
 
@@ -225,6 +236,8 @@ class CountMerge(BatchSelector):
     def booked(self, row: int) -> None:
         """The caller has booked the next decided pod; advance to the one after."""
         self._at += 1
+        if self._placed.pod.volumes and self._eq_class.is_moved:
+            self._decided = self._at  # what is held for claims shows in objects
 
 
 class _Best(NamedTuple):
@@ -237,7 +250,7 @@ class _Best(NamedTuple):
 def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int) -> _Best:
     """The best rows of each bucket, in order, as its heap; where the candidates of each begin, and the last end."""
     buckets, size, ranks = layout.all_buckets, layout.used, eq_class.fleet.rank
-    most = count + 1 if size == 1 else min(count + 1, max(_LEAST_DEPTH, 4 * count // size))
+    most = _depth_of(buckets.members[:size], count)
     order = np.argsort(layout.bucket_of.astype(np.int16), kind="stable")
     ends = np.cumsum(buckets.members[:size]).tolist()
     starts, chosen, left = [0], [], []
@@ -257,6 +270,16 @@ def _candidates_of(eq_class: EquivalenceClass, layout: BucketLayout, count: int)
     lefts = np.concatenate(left) if left else blank.copy()
     heap = Candidates(points, ranks[found], found, lefts, blank, none, np.zeros(len(found)), blank.copy())
     return _Best(heap, starts)
+
+
+def _depth_of(members: Ints, count: int) -> int:
+    """How many rows of each bucket `count` pods are likely to come to: four for each pod in all, and more than that in
+    large buckets as long as small ones do not have theirs.
+    """
+    most = count + 1 if len(members) == 1 else max(_LEAST_DEPTH, 4 * count // max(len(members), 1))
+    while most <= count and int(np.minimum(members, 2 * most).sum()) <= 4 * count:
+        most *= 2
+    return min(most, count + 1)
 
 
 def _blank(count: int, evaluators: int, buckets: int) -> Trace:

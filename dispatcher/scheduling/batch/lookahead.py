@@ -27,6 +27,7 @@ from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable, refused_by
 from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.row import FactSheet
+from dispatcher.scheduling.fleet.volumes import has_only_claims
 from dispatcher.scheduling.framework import Floats, Placed, Reserve
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope
@@ -62,7 +63,9 @@ def _are_alike(eq_class: EquivalenceClass, items: Sequence[tuple[PodId, Placed]]
         return False  # what a plugin books for itself cannot be supposed
     first = items[0][1].pod
     return all(
-        placed.pod is first or (placed.pod.requests == first.requests and not placed.pod.ports) for _, placed in items
+        placed.pod is first
+        or (placed.pod.requests == first.requests and not placed.pod.ports and has_only_claims(placed.pod))
+        for _, placed in items
     )
 
 
@@ -272,6 +275,8 @@ class Lookahead(BatchSelector):
             if self._group_scores.evaluators and not self._spent:
                 self._ask_domains()
             self._spent |= any(one.is_stale(changed=False, touched=True) for one in self._watched)
+            # What is held for claims shows in objects.
+            self._spent |= bool(self._placed.pod.volumes) and self._eq_class.is_moved
         except PluginError:
             self._spent = True  # the next pod will meet the error itself
 

@@ -58,6 +58,7 @@ class MergeHistory:
             trace.candidate[:decided]
         ]  # [pods, 2]; what stands where there is none means nothing
         self._has_rival = trace.candidate[:decided, 1] >= 0
+        self._rival_rows: list[int] = np.where(self._has_rival, self._chosen[:, 1], -1).tolist()
         self._cluster_of = self.fleet.cluster[self._chosen[:, 0]]
         name_of = self.fleet.name_of
         self.places = {row: name_of(row) for row in set(self._chosen.ravel().tolist())}
@@ -68,6 +69,15 @@ class MergeHistory:
             if evaluator.role.explainer:
                 told_later = guarded(plugin, plugin.explain_batch, evaluator.state, rows, view)
                 self._explainers.append((evaluator.role.name, told_later))
+
+    def decisions(self, items: Sequence[tuple[PodId, Placed]]) -> list[Decision]:
+        """Those for the first pods."""
+        rows, scores = self._chosen[: len(items), 0].tolist(), self._trace.score[: len(items), 0].tolist()
+        found = enumerate(zip(items, rows, scores, strict=True))
+        return [
+            Decision(pod_id, placed, *self.places[row], row, score, MergeRecord(self, at))
+            for at, ((pod_id, placed), row, score) in found
+        ]
 
     def decision(self, at: int, pod_id: PodId, placed: Placed) -> Decision:
         """The decision for the pod number `at`."""
@@ -96,9 +106,8 @@ class MergeHistory:
 
     def runner_up(self, at: int) -> tuple[str, str, float] | None:
         """(cluster, node, score) of the next best; None if there is none."""
-        if not self._has_rival[at]:
-            return None
-        return (*self.places[self._chosen.item(at, 1)], self._trace.score.item(at, 1))
+        rival = self._rival_rows[at]
+        return (*self.places[rival], self._trace.score.item(at, 1)) if rival >= 0 else None
 
     def parts(self, ats: Sequence[int]) -> RecordParts:
         """What the decisions for pods of these numbers, ascending, are told by."""

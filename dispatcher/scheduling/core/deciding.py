@@ -8,6 +8,7 @@ from dispatcher.scheduling.core.binding_cycle import BindingCycle
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.retries import Retries
 from dispatcher.scheduling.core.state import CoreState
+from dispatcher.scheduling.cycle.batches import Result
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.fleet.nominations import Nominee
@@ -44,16 +45,28 @@ class Deciding:
             ready = [item for item in heeded if self._home_ready(item, now)]
             promised = self._promised_to(ready)
             results = state.profiles.schedule_class([(item.pod_id, item.placed) for item in ready])
-            for item, result in zip(ready, results, strict=True):
-                if isinstance(result, Decision):
-                    self._decided(item, result, now)
-                else:
-                    self._park(item, result, now)
+            self._follow_up(ready, results, now)
             self.binding.follow(now)
-            if any(isinstance(result, Decision) for result in results):
+            if decided := sum(1 for result in results if isinstance(result, Decision)):
+                state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
+                if all(isinstance(result, Decision) for result in results):
+                    state.queue.go_on(batch[0], now)
             self._taken_back(promised, now)
         self.binding.settle(now)
+
+    def _follow_up(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
+        refused: list[tuple[QueuedPod, Unschedulable]] = []  # for the same reasons
+        for item, result in zip(items, results, strict=True):
+            if refused and (isinstance(result, Decision) or result.reasons != refused[0][1].reasons):
+                self._park(refused, now)
+                refused = []
+            if isinstance(result, Decision):
+                self._decided(item, result, now)
+            else:
+                refused.append((item, result))
+        if refused:
+            self._park(refused, now)
 
     def _promised_to(self, items: Sequence[QueuedPod]) -> list[Nominee]:
         found = map(self._state.profiles.nominations.of, (item.pod_id for item in items))
@@ -80,7 +93,6 @@ class Deciding:
         state = self._state
         tracked = state.tracked[decision.pod_id]
         tracked.item, tracked.queued, tracked.reported, tracked.refused = item, False, "", ""
-        state.counters["scheduled", state.profiles.name_of(decision.placed)] += 1
         state.log.add(decision)
         state.effects.append(events.Decided(decision))
         self.binding.begin(item, decision, now)
@@ -88,13 +100,13 @@ class Deciding:
     def _launch(self, item: QueuedPod, decision: Decision, now: float) -> None:
         """The default Bind: our own intent to the agents."""
         state = self._state
-        tracked, source = state.tracked[decision.pod_id], decision.placed.pod
+        tracked, source, home = state.tracked[decision.pod_id], decision.placed.pod, decision.pod_id[0]
         epoch = state.outbox.next_epoch()
-        if decision.cluster == tracked.home:
-            in_flight = intents.bind(tracked.home, source, decision.node, epoch, state.why(tracked), now)
+        if decision.cluster == home:
+            in_flight = intents.bind(home, source, decision.node, epoch, decision.summary(), now)
         else:
             place = (decision.cluster, state.clusters[decision.cluster].uid, decision.node)
-            in_flight = intents.claim(tracked.home, source, place, epoch, now)
+            in_flight = intents.claim(home, source, place, epoch, now)
             in_flight.fresh = True
         state.outbox.send(tracked, in_flight)
 
@@ -105,10 +117,20 @@ class Deciding:
             message = known
         self._state.report(tracked, message, now)
 
-    def _park(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
+    def _park(self, run: Sequence[tuple[QueuedPod, Unschedulable]], now: float) -> None:
+        """Pods of one class found no place for the same reasons. Who gets a promise is parked by itself: another one
+        may lose its own to it, and is tried again if it is parked.
+        """
         state = self._state
-        state.counters["unschedulable", state.profiles.name_of(result.placed)] += 1
-        state.queue.unschedulable(item, result.reasons, now)
+        state.counters["unschedulable", state.profiles.name_of(run[0][1].placed)] += len(run)
+        apart = any(result.displaced or result.victims for _, result in run)
+        for some in [[one] for one in run] if apart else [run]:
+            state.queue.unschedulable_all([item for item, _ in some], some[0][1].reasons, now)
+            for item, result in some:
+                self._parked(item, result, now)
+
+    def _parked(self, item: QueuedPod, result: Unschedulable, now: float) -> None:
+        state = self._state
         state.log.add(result)
         self._tell(state.tracked[item.pod_id], result, now)
         for pod_id in result.displaced:

@@ -5,13 +5,12 @@ What a verdict leads to is the table in `delegation.in_flight`; here it is carri
 from collections.abc import Callable
 
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, Outcome
-from dispatcher.model.pod import PodId
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core.deciding import Deciding
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.delegation.in_flight import InFlightIntent, IntentKind, Transition
-from dispatcher.scheduling.delegation.tracking import Tracked
+from dispatcher.scheduling.delegation.tracking import Tracked, awaits_watch
 from dispatcher.scheduling.framework import Placed
 
 
@@ -33,17 +32,23 @@ class Outcomes:
     def answered_all(self, event: events.Answered, now: float) -> None:
         """Take the outcomes of a batch in; their pods are due."""
         for outcome in event.outcomes:
-            pod_id = self.answered(outcome, now)
-            if pod_id is not None:
-                self._state.due.add(pod_id)
+            tracked = self.answered(outcome, now)
+            if tracked is not None and not self._only_waits(tracked):
+                self._state.due.add(tracked.pod_id)
+
+    def _only_waits(self, tracked: Tracked) -> bool:
+        """Whether a look at the pod would find nothing to do before the watch shows its bind, or the answer comes."""
+        if not awaits_watch(tracked) or self._deciding.binding.holds(tracked.pod_id):
+            return False
+        return not self._state.fences.of(tracked.home)
 
     def unanswered(self, event: events.Unanswered, now: float) -> None:
         """The call failed: what happened to its intents is unknown until the cluster's truth is seen again."""
         self._state.outbox.unanswered(event.intent_ids, now)
         self._state.side_intents.unanswered(event.intent_ids, now)
 
-    def answered(self, outcome: Outcome, now: float) -> PodId | None:
-        """Take one outcome in; the pod at which to look again, None where nothing of a pod waited for it."""
+    def answered(self, outcome: Outcome, now: float) -> Tracked | None:
+        """Take one outcome in; the pod that it is about, None where nothing of a pod waited for it."""
         self._state.counters["outcomes", outcome.verdict] += 1
         if self._state.side_intents.answered(outcome, now):
             return None
@@ -56,7 +61,7 @@ class Outcomes:
         self._learn_size(tracked, in_flight, outcome, now)
         if transition in self._moves:
             self._moves[transition](tracked, in_flight, outcome, now)
-        return tracked.pod_id
+        return tracked
 
     def unsent(self, event: events.Unsent, now: float) -> None:
         """The call that carried these was never begun: what nothing can have come of is taken back."""

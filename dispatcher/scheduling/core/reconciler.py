@@ -23,6 +23,7 @@ from dispatcher.scheduling.delegation.tracking import Reach, Tracked, forget_van
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.hints import WakeEvent
+from dispatcher.scheduling.queued import State
 
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 _TOLD = {Step.HOLD: Reason.STILL_ELSEWHERE, Step.WAIT: Reason.UNANSWERED}
@@ -44,26 +45,28 @@ class Reconciler:
         while state.due:
             due, state.due = sorted(state.due), set()
             for pod_id in due:
-                tracked = self._state.tracked.get(pod_id)
+                tracked = state.tracked.get(pod_id)
                 if tracked is not None:
-                    self._look_safely(tracked, now)
+                    try:
+                        self._look_at(tracked, now)
+                    except Exception as error:  # a fault of ours about one pod must not stop the others
+                        self._look_later(tracked, error, now)
 
-    def _look_safely(self, tracked: Tracked, now: float) -> None:
-        try:
-            self._look_at(tracked, now)
-        except (
-            Exception
-        ) as error:  # a fault of ours about one pod must not stop the others: it is looked at again later
-            self._state.counters["faults", type(error).__name__] += 1
-            self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
-            tracked.hold_until = now + self._state.timing.retry.most_s
-            self._state.look_at(tracked, tracked.hold_until)
+    def _look_later(self, tracked: Tracked, error: Exception, now: float) -> None:
+        self._state.counters["faults", type(error).__name__] += 1
+        self._state.trouble(f"pod {tracked.pod_id}: {type(error).__name__}: {error}")
+        tracked.hold_until = now + self._state.timing.retry.most_s
+        self._state.look_at(tracked, tracked.hold_until)
 
     def _look_at(self, tracked: Tracked, now: float) -> None:
-        self._drop_if_over(tracked, now)
+        in_flight = tracked.in_flight
+        if in_flight is not None and self._is_over(tracked, in_flight, now):
+            self._state.outbox.drop(tracked)
         if self._binding.holds(tracked.pod_id) and self._still_held(tracked, now):
             return
-        forget_vanished(tracked, self._state.clusters, now, self._state.timing, self._state.fences.of(tracked.home))
+        if tracked.vanished is not None:
+            fenced = self._state.fences.of(tracked.home)
+            forget_vanished(tracked, self._state.clusters, now, self._state.timing, fenced)
         self._occupy(tracked, now)
         if tracked.in_flight is not None:
             return
@@ -92,7 +95,7 @@ class Reconciler:
     def _next_step(self, tracked: Tracked, now: float) -> NextStep | None:
         """What is due; None: not yet, since others of a fenced cluster come first."""
         if tracked.source is not None and not tracked.abroad:
-            due = step_of_local(tracked.source, reachable=tracked.home in self._reach.ready)
+            due = step_of_local(tracked.source, reachable=tracked.pod_id[0] in self._reach.ready)
             if due is not None:
                 return due
         seen = self._observed_state(tracked, now)
@@ -127,26 +130,29 @@ class Reconciler:
     def _rest(self, tracked: Tracked, now: float) -> None:
         """Nothing to do by event: forget what is over, come back by time to what is only missing."""
         wants = tracked.source is not None and wants_place(tracked.source)
-        if not wants and self._state.profiles.nominations.drop(tracked.pod_id) is not None:
-            self._state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
-        if tracked.forgotten:
+        if not wants:
+            tracked.item = None  # never to be tried again: it would keep an old version of the pod
+            if self._state.profiles.nominations.drop(tracked.pod_id) is not None:
+                self._state.queue.wake(WakeEvent.POD_REMOVED, now)  # the room that was promised to it is free
+        forgotten = tracked.source is None and tracked.forgotten
+        if forgotten:
             self._state.forget(tracked.pod_id)
-        if tracked.waits_for_time and not tracked.forgotten:
+        if not forgotten and tracked.waits_for_time:
             self._state.waiting.add(tracked.pod_id)
         else:
             self._state.waiting.discard(tracked.pod_id)
 
-    def _drop_if_over(self, tracked: Tracked, now: float) -> None:
-        in_flight = tracked.in_flight
-        if in_flight is None:
-            return
-        shown = in_flight.settling and settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster))
-        late = in_flight.settling and self._is_late(tracked, in_flight, now)
+    def _is_over(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
+        if in_flight.settling:
+            if settled(in_flight, tracked.source, tracked.delegates.get(in_flight.cluster)):
+                return True
+            if self._is_late(tracked, in_flight, now):
+                return True
+        if tracked.in_flight_is_pointless:
+            return True
         ends = tracked.source is not None and tracked.source.terminating
         unwanted = ends and in_flight.waits and in_flight.kind in ENDED_WITH_SOURCE
-        over = tracked.in_flight_is_pointless or shown or late or unwanted
-        if over or self._state.fences.outdates(tracked.home, in_flight, self._state.clusters):
-            self._state.outbox.drop(tracked)
+        return unwanted or self._state.fences.outdates(tracked.home, in_flight, self._state.clusters)
 
     def _is_late(self, tracked: Tracked, in_flight: InFlightIntent, now: float) -> bool:
         """Whether a confirmed effect ought to have shown. In a cluster that is not Ready nothing shows, and the effect
@@ -160,11 +166,13 @@ class Reconciler:
 
     def _occupy(self, tracked: Tracked, now: float) -> None:
         """Make the fleet hold this pod where it is, goes, or may be; nowhere once it has ended."""
-        place = place_of(tracked, self._state.fences.of(tracked.home))
+        place = place_of(tracked, self._state.fences.of(tracked.pod_id[0]))
         known = self._state.fleet.occupant(tracked.pod_id)
         if place is None:
+            if known is None:
+                return
             placing = tracked.in_flight is not None and tracked.in_flight.kind in PLACING and tracked.source is not None
-            if known is not None and not placing and not self._binding.holds(tracked.pod_id):
+            if not placing and not self._binding.holds(tracked.pod_id):
                 self._state.free(tracked.pod_id, now)
                 self._evictions.gone(tracked.pod_id)
             return
@@ -176,12 +184,13 @@ class Reconciler:
 
     def _placed(self, tracked: Tracked, pod: Pod, cluster: str, node: str, now: float) -> Placed:
         """The pod as it is booked there: as large as its cluster makes it, as far as no delegate shows that yet."""
-        if cluster == tracked.home or pod is not (tracked.source or tracked.vanished):
-            return Placed(pod, tracked.home)
+        home = tracked.pod_id[0]
+        if cluster == home or pod is not (tracked.source or tracked.vanished):
+            return Placed(pod, home)
         known = self._state.fleet.occupant(tracked.pod_id)
         if known is not None and (known.cluster, known.node) == (cluster, node):
-            return Placed(pod, tracked.home, known.placed.refused)
-        return Placed(pod, tracked.home, self._retries.known(tracked, pod, now))
+            return Placed(pod, home, known.placed.refused)
+        return Placed(pod, home, self._retries.known(tracked, pod, now))
 
     # --- places ------------------------------------------------------------------------------------------------------
 
@@ -199,9 +208,8 @@ class Reconciler:
         if self._retries.again(tracked, placed, now):
             return
         self._recall_promise(tracked, pod)
-        self._state.queue.add(tracked.pod_id, placed, now)
-        item = self._state.queue.get(tracked.pod_id)
-        if item is not None and self._state.queue.state_of(tracked.pod_id) == "gated":
+        item = self._state.queue.add(tracked.pod_id, placed, now)
+        if item.state is State.GATED:
             self._state.report(tracked, item.note, now, "SchedulingGated" if pod.gated else "Unschedulable")
 
     def _recall_promise(self, tracked: Tracked, pod: Pod) -> None:

@@ -206,7 +206,8 @@ class Reports:
 
     def _pod_changed(self, view: ClusterView, change: views.Change[Pod], now: float) -> None:
         before, after, told = change
-        was, owner = self._known_owner(view, before), self._owner_of(view, after)
+        was = self._known_owner(view, before) if before is not None else None
+        owner = self._owner_of(view, after) if after is not None else None
         if was is not None and was != owner:
             self._state.owners.pop((view.name, before.uid if before is not None else ""), None)
             self._went(view, was, told=told and after is None)
@@ -226,16 +227,14 @@ class Reports:
             tracked.queued = False  # labels, gates or spec may be others now: queue it anew
         self._state.seen(tracked)
 
-    def _known_owner(self, view: ClusterView, pod: Pod | None) -> PodId | None:
+    def _known_owner(self, view: ClusterView, pod: Pod) -> PodId | None:
         """Whose a pod was taken for when it was last seen: keys may be others since."""
-        if pod is None or pod.source is None:
+        if pod.source is None:
             return self._owner_of(view, pod)
         return self._state.owners.get((view.name, pod.uid))
 
-    def _owner_of(self, view: ClusterView, pod: Pod | None) -> PodId | None:
+    def _owner_of(self, view: ClusterView, pod: Pod) -> PodId | None:
         """The source pod that a pod is, or stands for; None for one that is not ours."""
-        if pod is None:
-            return None
         source = pod.source
         if source is None:
             return (view.name, pod.uid) if is_ours(pod.scheduler_name) else None

@@ -1,7 +1,8 @@
 """Places that came to nothing: where a pod was refused it is not sent again for a while, and the next best is tried."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from dispatcher.model.messages import REFUSED, Outcome
 from dispatcher.model.objects import Namespace
@@ -61,7 +62,7 @@ class Retries:
         for item in batch:
             placed, refused = item.placed, state.refusals.about(item.pod_id, item.placed.pod, now)
             if refused != placed.refused:
-                placed = replace(placed, refused=refused)
+                placed = msgspec.structs.replace(placed, refused=refused)
             placed = state.fleet.with_use(placed)
             if placed is item.placed:
                 ready.append(item)

@@ -78,7 +78,10 @@ class CoreState:
 
     def track(self, pod_id: PodId) -> Tracked:
         """What is tracked of a pod of ours, from now on."""
-        return self.tracked.setdefault(pod_id, Tracked(pod_id))
+        found = self.tracked.get(pod_id)
+        if found is None:
+            found = self.tracked[pod_id] = Tracked(pod_id)
+        return found
 
     def free(self, pod_id: PodId, now: float) -> None:
         """Give a pod's place back, and wake those whom the room or the quota may help."""

@@ -15,7 +15,8 @@ from dispatcher.scheduling.cycle.booking import Booking
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.framework import Depends, Placed, Skip
-from dispatcher.scheduling.framework.points import ClassKey, PluginError, guarded
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.selector import BatchSelector, Selector
 
@@ -47,10 +48,11 @@ class Batches:
 
     def ahead(self, key: ClassKey, items: Sequence[_Item]) -> list[Result]:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
-        if len(items) < _WORTH_IT:
-            return []
         first, now = items[0][1], key
         try:
+            items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
+            if len(items) < _WORTH_IT:
+                return []
             now = self._plan.standing_key(key, first, self._books.view)
             eq_class = self._classes.get(now)
             eq_class.refresh(first)
@@ -58,9 +60,11 @@ class Batches:
             self._classes.drop(now)  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
-        if hopeless or eq_class.refusal is not None:
+        if hopeless or eq_class.refusal is not None or self._stirs(eq_class, first):
             return []
         items, whole, key = self._alike(items), key, now
+        if len(items) < _WORTH_IT:
+            return []
         deferred, selector = self._selector(eq_class, items)
         if selector is None:
             return []
@@ -104,6 +108,11 @@ class Batches:
             return [items[0]]
         return items
 
+    def _stirs(self, eq_class: EquivalenceClass, placed: Placed) -> bool:
+        """Whether the next pod moves a count by which somebody was silent so far: looking past it would be in vain."""
+        silent = (one for one in eq_class.evaluators if one.versions and one.skipped)
+        return any(self._fleet.moves(count, placed) for one in silent for count, _ in one.versions)
+
     def _may_defer(self, eq_class: EquivalenceClass, items: Sequence[_Item], *, counted: bool) -> bool:
         """Whether nobody looks at the fleet before all of `items` are decided, so that it may be written once.
 
@@ -116,18 +125,23 @@ class Batches:
         ):
             return False
         looking = (one for one in self._booking if one.depends is not Depends.STATIC)
+        if any(placed.pod.volumes for _, placed in items):
+            return False
         if not all(self._books.quiet(one, eq_class.answer_of) for one in (*self._books.late, *looking)):
             return False
         ids = {pod_id for pod_id, _ in items}
         return len(ids) == len(items) and self._fleet.are_nowhere(ids)
 
     def _plain(self, eq_class: EquivalenceClass, items: Sequence[_Item]) -> bool:
-        """Whether all of these pods may be decided and no plugin gates or books any: SKIP holds for a whole class."""
+        """Whether all of these pods may be decided, and no plugin gates or books any but those that book many: SKIP
+        holds for a whole class.
+        """
         if any(placed.pod.problems or placed.pod.gated for _, placed in items):
             return False
         first, fleet = items[0][1], self._books.view
         try:
-            told = [guarded(one, one.pre_filter, first, fleet) for one in self._plan.gates]
+            alone = (one for one in self._plan.gates if one not in self._books.many)
+            told = [guarded(one, one.pre_filter, first, fleet) for one in alone]
         except PluginError:
             return False  # decided alone, the pods meet the error again
         skipped = all(isinstance(one, Skip) for one in told)
@@ -138,8 +152,11 @@ class Batches:
 
     def _at_once(self, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:
         decisions = selector.select_all(items)
-        if decisions:
-            self._books.book_all(items[: len(decisions)], [one.row for one in decisions])
+        try:
+            if decisions:
+                self._books.book_all(decisions)
+        except PluginError:
+            return []  # decided alone, the pods meet the error again
         return list(decisions)
 
     def _deferred(self, key: ClassKey, items: Sequence[_Item], selector: BatchSelector) -> list[Result]:

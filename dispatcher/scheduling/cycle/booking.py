@@ -6,7 +6,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import CycleState, FleetView, Placed, Plugin, Refuse, Reserve, Skip
-from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, Restores, guarded
+from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, ReservesMany, Restores, guarded
 from dispatcher.scheduling.records.decision import Decision
 
 _LONGEST_WAIT_S = 900.0  # kube-scheduler's bound on the wait of a Permit plugin
@@ -21,6 +21,7 @@ class Booking:
         self.view = view_of(fleet)  # for points whose answers nobody keeps
         self.on_wait: Callable[[Decision], None] | None = None
         self.late = plan.late
+        self.many = [one for one in plan.reserves if isinstance(one, ReservesMany) and one in plan.gates]
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
 
@@ -50,11 +51,32 @@ class Booking:
             self.forget(pod_id)
         return refused
 
-    def book_all(self, items: Sequence[_Item], rows: Sequence[int]) -> None:
-        """Place pods that no Reserve or Permit plugin has to do with, each on its row (see FleetState.assume_all)."""
-        pod_ids, pods = zip(*items, strict=True)
+    def fitting(self, items: Sequence[_Item]) -> int:
+        """How many of the first of these pods of one class pass the gates that can be asked for many."""
+        most = len(items)
+        for plugin in self.many:
+            if most:
+                most = guarded(plugin, plugin.fits, [placed for _, placed in items[:most]], self.view)
+        return most
+
+    def book_all(self, decisions: Sequence[Decision]) -> None:
+        """Place pods that no Reserve or Permit plugin has to do with but those that book many, each on its row (see
+        FleetState.assume_all). With a PluginError nothing is booked.
+        """
+        pod_ids, pods, rows = zip(*((one.pod_id, one.placed, one.row) for one in decisions), strict=True)
+        done: list[Reserve] = []
+        for plugin in self.many:
+            try:
+                told = guarded(plugin, plugin.reserve_all, pods, self.view)
+            except PluginError:
+                for placed, row in zip(pods, rows, strict=True):
+                    self._unreserve(done, placed, row)
+                raise
+            done.append(plugin)
+            for decision, said in zip(decisions, told, strict=False):
+                decision.extras[plugin.name] = said
         self._reserved.update(zip(pod_ids, zip(pods, rows, strict=True), strict=True))
-        self.fleet.assume_all(items, rows)
+        self.fleet.assume_all(list(zip(pod_ids, pods, strict=True)), rows)
 
     def _reserve(self, cycle: CycleState, placed: Placed, row: int) -> Refuse | None:
         done: list[Reserve] = []

@@ -22,7 +22,8 @@ from dispatcher.scheduling.equivalence.rows import ParallelScan
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations
 from dispatcher.scheduling.framework import CycleState, Placed, Plugin, Profile, Refuse, Skip
-from dispatcher.scheduling.framework.points import ClassKey, Faults, Plan, PluginError, guarded
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.points import Faults, Plan, PluginError, guarded
 from dispatcher.scheduling.pruning.searches import LARGE, PrunedSearches
 from dispatcher.scheduling.records.decision import Decision, Unschedulable, no_place
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers
@@ -145,7 +146,7 @@ class Scheduler(Booking):
             found = [guarded(one, one.too_large, placed, self.view) for one in self.plan.reserves]
             now = self.fleet.now
             barred = [Refusal(cluster, why, now, now) for one in found for cluster, why in one.items()]
-            placed = replace(placed, refused=(*placed.refused, *barred))
+            placed = msgspec.structs.replace(placed, refused=(*placed.refused, *barred))
             result = self._decide(self.plan.class_key(placed), pod_id, placed)
         except PluginError as error:
             return self._fault(pod_id, placed, error)
@@ -154,11 +155,11 @@ class Scheduler(Booking):
         return result
 
     def _decide(self, key: ClassKey, pod_id: PodId, placed: Placed) -> Result:
-        try:
-            key = self.plan.standing_key(key, placed, self.view)
-        except PluginError as error:
-            return self._fault(pod_id, placed, error)
         with self.nominations.aside_for(pod_id, placed.pod.priority):
+            try:  # what it is promised tells a pod from no other
+                key = self.plan.standing_key(key, placed, self.view)
+            except PluginError as error:
+                return self._fault(pod_id, placed, error)
             result = self._ask(key, pod_id, placed, self._selectors(key, pod_id, placed))
         if result is None:
             raise LookupError("a class left a pod undecided")
@@ -270,7 +271,7 @@ class Scheduler(Booking):
         row, pod = occupant.row, msgspec.structs.replace(placed.pod, node="", phase=PENDING)
         self.fleet.remove_pod(occupant)
         try:
-            return self._selected(pod_id, replace(placed, pod=pod))
+            return self._selected(pod_id, msgspec.structs.replace(placed, pod=pod))
         except PluginError as error:
             self._faults.note(error)
             return None

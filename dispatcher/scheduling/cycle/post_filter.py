@@ -15,8 +15,9 @@ from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.trial import KEPT_S, FleetTrial, Known, LeastPods, Promised
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import Codes, CycleState
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.lifecycle import NoHelp, Nomination
-from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError, guarded
+from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.records.decision import Unschedulable
 
 _BUDGETS = "PodDisruptionBudget"

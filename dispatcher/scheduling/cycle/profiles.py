@@ -11,7 +11,7 @@ from dispatcher.scheduling.cycle.cycle import Result, Scheduler
 from dispatcher.scheduling.framework import Placed, Plugin
 from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import HELPED_BY, ClusterEvent, WakeEvent
-from dispatcher.scheduling.framework.points import PluginError, guarded
+from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 
 # Annotations of users that must not be ignored in silence, and the plugin that follows each: a profile without it
 # decides no pod that has one.
@@ -26,6 +26,8 @@ class Profiles:
         if not schedulers or len(self._by_name) < len(schedulers):
             raise ValueError("profiles need at least one, and each its own schedulerName")
         self._first = schedulers[0]
+        self._schedulers = tuple(schedulers)
+        self._not_followed = {one.plan.profile: _not_followed(one.plan) for one in schedulers}
         self._helped_by: dict[tuple[str, Reason], WakeEvent] = {}
         self.nominations = self._first.nominations
         self.forecasts = any(one.plan.forecasts for one in schedulers)  # whether any profile goes by them
@@ -56,15 +58,18 @@ class Profiles:
         """Decide pods that are all of one class, in order."""
         return self.of(items[0][1]).schedule_class(items) if items else []
 
-    # --- what the queue asks (queue.Gates) ---------------------------------------------------------------------------
+    # --- what the queue asks (queued.Gates) ---------------------------------------------------------------------------
 
     def gate(self, placed: Placed) -> Why | None:
         """Why a pod may not enter the queue: its scheduling gates, what the first PreEnqueue plugin says, or an
         annotation that the profile does not follow.
         """
-        if (ignored := self._not_followed(placed)) is not None:
-            return ignored
-        for plugin in self.of(placed).plan.pre_enqueues:
+        plan = self.of(placed).plan
+        for key, plugin_name in self._not_followed[plan.profile] if placed.pod.annotations else ():
+            if key in placed.pod.annotations:
+                text = f"annotation {key} is not followed by profile {plan.profile}, which has no plugin {plugin_name}"
+                return Why(Reason.INVALID, text)
+        for plugin in plan.pre_enqueues:
             try:
                 refused = guarded(plugin, plugin.pre_enqueue, placed)
             except PluginError as error:
@@ -72,14 +77,6 @@ class Profiles:
             if refused is not None:
                 return refused.why
         return Why(Reason.GATED, ", ".join(placed.pod.gates)) if placed.pod.gated else None
-
-    def _not_followed(self, placed: Placed) -> Why | None:
-        plan = self.of(placed).plan
-        for key, plugin in FOLLOWED_BY.items():
-            if key in placed.pod.annotations and all(one.name != plugin for one in plan.plugins):
-                text = f"annotation {key} is not followed by profile {plan.profile}, which has no plugin {plugin}"
-                return Why(Reason.INVALID, text)
-        return None
 
     def helped_by(self, placed: Placed, reason: Reason) -> WakeEvent:
         """What the profile's plugins say helps against a reason of theirs; else the table of `hints`."""
@@ -105,7 +102,10 @@ class Profiles:
     # --- places ------------------------------------------------------------------------------------------------------
 
     def _holding(self, pod_id: PodId) -> Scheduler | None:
-        return next((one for one in self if one.holds(pod_id)), None)
+        for one in self._schedulers:
+            if one.holds(pod_id):
+                return one
+        return None
 
     def forget(self, pod_id: PodId) -> None:
         """Give a place back, with the profile that booked it."""
@@ -129,6 +129,12 @@ class Profiles:
     def take_troubles(self) -> list[str]:
         """What plugins failed with since the last call."""
         return [text for one in self for text in one.take_troubles()]
+
+
+def _not_followed(plan: Plan) -> list[tuple[str, str]]:
+    """Annotations that the profile has no plugin for, and which that would be."""
+    there = {one.name for one in plan.plugins}
+    return [(key, plugin) for key, plugin in FOLLOWED_BY.items() if plugin not in there]
 
 
 def _hinted(plugin: Plugin, event: ClusterEvent, placed: Placed) -> bool:

@@ -53,8 +53,9 @@ class Fences:
 
         But for a deletion that can be answered: it is what the fence asks for.
         """
-        deletes = in_flight.kind is IntentKind.DELETE and clusters[in_flight.via].ready
-        return in_flight.via in self.of(home) and not deletes
+        if in_flight.via not in self.of(home):
+            return False
+        return in_flight.kind is not IntentKind.DELETE or not clusters[in_flight.via].ready
 
 
 def fenced_proxy(node: Node | None) -> str:

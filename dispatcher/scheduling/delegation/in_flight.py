@@ -5,7 +5,8 @@ again until its effect is known, because the node's room may be taken already. N
 """
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 from dispatcher.model.messages import BOUND, CLAIMED, DONE, REFUSED, STALE, UNKNOWN, AnyIntent
 from dispatcher.model.pod import Pod
@@ -14,6 +15,7 @@ from dispatcher.model.pod import Pod
 class IntentKind(enum.Enum):
     """What an in-flight intent does."""
 
+    __hash__ = object.__hash__  # looked up for every pod; Enum's own hash is a call of Python
     BIND = "bind"
     CLAIM = "claim"
     CREATE = "create"
@@ -94,8 +96,7 @@ def transition_for(kind: IntentKind, verdict: str) -> Transition:
     return Transition.AGAIN if verdict == UNKNOWN else TRANSITIONS.get((kind, verdict), Transition.AGAIN)
 
 
-@dataclass
-class InFlightIntent:
+class InFlightIntent(msgspec.Struct, gc=False):
     """The intent of one pod that is not finished, sent to cluster `via`; it is about a place on `cluster`/`node`.
 
     `settling`: the agent has confirmed it, and the watch does not show its effect yet."""

@@ -39,7 +39,8 @@ class Outbox:
 
     def send(self, tracked: Tracked, in_flight: InFlightIntent) -> None:
         """Send the pod's next intent; it replaces an earlier one of the same pod."""
-        self.drop(tracked)
+        if tracked.in_flight is not None:
+            self.drop(tracked)
         tracked.in_flight = in_flight
         self._by_intent_id[in_flight.intent.id] = tracked
         self.post(in_flight.via, in_flight.intent)

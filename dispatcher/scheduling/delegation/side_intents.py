@@ -8,6 +8,7 @@ the side intent, and calls back whoever sent it.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,8 +20,7 @@ from dispatcher.scheduling.delegation.outbox import Outbox
 Done = Callable[[str, str, float], None]  # (verdict, message, now)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """When a side intent is sent again: after these verdicts, with this back-off, and while it is `wanted`."""
 
     backoff: Backoff

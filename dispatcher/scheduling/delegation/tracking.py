@@ -1,7 +1,6 @@
 """One of our pods with everything known about it: its source, its delegates, its in-flight intent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -18,8 +17,7 @@ from dispatcher.scheduling.queue import QueuedPod
 HIGHEST_PRIORITY = 2**31 - 1  # of Kubernetes' int32
 
 
-@dataclass(slots=True)
-class Tracked:
+class Tracked(msgspec.Struct, gc=False):
     """A source pod (None: not seen or gone) and its delegates by cluster.
 
     `gone`: clusters whose API server has said that the pod is gone: the source (home), or its delegate (all others).
@@ -37,16 +35,16 @@ class Tracked:
 
     pod_id: PodId
     source: Pod | None = None
-    delegates: dict[str, Pod] = field(default_factory=dict)
+    delegates: dict[str, Pod] = msgspec.field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # nearly always empty: one for all
-    missing_since: dict[str, float] = field(default_factory=dict)
+    missing_since: dict[str, float] = msgspec.field(default_factory=dict)
     in_flight: InFlightIntent | None = None
     mirrored: bytes = b""
     mirrored_until: float = float("-inf")
     claimed_at: float = float("-inf")
     decided: int = 0
     untouched: int = 0
-    disproved: dict[str, int] = field(default_factory=dict)
+    disproved: dict[str, int] = msgspec.field(default_factory=dict)
     given_up: int = 0
     orphaned_at: float | None = None
     vanished: Pod | None = None
@@ -94,7 +92,8 @@ class Tracked:
     @property
     def abroad(self) -> bool:
         """Whether it may have to do with any other cluster than its own, or is not seen there."""
-        return self.source is None or bool(self.delegates) or bool(target_of(self.home, self.source))
+        source = self.source
+        return source is None or bool(self.delegates) or bool(target_of(self.pod_id[0], source))
 
     def touches(self, cluster: str) -> bool:
         """Whether that cluster's readiness matters to what is due here."""
@@ -133,6 +132,14 @@ class Tracked:
             self.gone -= {cluster}
         if cluster == self.home and pod is not None:
             self.orphaned_at = None
+
+
+def awaits_watch(tracked: Tracked) -> bool:
+    """Whether all that a pod waits for is its bind at home, just answered, and that the watch shows it."""
+    in_flight, source = tracked.in_flight, tracked.source
+    if in_flight is None or source is None or in_flight.kind is not IntentKind.BIND:
+        return False
+    return not (source.node or source.claim or tracked.delegates)
 
 
 class Reach(NamedTuple):
@@ -289,7 +296,7 @@ def place_of(tracked: Tracked, fenced: frozenset[str] = frozenset()) -> tuple[Po
     A claim without a delegate in sight may have one that is not seen yet: it keeps its room and its charge. In a
     `fenced` cluster nothing runs.
     """
-    for cluster in sorted(tracked.delegates.keys() - fenced):
+    for cluster in sorted(tracked.delegates.keys() - fenced) if tracked.delegates else ():
         pod = tracked.delegates[cluster]
         if pod.node and not pod.terminal:
             return _as_submitted(tracked.source, pod), cluster, pod.node

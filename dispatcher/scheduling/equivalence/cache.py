@@ -3,10 +3,12 @@
 from collections import OrderedDict
 
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.fleet_scoped import LastAsked
 from dispatcher.scheduling.equivalence.rows import ParallelScan, RowTable
 from dispatcher.scheduling.equivalence.static_answers import StaticAnswersCache
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import roles_of
 
 # An evicted class's arrays are reused by the next one: with more classes, fresh memory costs more than they save.
@@ -26,6 +28,7 @@ class EquivalenceCache:
         self.roles = roles_of(plan)
         self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
+        self._last_asked = LastAsked()
 
     def __contains__(self, key: ClassKey) -> bool:
         return key in self._classes
@@ -43,6 +46,7 @@ class EquivalenceCache:
         if rows is None:  # fresh memory costs more than the answers that go into it
             rows = RowTable(self._fleet, self._parallel_scan)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
+        made.last_asked = self._last_asked
         self._classes[key] = made
         return made
 

@@ -28,7 +28,7 @@ from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import RowScore
 from dispatcher.scheduling.equivalence.evaluators import PluginEvaluator
-from dispatcher.scheduling.equivalence.fleet_scoped import FleetScopedTable
+from dispatcher.scheduling.equivalence.fleet_scoped import FleetScopedTable, LastAsked
 from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.equivalence.groups import GroupTable
 from dispatcher.scheduling.equivalence.partitions import Partitions
@@ -39,7 +39,8 @@ from dispatcher.scheduling.fleet.columns import RowList, distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import RowFacts
 from dispatcher.scheduling.framework import SKIP, Depends, Floats, Placed
-from dispatcher.scheduling.framework.points import ClassKey, Plan
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.points import Plan
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.records.decision_record import DecisionContext, Explainers, Scores, merged
@@ -74,6 +75,8 @@ class EquivalenceClass(Selector):
         self.group_scores: GroupScores | None = None
         self.groups: GroupTable | None = None
         self._fleet_scoped: FleetScopedTable | None = None
+        self.last_asked = LastAsked()  # of all classes of a cache
+        self._ungrouped_at = -1  # up to which change of nodes there were too many groups; -1: there are groups
         self._context: DecisionContext | None = None
         self._loads_at = self._changes_at = _NEVER
         self._active: tuple[object, ...] = ()
@@ -95,7 +98,8 @@ class EquivalenceClass(Selector):
             return
         anew = self._select_active() or changed is None or any(one.role.scope is AnswerScope.ROW for one in stale)
         rows = None if anew or changed is None or touched is None else distinct(changed, touched)
-        cross_row = anew or nodes_changed or any(one.role.scope is not AnswerScope.ROW for one in stale)
+        stirred = any(one.role.scope is not AnswerScope.ROW for one in stale)
+        cross_row = anew or nodes_changed or self._table is None or stirred
         self._answer(placed, rows, nodes_changed=nodes_changed, cross_row=cross_row)
         for one in self.evaluators:
             one.record_dependencies()
@@ -117,14 +121,15 @@ class EquivalenceClass(Selector):
         return refused
 
     def _select_active(self) -> bool:
-        """Sort those who have something to say; True if all rows are due for it."""
+        """Sort those who have something to say; True if all rows are due for it: others judge rows than did."""
         part = self._static
         evaluators = [one for one in self.evaluators if not one.skipped]
-        active = (part.version, evaluators)
+        row_scoped = [one for one in evaluators if one.role.scope is AnswerScope.ROW]
+        active = (part.version, evaluators, row_scoped)
         if active == self._active:
             return False
-        self._active = active
-        row_scoped, self._cross_row = [one for one in evaluators if one.role.scope is AnswerScope.ROW], []
+        others = self._active[:1] + self._active[2:] != (part.version, row_scoped)
+        self._active, self._cross_row = active, []
         if len(row_scoped) < len(evaluators):
             self._cross_row = [one for one in evaluators if one.role.scope is not AnswerScope.ROW]
         everybody: list[StaticColumn | PluginEvaluator] = [*part.active, *evaluators]
@@ -140,7 +145,7 @@ class EquivalenceClass(Selector):
             part.static_filters, filters, points, [one for one in row_scoped if one.role.score_at is not None]
         )
         self.groups = self._fleet_scoped = self.group_scores = None
-        return True
+        return others
 
     def _answer(self, placed: Placed, rows: RowList | None, *, nodes_changed: bool, cross_row: bool) -> None:
         feasibility_changed = self.rows.update(rows, placed, nodes_changed=nodes_changed)
@@ -149,7 +154,8 @@ class EquivalenceClass(Selector):
             self.group_scores = self._group_scores()
             if self.group_scores is None:
                 self.groups = None
-                self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, self._static.normalizing, self._cross_row)
+                told = self._static.normalizing, self._cross_row, self.last_asked
+                self._fleet_scoped = FleetScopedTable(self.fleet, self.rows, *told)
             elif (
                 self.groups is None
                 or self.groups.group_scores is not self.group_scores
@@ -160,7 +166,7 @@ class EquivalenceClass(Selector):
         if self.groups is None:
             if self._fleet_scoped is not None:
                 self._fleet_scoped.due(placed)
-                if any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
+                if self._ungrouped_at >= 0 or any(one.role.scope is not AnswerScope.DOMAIN for one in self._cross_row):
                     self._fleet_scoped.ask()  # now: `record_dependencies` must record what these calls looked at
         elif rows is None or feasibility_changed is None:
             self.groups.rebuild()
@@ -173,10 +179,14 @@ class EquivalenceClass(Selector):
             return self._static.group_scores
         if any(evaluator.role.scope is not AnswerScope.DOMAIN for evaluator in self._cross_row):
             return None
+        if self._ungrouped_at == self.fleet.changes.position:
+            return None
         group_scores = self.group_scores or GroupScores(
             self._static.normalizing, self._cross_row, self._shared.partitions
         )
-        return group_scores if group_scores.ask(self.fleet) else None
+        grouped = group_scores.ask(self.fleet)
+        self._ungrouped_at = -1 if grouped else self.fleet.changes.position
+        return group_scores if grouped else None
 
     def _collect_explainers(self) -> None:
         active = (
@@ -197,6 +207,11 @@ class EquivalenceClass(Selector):
         self.fleet_explainers = tuple(
             [(plugin, state) for plugin, state, depends in told if plugin and depends not in _ROW_ALONE]
         )
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether objects that its answers rest on have changed since the last refresh."""
+        return not self._static.current or any(one.objects_moved() for one in self.evaluators)
 
     @property
     def cross_row(self) -> Sequence[PluginEvaluator]:

@@ -49,11 +49,11 @@ class PluginEvaluator:
     def is_stale(self, *, changed: bool, touched: bool) -> bool:
         """Whether its answers for all rows are due, not just those of the rows that changed."""
         fleet = self.fleet
-        if not self.known or (self.observed.now and self.asked_at != fleet.now):
+        if not self.known or (self.observed.now and self.asked_at != fleet.clock):
             return True
         if self.versions and any(count.version != version for count, version in self.versions):
             return True
-        if self.object_versions and self._objects_moved():
+        if self.object_versions and self.objects_moved():
             return True
         depends = self.role.plugin.depends
         if depends is Depends.FLEET:
@@ -63,7 +63,7 @@ class PluginEvaluator:
     def record_dependencies(self) -> None:
         """All asked: record what the answers rest on."""
         fleet, seen = self.fleet, self.observed
-        self.asked_at = fleet.now
+        self.asked_at = fleet.clock
         if seen.counts or self.versions:
             self.versions = [(count, count.version) for count in seen.counts.values()]
         if seen.kinds or self.object_versions:
@@ -91,11 +91,12 @@ class PluginEvaluator:
     def _looked_aside(self) -> bool:
         """Whether the clock or the objects that it looked at have moved since."""
         fleet = self.fleet
-        if self.observed.now and self.asked_at != fleet.now:
+        if self.observed.now and self.asked_at != fleet.clock:
             return True
-        return self._objects_moved()
+        return self.objects_moved()
 
-    def _objects_moved(self) -> bool:
+    def objects_moved(self) -> bool:
+        """Whether kinds of objects that it looked at have changed since."""
         seen, versions = self.object_versions, self.fleet.kept.versions
         return any(versions[kind] != version for kind, version in seen.items())
 

@@ -16,21 +16,44 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Rows, Skip
 
 
+class LastAsked:
+    """The table of all classes that keeps its answers, some 60 bytes a row: nearly all others' are stale anyway."""
+
+    def __init__(self) -> None:
+        self.table: FleetScopedTable | None = None
+
+
 class FleetScopedTable:
     """Totals of all feasible rows."""
 
     def __init__(
-        self, fleet: FleetState, rows: RowTable, columns: Sequence[StaticColumn], evaluators: Sequence[PluginEvaluator]
+        self,
+        fleet: FleetState,
+        rows: RowTable,
+        columns: Sequence[StaticColumn],
+        evaluators: Sequence[PluginEvaluator],
+        last: LastAsked,
     ) -> None:
-        self._fleet, self._table = fleet, rows
+        self._fleet, self._table, self._last = fleet, rows, last
         self._columns = tuple(column for column in columns if column.role.score_at is not None)
         self._evaluators = tuple(evaluators)
+        self._due: Placed | None = None
+        self._asked: Placed | None = None  # what the answers are of
+        self._blank()
+
+    def _blank(self) -> None:
         self._first: Codes = np.zeros(0, dtype=np.uint16)
-        self._rows: RowList = np.zeros(0, dtype=np.intp)  # feasible, ascending
+        self._candidates: RowList = np.zeros(0, dtype=np.intp)
+        self._rows: RowList = self._candidates  # feasible, ascending
         self._totals: Floats = np.zeros(0)  # of these
         self._raw: dict[int, Floats] = {}
         self._normal: dict[int, Floats] = {}
-        self._due: Placed | None = None
+
+    def _take_turn(self, placed: Placed) -> None:
+        before, self._last.table, self._asked = self._last.table, self, placed
+        if before is not None and before is not self:
+            before._due = before._due or before._asked
+            before._blank()
 
     def due(self, placed: Placed) -> None:
         """Everybody has to be asked anew before the next answer; `placed` is any pod of the class."""
@@ -41,6 +64,7 @@ class FleetScopedTable:
         placed, self._due = self._due, None
         if placed is None:
             return
+        self._take_turn(placed)
         table = self._table
         candidates = table.feasible_rows()
         codes = np.zeros(len(candidates), dtype=np.uint16)
@@ -81,7 +105,7 @@ class FleetScopedTable:
     def _keep(self, evaluator: PluginEvaluator, raw: Floats, normal: Floats) -> None:
         role = evaluator.role
         if role.score_at is not None:
-            self._raw[role.score_at], self._normal[role.score_at] = raw, normal
+            self._raw[role.score_at], self._normal[role.score_at] = raw + 0.0, normal  # never -0.0, as by groups
             self._totals += weighted(normal, role.weight)
 
     # --- answers -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ _FEW_GROUPS = 64
 _ROWS_A_GROUP = 4  # finer than this, going by groups saves nothing
 _WIDEST = 1 << 22  # combinations of codes that are counted in a table
 _KEPT = 256
+_LEAST_KEPT, _KEPT_BYTES, _BYTES_PER_ROW = 16, 2**28, 16  # of a row: group 4, order 8, axis 4
 
 
 @dataclass(eq=False)
@@ -83,7 +84,8 @@ class Partitions:
         key = tuple(map(id, axes))
         found = self._kept.get(key)
         if found is None:
-            if len(self._kept) >= _KEPT:
+            most = max(_LEAST_KEPT, min(_KEPT, _KEPT_BYTES // (_BYTES_PER_ROW * max(1, self._fleet.n))))
+            while len(self._kept) >= most:
                 self._kept.popitem(last=False)
             found = self._kept[key] = (tuple(axes), partition_of(axes))
         return found[1]

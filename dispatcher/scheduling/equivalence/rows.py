@@ -4,7 +4,7 @@ Two columns are cached, not one a plugin: what a single plugin answered is asked
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,8 +65,8 @@ class FullScan:
 class ParallelScan(Protocol):
     """Others who may scan rows in the place of this process, with the same answers (see `shards`)."""
 
-    def fill(self, asked: FullScan) -> Sequence[slice]:
-        """Write what they answer; the rows that nobody answered for."""
+    def fill(self, asked: FullScan, alone: Callable[[slice], None]) -> None:
+        """Write what they answer; `alone` works out the rows that nobody answered for."""
         ...
 
 
@@ -154,13 +154,15 @@ class RowTable:
         """Ask about all rows, without counting."""
         n = self._fleet.n
         self.first, self.total = grown(self.first, n, NO_NODE), grown(self.total, n, INFEASIBLE)
-        left: Sequence[slice] = (slice(0, n),)
-        if self._parallel_scan is not None:
+        if self._parallel_scan is None:
+            self._fill_alone(slice(0, n))
+        else:
             active = self._static_filters, self._filters, self._evaluators, self._points
-            left = self._parallel_scan.fill(FullScan(placed, *active, self.first[:n], self.total[:n]))
-        for part in left:
-            for block in blocks(part):
-                self._fill(block)
+            self._parallel_scan.fill(FullScan(placed, *active, self.first[:n], self.total[:n]), self._fill_alone)
+
+    def _fill_alone(self, rows: slice) -> None:
+        for block in blocks(rows):
+            self._fill(block)
 
     def _fill(self, where: Rows) -> None:
         first = self._static_filters.first[where]

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.model.reasons import Why
 from dispatcher.scheduling.equivalence.best_rows import INFEASIBLE
@@ -19,12 +20,13 @@ from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Codes, Floats, Placed, Readings, Rows, SmallInts
-from dispatcher.scheduling.framework.points import ClassKey
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 
 NO_NODE = 0xFFFF  # instead of a reason code: the row holds no node
 _NEVER = -1
 _PART_BYTES_PER_ROW = 6  # first 2, upper bounds 4
+_LEAST_KEPT = 16  # of a million nodes 350 MB of columns
 _COLUMN_BYTES_PER_ROW = 22  # codes 2, raw 8, grid points 8, value 4; none has both of the last
 
 
@@ -97,7 +99,7 @@ class StaticColumn:
         if everything or len(self.value) != fleet.n:
             # Another array, of n entries exactly: what was made of the old one is void.
             self.value = np.append(self.value[: fleet.n], np.zeros(max(fleet.n - len(self.value), 0), dtype=np.int32))
-        found, where = np.unique(raw, return_inverse=True)
+        found, where = distinct_values(raw)
         self.value[rows] = np.asarray([self._value(one) for one in found.tolist()], dtype=np.int32)[where]
 
     def _value(self, raw: float) -> int:
@@ -111,6 +113,15 @@ class StaticColumn:
     def bytes(self) -> int:
         """What it keeps."""
         return self.codes.nbytes + self.raw.nbytes + self.grid_points.nbytes + self.value.nbytes
+
+
+def distinct_values(raw: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """The finite values, ascending, and which of them each entry is; fast where alike ones are neighbours, as the nodes
+    of a cluster are.
+    """
+    first = np.flatnonzero(np.diff(raw, prepend=np.nan) != 0.0)
+    found, where = np.unique(raw[first], return_inverse=True)
+    return found, np.repeat(where, np.diff(first, append=len(raw)))
 
 
 class StaticFilters:
@@ -259,7 +270,7 @@ class StaticAnswers:
 
 class StaticAnswersCache:
     """What classes of a plan share, by key; what was unused for longest is dropped beyond about `limit` bytes
-    of columns, and as many of parts; 64 of each are always kept.
+    of columns, and as many of parts; 16 of each are always kept.
     """
 
     def __init__(self, roles: Sequence[Role], fleet: FleetState, limit: int) -> None:
@@ -276,7 +287,7 @@ class StaticAnswersCache:
         keys = tuple([key[role.key_at] for role in self._roles])
         found = self._parts.get(keys)
         if found is None:
-            self._make_room(self._parts, _PART_BYTES_PER_ROW)
+            self._make_room(self._parts, _PART_BYTES_PER_ROW + _COLUMN_BYTES_PER_ROW)  # it holds its columns
             columns = [self._column(role, one) for role, one in zip(self._roles, keys, strict=True)]
             found = self._parts[keys] = StaticAnswers(columns, self._leading, self._fleet, self.partitions)
         else:
@@ -293,6 +304,6 @@ class StaticAnswersCache:
         return found
 
     def _make_room(self, kept: OrderedDict[Any, Any], bytes_per_row: int) -> None:
-        most = max(64, self._limit // max(1, bytes_per_row * self._fleet.n))
+        most = max(_LEAST_KEPT, self._limit // max(1, bytes_per_row * self._fleet.n))
         while len(kept) >= most:
             kept.popitem(last=False)

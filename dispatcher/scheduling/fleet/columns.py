@@ -166,6 +166,15 @@ class RowStore(NodeColumns):
         array[column, row] = total
 
 
+def cells_at(cells: NDArray[Any], rows: slice | Sequence[int] | RowList) -> NDArray[Any]:
+    """[columns, rows] of `cells` [columns, n]; a copy unless `rows` is a slice. Column by column is faster than both
+    at once.
+    """
+    if isinstance(rows, slice):
+        return cells[:, rows]
+    return np.array([column[rows] for column in cells], dtype=cells.dtype).reshape(len(cells), len(rows))
+
+
 def distinct(*lists: RowList) -> RowList:
     """The rows in any of the lists, each once, ascending. (np.unique takes ten times as long here.)"""
     filled = [rows for rows in lists if len(rows)]

@@ -39,6 +39,10 @@ class DomainCount:
             self.counts[: len(more)] += amount * more
             self.version += 1
 
+    def has(self, placed: Placed, labels_of: LabelsOf) -> bool:
+        """Whether a placed pod counts."""
+        return False
+
     def window(self, domains: int) -> Ints:
         """The counts of the first `domains` domains, read-only."""
         self.counts = grown(self.counts, domains, 0)

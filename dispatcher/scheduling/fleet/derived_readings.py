@@ -22,6 +22,13 @@ class DerivedReadings(NodeTable):
         super().__init__()
         self._forecasts: Forecasts | None = None
 
+    @property
+    def clock(self) -> float:
+        """The time that plugins are told: the next full second, so that what rests on it is not asked anew for each
+        pod. No sample is younger.
+        """
+        return float(math.ceil(self.now))
+
     def derive(self, wanted: Derived, *, only: bool = False) -> None:
         """From now on keep this, too (`only`: and nothing else); rules that were kept go on. Rules past the 31st are
         not kept.
@@ -34,7 +41,7 @@ class DerivedReadings(NodeTable):
             self._store.derive(deviations=now.deviations, rules=known)
             self.signals.derived = Derived(now.deviations, rules)
             self._show()
-            self.loads.extend(np.flatnonzero(self.live).tolist())
+            self.loads.extend(np.flatnonzero(self.live))
             self.judge_hot()
 
     def judge_hot(self) -> bool:
@@ -46,7 +53,7 @@ class DerivedReadings(NodeTable):
         mask, before = judged(self, self._store, self.signals.derived.hot, self.now), self.hot
         turned, cooled = np.flatnonzero(mask != before), bool((before & ~mask).any())
         self._store.hot[: self.n] = mask
-        self.loads.extend(turned.tolist())
+        self.loads.extend(turned)
         return cooled
 
     def heat_of(self, row: int) -> Sequence[tuple[HotRule, float]]:
@@ -63,4 +70,4 @@ class DerivedReadings(NodeTable):
         if found is not None:
             store, n = self._store, self.n
             store.forecast[:, :n], store.forecast_error[:, :n], store.last_error[:, :n] = found
-            self.loads.extend(np.flatnonzero(self.live).tolist())
+            self.loads.extend(np.flatnonzero(self.live))

@@ -6,8 +6,6 @@ catch up with exactly those rows. Proxy nodes are no rows: a pod behind one is e
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import compress, product
 from types import MappingProxyType
 
 import msgspec
@@ -18,9 +16,9 @@ from dispatcher.model.objects import Namespace
 from dispatcher.model.pod import PodId
 from dispatcher.model.reasons import ReasonTable
 from dispatcher.model.resources import MAX_QUANTITY
-from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.model.topology import level_of
 from dispatcher.scheduling.fleet.awaited_pods import AwaitedPods
+from dispatcher.scheduling.fleet.columns import cells_at
 from dispatcher.scheduling.fleet.counts import DomainCount, MatchCounts
 from dispatcher.scheduling.fleet.derived_readings import DerivedReadings
 from dispatcher.scheduling.fleet.journal import Journal
@@ -34,19 +32,17 @@ from dispatcher.scheduling.fleet.occupants import (
     weighs_the_same,
 )
 from dispatcher.scheduling.fleet.owner_uses import OwnerUses
-from dispatcher.scheduling.fleet.readings import SourceSets, take_sample, take_samples
+from dispatcher.scheduling.fleet.readings import SourceSets, groups_alike, take_sample, take_samples
 from dispatcher.scheduling.fleet.selecting import DefaultSelectors
 from dispatcher.scheduling.fleet.terms import TermCounts
 from dispatcher.scheduling.fleet.usual import EVERY_S, learnt
-from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse
+from dispatcher.scheduling.fleet.volumes import USERS, VolumesInUse, has_only_claims
 from dispatcher.scheduling.framework import Ints, Placed, Readings, Rows
 from dispatcher.scheduling.framework.pod_sets import PodSet
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _FEW = 8  # readings, of which one by one is as fast
-# By which of the base signals are known: their names.
-_TOLD = {known: list(compress(BASE_SIGNALS, known)) for known in product((False, True), repeat=len(BASE_SIGNALS))}
 _ALL_OF_IT = (1.0, 1.0)  # `usual` of CPU and memory before anything is learnt
 _CPU, _MEMORY = 0, 1  # rows of `nonzero`, `recent` and `settling`, and of the signals of these names
 
@@ -71,6 +67,7 @@ class FleetState(DerivedReadings):
         self._at: dict[tuple[str, str], dict[PodId, Occupant]] = {}
         self._awaited = AwaitedPods(self._store)
         self._usual: Readings = np.zeros(0, dtype=np.float32)  # [signals] as `learn_usual` found it last
+        self._usual_told: Sequence[float] = _ALL_OF_IT
         self._learnt_at = -np.inf
         self.uses = OwnerUses()
         self._sources = SourceSets()
@@ -149,20 +146,24 @@ class FleetState(DerivedReadings):
         """`put_reading` for each of them, with one write a signal; all at once where they are of different nodes."""
         find = self._cluster(cluster).rows.get
         known = [(row, one) for one in readings if (row := find(one.node)) is not None]
-        rows = np.asarray([row for row, _ in known], dtype=np.intp)
-        found = [one for _, one in known]
-        if len(found) < _FEW or any(one.more for one in found) or len(set(rows.tolist())) < len(rows):
-            for one in found:
-                self.put_reading(cluster, one)
-            return
-        shares = [(one.cpu, one.memory, one.net) for one in found]
-        ages = [(one.cpu_age_s, one.memory_age_s, one.net_age_s) for one in found]
-        take_samples(self._store, rows, shares, ages, self.now)
-        for (row, one), told in zip(known, shares, strict=True):
-            self._sources.note(self._store, row, one, _TOLD[tuple(share is not None for share in told)])
-        for row in rows.tolist() if self._awaited.by_row else ():
+        twice = len({row for row, _ in known}) < len(known)  # of one node: in turn
+        for alike in [known] if twice else groups_alike(known):
+            if twice or len(alike) < _FEW or alike[0][1].more:
+                for _, one in alike:
+                    self.put_reading(cluster, one)
+            else:
+                self._put_alike([row for row, _ in alike], [one for _, one in alike])
+
+    def _put_alike(self, rows: list[int], found: Sequence[Reading]) -> None:
+        """Readings that know the same signals from the same sources, of different nodes."""
+        where = np.asarray(rows, dtype=np.intp)
+        shares = [one.cpu for one in found], [one.memory for one in found], [one.net for one in found]
+        ages = [one.cpu_age_s for one in found], [one.memory_age_s for one in found], [one.net_age_s for one in found]
+        take_samples(self._store, where, shares, ages, self.now)
+        self._sources.note_all(self._store, where, found[0])
+        for row in self._awaited.by_row.keys() & rows if self._awaited.by_row else ():
             self._awaited.read(row)
-        self.loads.extend(rows.tolist())
+        self.loads.extend(rows)
 
     def learn_usual(self) -> None:
         """Learn what nodes use of what is requested (`usual.py`), once a minute at most; all rows are told."""
@@ -172,14 +173,14 @@ class FleetState(DerivedReadings):
         found = learnt(self, self._awaited.requests(), self.now)
         if found is not None:
             self._usual = found.astype(np.float32)
+            self._usual_told = self._usual.tolist() if len(found) > _MEMORY else _ALL_OF_IT
             self._store.usual[: len(found), : self.n] = self._usual[:, None]
-            self.loads.extend(np.flatnonzero(self.live).tolist())
+            self.loads.extend(np.flatnonzero(self.live))
 
     def with_use(self, placed: Placed) -> Placed:
         """The pod as it counts by what its owner's pods are known to use now; itself where that is no news."""
-        usual = self._usual.tolist() if len(self._usual) > _MEMORY else _ALL_OF_IT
-        counts_as = self.uses.counts_as(placed.pod, usual)
-        return placed if counts_as == placed.counts_as else replace(placed, counts_as=counts_as)
+        counts_as = self.uses.counts_as(placed.pod, self._usual_told)
+        return placed if counts_as == placed.counts_as else msgspec.structs.replace(placed, counts_as=counts_as)
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
@@ -236,8 +237,7 @@ class FleetState(DerivedReadings):
     def assume_all(self, newcomers: Sequence[tuple[PodId, Placed]], rows: Sequence[int]) -> None:
         """Assume pods that are nowhere yet, each on its live row: what `place` does, with one write a column.
 
-        All request the same and take no host port; no sum comes near MAX_QUANTITY (see `can_suppose`). What the first
-        counts as, all do: they are of one class, so it is the same wherever a plugin looks at it.
+        All are of one class: they request and count as the same. None takes a host port or volume (see `can_suppose`).
         """
         occupants, by_node, by_row, now = self._occupants, self._at, self._awaited.by_row, self.now
         first = newcomers[0][1]
@@ -305,23 +305,23 @@ class FleetState(DerivedReadings):
 
         Exact as long as no cell passes MAX_QUANTITY (see `can_suppose`). What-if is apply and undo.
         """
-        store, pod = self._store, placed.pod
-        for resource, amount in requested(pod):
-            store.requested[self._column(resource), rows] += times * amount
-        for column, (cpu, memory) in (
-            (store.nonzero, nonzero_request(pod)),
-            (store.recent, nonzero_request(pod)),
-            (store.settling, expected_request(placed)),
-        ):
-            column[_CPU, rows] += times * cpu
-            column[_MEMORY, rows] += times * memory
+        store, pod, nonzero = self._store, placed.pod, nonzero_request(placed.pod)
+        columns = [(self._column(resource), amount) for resource, amount in requested(pod)]  # may make room for another
+        told = [(store.requested[column], amount) for column, amount in columns]
+        pairs = (store.nonzero, nonzero), (store.recent, nonzero), (store.settling, expected_request(placed))
+        for cells, amounts in pairs:
+            told += zip(cells, amounts, strict=True)
+        for cells, amount in told:
+            cells[rows] += times * amount
+        if pod.volumes:
+            self.volumes.suppose(rows, times, self.n)
 
     def can_suppose(self, rows: Rows, placed: Placed, times: int) -> bool:
-        """Whether `suppose` is exact: the pod takes no host port or volume, and no sum comes near MAX_QUANTITY."""
-        pod = placed.pod
+        """Whether `suppose` is exact: the pod takes no host port or inline disk, no sum comes near MAX_QUANTITY."""
+        pod, columns = placed.pod, (self.requested, self.nonzero, self.settling)
         most = times * max(*pod.requests.values(), *nonzero_request(pod), *expected_request(placed), 1)
-        highest = max(int(cells[:, rows].max(initial=0)) for cells in (self.requested, self.nonzero, self.settling))
-        return not pod.ports and not pod.volumes and most + highest <= MAX_QUANTITY
+        highest = max(int(cells_at(cells, rows).max(initial=0)) for cells in columns)
+        return not pod.ports and has_only_claims(pod) and most + highest <= MAX_QUANTITY
 
     def _count(self, occupants: Iterable[Occupant], row: int, amount: int) -> None:
         for occupant in occupants:
@@ -372,6 +372,10 @@ class FleetState(DerivedReadings):
         """The count of a set of pods by domain, made when first asked for, then kept up to date."""
         placed_in, namespaces_at = self._placed_in, self.kept.versions[Namespace.__name__]
         return self._counts.find(pods, level_of(key), placed_in, namespaces_at)
+
+    def moves(self, count: DomainCount, placed: Placed) -> bool:
+        """Whether a pod like this one moves a count of pods, wherever it comes to a known domain."""
+        return count.has(placed, self._namespace_labels)
 
     def counted(self, count: DomainCount) -> Ints:
         """[domains of its key] the numbers of a count."""

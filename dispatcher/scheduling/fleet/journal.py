@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dispatcher.scheduling.fleet.columns import distinct
+from dispatcher.scheduling.fleet.columns import RowList, distinct
 
-_NONE: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+_NONE: RowList = np.zeros(0, dtype=np.intp)
 
 
 class Journal:
@@ -38,15 +37,19 @@ class Journal:
         """Forget what was noted from `position` on: it was undone, bit for bit."""
         del self._rows[max(position - self._dropped, 0) :]
 
-    def extend(self, rows: Sequence[int]) -> None:
+    def extend(self, rows: Sequence[int] | RowList) -> None:
         """Note that several rows were touched, in order."""
-        self._rows.extend(rows)
+        if len(rows) > self._limit:  # more than anybody is told one by one
+            self._dropped = self.position + len(rows)
+            self._rows.clear()
+            return
+        self._rows.extend(rows.tolist() if isinstance(rows, np.ndarray) else rows)
         if len(self._rows) > self._limit:
             drop = len(self._rows) - self._limit // 2
             del self._rows[:drop]
             self._dropped += drop
 
-    def since(self, position: int) -> NDArray[np.intp] | None:
+    def since(self, position: int) -> RowList | None:
         """The rows touched from `position` on, each once, ascending; None: fell behind, look at all of them."""
         if position < self._dropped:
             return None

@@ -237,6 +237,10 @@ class NodeTable(NodeColumns):
             raise LookupError(f"row {row} holds no node")
         return self._places[row]
 
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """(cluster, node) of each live row."""
+        return [self._places[row] for row in rows]
+
     def row_of(self, cluster: str, node: str) -> int | None:
         """The row of a node, None if there is none."""
         found = self._clusters.get(cluster)

@@ -5,6 +5,7 @@ the nominee itself, it steps aside while they are decided. (kube-scheduler's Run
 filters with and without nominees, since affinity to a nominee must not count: see `cycle/second_pass.py`.)
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -48,6 +49,8 @@ class Nominations:
         self._fleet = fleet
         self._nominees: dict[PodId, Nominee] = {}
         self._awaited: dict[PodId, set[PodId]] = {}  # a victim -> for whom it was evicted
+        self._at: dict[tuple[str, str], set[PodId]] = {}  # by node
+        self._priorities: Counter[int] = Counter()
         self._lowest: int | None = None  # least priority of any nominee; None: there is none
 
     def __len__(self) -> int:
@@ -69,7 +72,9 @@ class Nominations:
         self._nominees[nominee.pod_id] = nominee
         for victim in nominee.victims:
             self._awaited.setdefault(victim, set()).add(nominee.pod_id)
-        self._lowest = nominee.priority if self._lowest is None else min(self._lowest, nominee.priority)
+        self._at.setdefault((nominee.cluster, nominee.node), set()).add(nominee.pod_id)
+        self._priorities[nominee.priority] += 1
+        self._lowest = min(self._priorities)
         there = nominee.placed.at(nominee.cluster)
         self._fleet.place(nominee_id(nominee.pod_id), there, nominee.cluster, nominee.node, assumed=True)
 
@@ -82,7 +87,11 @@ class Nominations:
                 self._awaited[victim].discard(pod_id)
                 if not self._awaited[victim]:
                     del self._awaited[victim]
-            self._lowest = min((one.priority for one in self._nominees.values()), default=None)
+            self._at[nominee.cluster, nominee.node].discard(pod_id)
+            if not self._at[nominee.cluster, nominee.node]:
+                del self._at[nominee.cluster, nominee.node]
+            self._priorities -= Counter((nominee.priority,))  # what comes to none is dropped
+            self._lowest = min(self._priorities, default=None)
         return nominee
 
     def left(self, pod_id: PodId) -> None:
@@ -96,11 +105,7 @@ class Nominations:
 
     def lower_on(self, cluster: str, node: str, priority: int) -> list[PodId]:
         """Nominees of a node with less than `priority`: what they were promised goes to somebody else."""
-        return sorted(
-            one.pod_id
-            for one in self._nominees.values()
-            if (one.cluster, one.node) == (cluster, node) and one.priority < priority
-        )
+        return sorted(one for one in self._at.get((cluster, node), ()) if self._nominees[one].priority < priority)
 
     # --- stepping aside ----------------------------------------------------------------------------------------------
 
@@ -112,6 +117,8 @@ class Nominations:
         """While the pod is decided: without its own nomination, and without those of lower priority."""
         if not self.matter_to(pod_id, priority):
             return nullcontext()
+        if self._lowest is not None and self._lowest >= priority:
+            return self._without([self._nominees[pod_id]])
         return self._without(
             [one for one in self._nominees.values() if one.priority < priority or one.pod_id == pod_id]
         )

@@ -7,6 +7,7 @@ the cluster reports meanwhile shows through in all other fields.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
@@ -14,7 +15,18 @@ import msgspec
 
 K = TypeVar("K")
 T = TypeVar("T")
+Watched = type[Any] | tuple[Any, ...]  # a kind of objects; or a kind, and fields of it that alone are read
 _NONE: Mapping[str, Any] = MappingProxyType({})
+# Fields by whose values objects of a kind are counted.
+_COUNTED: Mapping[str, Callable[[Any], Any]] = {
+    "PersistentVolume": attrgetter("driver", "handle"),
+    "PersistentVolumeClaim": attrgetter("volume"),
+}
+
+
+def version_of(kind: str, fields: tuple[str, ...]) -> str:
+    """The name under which `versions` counts changes of these fields; of all without any."""
+    return f"{kind}.{','.join(fields)}" if fields else kind
 
 
 @dataclass
@@ -24,25 +36,52 @@ class _Assumed:
 
 
 class ClusterObjects:
-    """(cluster, kind) -> key -> record. `versions` moves with every change of a kind, wherever it happens."""
+    """(cluster, kind) -> key -> record. `versions` moves with every change of a kind, wherever it happens, and of the
+    fields of it that somebody watches.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], dict[str, Any]] = {}
         self._assumed: dict[tuple[str, str, str], _Assumed] = {}
         self._reported: dict[tuple[str, str, str], Any] = {}  # of what is assumed: as its cluster reports it
         self.versions: Counter[str] = Counter()
+        self._watched: dict[str, dict[str, Callable[[Any], Any]]] = {}  # kind -> name in `versions` -> what is watched
+        self._alike: Counter[tuple[str, str, Any]] = Counter()
         self._derived: dict[tuple[str, Callable[..., Any]], tuple[tuple[int, ...], Any]] = {}
 
-    def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
-        """key -> object, read-only."""
+    def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
+        """key -> object, read-only; all of it, whatever `fields` are to be read."""
         return cast(Mapping[str, K], MappingProxyType(self._kept.get((cluster, kind.__name__), _NONE)))
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
+    def watch(self, kind: str, fields: tuple[str, ...]) -> str:
+        """The name in `versions` that from now on moves only when an object of the kind comes, goes or changes in one
+        of these fields.
+        """
+        name = version_of(kind, fields)
+        if fields:
+            self._watched.setdefault(kind, {}).setdefault(name, attrgetter(*fields))
+        return name
+
+    def named(self, cluster: str, kind: type[K], key: str) -> K | None:
+        """One object, None if it is not known."""
+        found: K | None = self.get(cluster, kind.__name__, key)
+        return found
+
+    def alike(self, cluster: str, kind: type[Any], values: object) -> int:
+        """How many volumes have this (driver, handle), or how many claims name this volume."""
+        return self._alike[cluster, kind.__name__, values]
+
+    def name_of(self, watched: Watched) -> str:
+        """The name in `versions` of a kind, or of some fields of it."""
+        return self.watch(watched[0].__name__, watched[1:]) if isinstance(watched, tuple) else watched.__name__
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched) -> T:
         """What `make` says of the mappings of these kinds; kept until one of them changes."""
-        now = tuple([self.versions[kind.__name__] for kind in kinds])
+        now = tuple([self.versions[self.name_of(kind)] for kind in kinds])
         known = self._derived.get((cluster, make))
         if known is None or known[0] != now:
-            known = self._derived[cluster, make] = now, make(*(self.of(cluster, kind) for kind in kinds))
+            found = [kind[0] if isinstance(kind, tuple) else kind for kind in kinds]
+            known = self._derived[cluster, make] = now, make(*(self.of(cluster, kind) for kind in found))
         return cast(T, known[1])
 
     def every(self, kind: type[K]) -> Iterator[tuple[str, K]]:
@@ -73,20 +112,36 @@ class ClusterObjects:
     def _show(self, cluster: str, found: Any) -> bool:
         kind = type(found).__name__
         kept = self._kept.setdefault((cluster, kind), {})
-        if kept.get(found.key) == found:
+        before = kept.get(found.key)
+        if before == found:
             return False
         kept[found.key] = found
-        self.versions[kind] += 1
+        self._moved(cluster, kind, before, found)
         return True
+
+    def _moved(self, cluster: str, kind: str, before: Any, after: Any) -> None:
+        """An object came (`before` None), changed or went (`after` None)."""
+        self.versions[kind] += 1
+        for name, look in self._watched.get(kind, {}).items():
+            self.versions[name] += before is None or after is None or look(before) != look(after)
+        counted = _COUNTED.get(kind)
+        if counted is not None:
+            if after is not None:
+                self._alike[cluster, kind, counted(after)] += 1
+            if before is not None:
+                values = cluster, kind, counted(before)
+                self._alike[values] -= 1
+                if not self._alike[values]:
+                    del self._alike[values]
 
     def remove(self, cluster: str, kind: str, key: str) -> bool:
         """Forget one; False if it was not known."""
-        kept = self._kept.get((cluster, kind), {})
-        if kept.pop(key, None) is None:
+        before = self._kept.get((cluster, kind), {}).pop(key, None)
+        if before is None:
             return False
         self._assumed.pop((cluster, kind, key), None)
         self._reported.pop((cluster, kind, key), None)
-        self.versions[kind] += 1
+        self._moved(cluster, kind, before, None)
         return True
 
     # --- assumed -----------------------------------------------------------------------------------------------------

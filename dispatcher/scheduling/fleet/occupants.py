@@ -1,6 +1,7 @@
 """What pods take on a row: who sits where, their share of the columns, and which of it no reading shows yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -136,6 +137,8 @@ class Apps:
 
 _SHARED_FIELDS = ("labels", "requests", "annotations", "node_selector")
 _SHARED_TEXTS = ("namespace", "scheduler_name", "phase", "owner")
+_SHARED = (*_SHARED_FIELDS, *_SHARED_TEXTS)
+_shared_of = attrgetter(*_SHARED)
 _SHARED_OF_NODES = ("allocatable", "images", "metrics")
 
 
@@ -149,9 +152,22 @@ class SharedDicts:
         self._limit = limit
         self._kept: dict[frozenset[tuple[str, object]], dict[str, Any]] = {}
         self._texts: dict[str, str] = {}
+        self._last: dict[tuple[str, str], tuple[Any, ...]] = {}  # what the last pod of each owner holds of `_SHARED`
 
     def share(self, pod: Pod) -> None:
         """Let the pod hold the dicts that equal pods hold; none of them is ever written."""
+        whose = (pod.namespace, pod.owner)
+        last = self._last.get(whose)
+        if last is not None and last == _shared_of(pod):
+            for field, value in zip(_SHARED, last, strict=True):
+                msgspec.structs.force_setattr(pod, field, value)
+            return
+        self._share_anew(pod)
+        if len(self._last) > self._limit:
+            self._last.clear()
+        self._last[whose] = _shared_of(pod)
+
+    def _share_anew(self, pod: Pod) -> None:
         if len(self._kept) > self._limit:
             self._kept.clear()
         for field in _SHARED_FIELDS:

@@ -7,7 +7,7 @@ start, is in that mean by 1 - exp(-(a - START_S) / MEAN_S); the rest, `left_to_s
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -65,8 +65,9 @@ def take_samples(
     ages: Sequence[Sequence[float]],
     now: float,
 ) -> None:
-    """`take_sample` of the first signals, for different rows: [rows, signals] shares (None: unknown) and ages."""
-    share, age = np.asarray(shares, dtype=np.float64).T, np.asarray(ages, dtype=np.float64).T
+    """`take_sample` of the first signals, for different rows: [signals, rows] shares (None: unknown) and ages."""
+    share = np.stack([np.asarray(one, dtype=np.float64) for one in shares])
+    age = np.stack([np.asarray(one, dtype=np.float64) for one in ages])
     sampled_at = now - np.maximum(age, 0.0)
     first = slice(0, len(share))
     before = store.used_at[first, rows]
@@ -81,6 +82,21 @@ def take_samples(
     if len(store.used_variance):
         variance = store.used_variance[first, rows]
         store.used_variance[first, rows] = np.where(news, moved(variance, share, since, left), variance)
+
+
+def groups_alike(known: Sequence[tuple[int, Reading]]) -> Iterable[Sequence[tuple[int, Reading]]]:
+    """(row, reading) grouped by which signals are known and who told them; mostly all are one group."""
+    groups: dict[Hashable, list[tuple[int, Reading]]] = {}
+    for pair in known:
+        one = pair[1]
+        told_by = frozenset(one.sources.items()) if one.sources else None
+        key = (one.source, one.cpu is None, one.memory is None, one.net is None, told_by, not one.more)
+        group = groups.get(key)
+        if group is None:
+            groups[key] = [pair]
+        else:
+            group.append(pair)
+    return groups.values()
 
 
 class SourceSets:
@@ -107,6 +123,14 @@ class SourceSets:
         store.source_set[row] = code
         if code:
             self._settled[code] = now
+
+    def note_all(self, store: RowStore, rows: RowList, like: Reading) -> None:
+        """`note` for all of these rows, of which the readings were told as this one is."""
+        told = {signal: like.source_of(signal) for signal, _, _ in like.signals()}
+        before = store.source_set[rows]
+        for code in dict.fromkeys(before.tolist()):
+            if (now := self.code(code, told)) != code:
+                store.source_set[rows[before == code]] = now
 
     def code(self, before: int, told: Mapping[str, str]) -> int:
         """The code of a row that had `before`, and is now `told` these signals by these sources."""

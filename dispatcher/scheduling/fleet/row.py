@@ -10,11 +10,11 @@ from dispatcher.model.labels import LabelSelector
 from dispatcher.model.pod import Pod, Volume
 from dispatcher.model.resources import Resources
 from dispatcher.model.signals import SignalAxis
-from dispatcher.scheduling.fleet.columns import RowList
+from dispatcher.scheduling.fleet.columns import RowList, cells_at
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.signals import SignalColumns, SignalView
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, SmallInts
+from dispatcher.scheduling.framework import FleetView, Floats, Ints, Placed, Readings, Rows, SmallInts
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 
@@ -69,14 +69,14 @@ class RowFacts:
 
 
 class FactSheet:
-    """The facts of many rows as they were before the first of a batch of equal pods came, copied in one go."""
+    """The facts of many rows, ascending, as they were before the first of a batch of equal pods came."""
 
     def __init__(self, fleet: FleetState, rows: RowList, placed: Placed) -> None:
         self.now, self.placed, self.axis = fleet.now, placed, fleet.axis
-        self.at = {row: at for at, row in enumerate(rows.tolist())}
-        self.allocatable, self.requested = fleet.allocatable[:, rows], fleet.requested[:, rows]
-        self.nonzero, self.recent = fleet.nonzero[:, rows], fleet.recent[:, rows]
-        self.settling = fleet.settling[:, rows]
+        self.rows = rows
+        self.allocatable, self.requested = cells_at(fleet.allocatable, rows), cells_at(fleet.requested, rows)
+        self.nonzero, self.recent = cells_at(fleet.nonzero, rows), cells_at(fleet.recent, rows)
+        self.settling = cells_at(fleet.settling, rows)
         self.signals = SignalColumns.of(fleet).rows(rows)
         self.source_set, self.source_sets = fleet.source_set[rows], fleet.source_sets
         self.taken: dict[int, int] = {}
@@ -102,7 +102,7 @@ class FactSheet:
 
     def facts(self, rows: Sequence[int], pods: Sequence[int]) -> RowFacts:
         """The facts of rows, each of which has taken so many pods of the batch."""
-        at, (asked, more, settles) = [self.at[row] for row in rows], self._amounts
+        at, (asked, more, settles) = np.searchsorted(self.rows, rows), self._amounts
         times = np.asarray(pods, dtype=np.int64)
         return RowFacts(
             rows,
@@ -162,6 +162,9 @@ class _PastNodes:
     def name_of(self, row: int) -> tuple[str, str]:
         return self._fleet.name_of(int(self._at[row]))
 
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        return [self.name_of(row) for row in rows]
+
     def row_of(self, cluster: str, node: str) -> int | None:
         row = self._fleet.row_of(cluster, node)
         return None if row is None else next(iter(np.flatnonzero(self._at == row).tolist()), None)
@@ -205,11 +208,20 @@ class _PastVolumes(_PastFacet):
     def on(self, row: int) -> Collection[tuple[str, Volume]]:
         return self._whole.volumes.on(int(self._at[row]))
 
-    def rows(self, more_than: int = 0) -> Sequence[int]:
-        return [place for place, row in enumerate(self._at.tolist()) if len(self._whole.volumes.on(row)) > more_than]
+    def rows(self) -> Sequence[int]:
+        return [place for place, row in enumerate(self._at.tolist()) if self._whole.volumes.on(row)]
+
+    def counts(self, rows: Rows) -> tuple[Ints, Ints]:
+        return self._whole.volumes.counts(self._at[rows])
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         return self._whole.volumes.claim_users(cluster, namespace, claim)
+
+    def names(self, cluster: str, namespace: str, claim: str) -> bool:
+        return self._whole.volumes.names(cluster, namespace, claim)
+
+    def has_disk(self, volume: tuple[str, str]) -> bool:
+        return self._whole.volumes.has_disk(volume)
 
 
 class _PastImages(_PastFacet):

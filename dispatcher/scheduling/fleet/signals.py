@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dispatcher.model.signals import SignalAxis
-from dispatcher.scheduling.fleet.columns import NodeColumns, RowList
+from dispatcher.scheduling.fleet.columns import NodeColumns, RowList, cells_at
 from dispatcher.scheduling.framework import Bools, Floats, Readings, SmallInts
 from dispatcher.scheduling.framework.derived import NOTHING, Derived, HotRule
 
@@ -36,9 +36,10 @@ class SignalColumns(NamedTuple):
     def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
         """Those of some rows; copied unless `at` is a slice."""
         used, used_at, mean, usual, variance, *outlook, hot = self
-        forecast, forecast_error, last_error = (column[:, at] for column in outlook)
-        told = used[:, at], used_at[:, at], mean[:, at], usual[:, at], variance[:, at]
-        return SignalColumns(*told, forecast, forecast_error, last_error, hot[at])
+        forecast, forecast_error, last_error = (cells_at(cells, at) for cells in outlook)
+        used, used_at, mean = cells_at(used, at), cells_at(used_at, at), cells_at(mean, at)
+        usual, variance = cells_at(usual, at), cells_at(variance, at)
+        return SignalColumns(used, used_at, mean, usual, variance, forecast, forecast_error, last_error, hot[at])
 
 
 class SignalView:

@@ -248,9 +248,11 @@ class FleetTrial:
     def _states(self) -> list[tuple[Filter, object, bool, FleetView]]:
         """PreFilter of every filter; one that speaks of more than its row is asked anew after every change."""
         states: list[tuple[Filter, object, bool, FleetView]] = []
+        observed = Observed()
+        view = ObservedView(self._fleet, observed)
         for plugin in self._plan.filters:
-            observed = Observed()
-            view = ObservedView(self._fleet, observed)
+            observed.counts.clear()
+            observed.kinds.clear()
             state = guarded(plugin, plugin.pre_filter, self._placed, view)
             wide = plugin.depends in (Depends.DOMAIN, Depends.FLEET) or bool(observed.counts) or USERS in observed.kinds
             if not isinstance(state, Skip):

@@ -18,9 +18,11 @@ from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
 from dispatcher.scheduling.fleet.links import LINKS
+from dispatcher.scheduling.fleet.objects import Watched
 from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
-from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Signals, SmallInts
+from dispatcher.scheduling.framework import Bools, ClusterInfo, Floats, Ints, K, Link, Placed, Rows, Signals, SmallInts
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
+from dispatcher.scheduling.rules.volumes import CsiVolume
 
 T = TypeVar("T")
 
@@ -79,9 +81,9 @@ class ObservedView:
 
     @property
     def now(self) -> float:
-        """Seconds on the core's clock; that it was read is noted."""
+        """The next full second on the core's clock; that it was read is noted."""
         self.observed.now = True
-        return self._fleet.now
+        return self._fleet.clock
 
     @property
     def n(self) -> int:
@@ -143,6 +145,10 @@ class ObservedNodes(_Facet):
     def name_of(self, row: int) -> tuple[str, str]:
         """(cluster, node) of a row."""
         return self._fleet.name_of(row)
+
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """(cluster, node) of each live row."""
+        return self._fleet.names_of(rows)
 
     def row_of(self, cluster: str, node: str) -> int | None:
         """The row of a node, None if there is none."""
@@ -228,14 +234,26 @@ class ObservedVolumes(_Facet):
         """(namespace of the pod, volume) that pods use on a row, each once."""
         return self._fleet.volumes.on(row)
 
-    def rows(self, more_than: int = 0) -> Sequence[int]:
-        """Rows on which pods use more than so many different volumes."""
-        return self._fleet.volumes.rows(more_than)
+    def rows(self) -> Sequence[int]:
+        """Rows on which pods use any volumes."""
+        return self._fleet.volumes.rows()
+
+    def counts(self, rows: Rows) -> tuple[Ints, Ints]:
+        """[rows] how many different volumes pods use, and how many pods are supposed beside them."""
+        return self._fleet.volumes.counts(rows, self._fleet.n)
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         """How often pods on any node name a claim."""
         self._observed.kinds.add(USERS)
         return self._fleet.volumes.users(cluster, namespace, claim)
+
+    def names(self, cluster: str, namespace: str, claim: str) -> bool:
+        """Whether pods anywhere use a claim; nothing is noted."""
+        return self._fleet.volumes.names(cluster, namespace, claim)
+
+    def has_disk(self, volume: CsiVolume) -> bool:
+        """Whether pods anywhere use it as an inline disk; nothing is noted."""
+        return self._fleet.volumes.has_disk(volume)
 
 
 class ObservedObjects(_Facet):
@@ -243,14 +261,22 @@ class ObservedObjects(_Facet):
 
     __slots__ = ()
 
-    def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
-        """key -> object of a kind in a cluster."""
-        self._observed.kinds.add(kind.__name__)
+    def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster; with `fields`, what else of it changes is not noted."""
+        self._observed.kinds.add(self._fleet.kept.watch(kind.__name__, fields))
         return self._fleet.kept.of(cluster, kind)
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
+    def named(self, cluster: str, kind: type[K], key: str) -> K | None:
+        """One object; nothing is noted."""
+        return self._fleet.kept.named(cluster, kind, key)
+
+    def alike(self, cluster: str, kind: type[Any], values: object) -> int:
+        """How many objects have the values by which they are counted; nothing is noted."""
+        return self._fleet.kept.alike(cluster, kind, values)
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: Watched) -> T:
         """What `make` says of the mappings of these kinds."""
-        self._observed.kinds.update(kind.__name__ for kind in kinds)
+        self._observed.kinds.update(map(self._fleet.kept.name_of, kinds))
         return self._fleet.kept.derived(cluster, make, *kinds)
 
     def reported(self, cluster: str, found: K) -> K | None:

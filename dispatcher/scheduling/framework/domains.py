@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework.domain_counts import CountRules, ExplainPods
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.placed import Placed
 from dispatcher.scheduling.framework.plugin import Depends, Filter, S, S_contra, Score
 
@@ -24,6 +25,27 @@ class Part:
 
     domain: SmallInts
     answers: NDArray[Any]
+
+
+@kernel("wholes floats out")
+def _gather(domain, answers, raw):  # type: ignore[no-untyped-def]
+    """Add the answer of each row's domain; 1 if there is none for one of them, else 0."""
+    size = len(answers)
+    for row in range(len(raw)):
+        code = domain[row]
+        if code < -size or code >= size:
+            return 1
+        raw[row] += answers[code]
+    return 0
+
+
+def add_answers(answers: NDArray[Any], domain: SmallInts, raw: Floats) -> None:
+    """Add to `raw` [rows] the answers by `domain` [rows]. IndexError where a domain has none."""
+    if _gather.fast is not None and answers.dtype == np.float64 and domain.dtype == np.int32:
+        if not _gather.fast(np.ascontiguousarray(domain), np.ascontiguousarray(answers), raw):
+            return
+        raise IndexError("a domain has no answer")
+    raw += answers[domain]
 
 
 class DomainPlugin(Filter[S], Score[S]):
@@ -68,7 +90,7 @@ class DomainPlugin(Filter[S], Score[S]):
         """[len(rows)] the sum of the parts."""
         raw = np.zeros(len(fleet.nodes.live[rows]))
         for part in self.score_parts(state, fleet):
-            raw += part.answers[part.domain[rows]]
+            add_answers(part.answers, part.domain[rows], raw)
         return raw
 
 

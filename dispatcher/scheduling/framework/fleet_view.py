@@ -94,6 +94,10 @@ class Nodes(Protocol):
         """(cluster, node) of a row."""
         ...
 
+    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
+        """The same of many."""
+        ...
+
     def row_of(self, cluster: str, node: str) -> int | None:
         """The row of a node, None if there is none."""
         ...
@@ -181,24 +185,52 @@ class Volumes(Protocol):
         """(namespace of the pod, volume) that pods use on a row, each once."""
         ...
 
-    def rows(self, more_than: int = 0) -> Sequence[int]:
-        """Rows on which pods use more than so many different volumes."""
+    def rows(self) -> Sequence[int]:
+        """Rows on which pods use any volumes."""
+        ...
+
+    def counts(self, rows: Rows) -> tuple[Ints, Ints]:
+        """[rows] how many different volumes pods use; and how many pods like the one that is asked about are to be
+        supposed there, too.
+        """
         ...
 
     def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
         """How often pods on any node name a claim. Whoever asks is judged anew when pods with volumes come or go."""
         ...
 
+    def names(self, cluster: str, namespace: str, claim: str) -> bool:
+        """Whether pods on any node use a claim, also an ephemeral one; who asks this has a `standing_key`."""
+        ...
+
+    def has_disk(self, volume: tuple[str, str]) -> bool:
+        """Whether pods on any node use the (driver, handle) as an inline disk; who asks this has a `standing_key`."""
+        ...
+
 
 class Objects(Protocol):
     """Objects of clusters beside nodes and pods (`model.objects`), and what Reserve assumes of them."""
 
-    def of(self, cluster: str, kind: type[K]) -> Mapping[str, K]:
-        """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes."""
+    def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
+        """key -> object of a kind in a cluster. Whoever asks is judged anew when the kind changes; with `fields`, when
+        objects come, go or change in these, which are all that may be read.
+        """
         ...
 
-    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any]) -> T:
-        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them has changed."""
+    def named(self, cluster: str, kind: type[K], key: str) -> K | None:
+        """One object, None if it is not known. Who asks this has a `standing_key` that says what it makes of it."""
+        ...
+
+    def alike(self, cluster: str, kind: type[Any], values: object) -> int:
+        """How many PersistentVolumes have this (driver, handle), or PersistentVolumeClaims this volume. Who asks this
+        has a `standing_key` that says what it makes of it.
+        """
+        ...
+
+    def derived(self, cluster: str, make: Callable[..., T], *kinds: type[Any] | tuple[Any, ...]) -> T:
+        """What `make` says of the mappings (see `of`) of these kinds: asked again when one of them has changed. A kind
+        may stand with the only fields of it that are read: (PersistentVolume, "handle").
+        """
         ...
 
     def reported(self, cluster: str, found: K) -> K | None:
@@ -282,7 +314,9 @@ class FleetView(Protocol):
 
     @property
     def now(self) -> float:
-        """Seconds on the core's clock. Whoever reads it while judging rows is judged anew when it moves."""
+        """Seconds on the core's clock, the next full one. Whoever reads it while judging rows is judged anew when it
+        moves.
+        """
         ...
 
     @property

@@ -9,7 +9,20 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from dispatcher.model.reasons import Reason
-from dispatcher.scheduling.framework import SKIP, Codes, Depends, Filter, FleetView, Placed, Refuse, Rows, Skip, refuse
+from dispatcher.scheduling.framework import (
+    SKIP,
+    Codes,
+    Depends,
+    Filter,
+    FleetView,
+    Placed,
+    Plugin,
+    Refuse,
+    Rows,
+    Skip,
+    refuse,
+)
+from dispatcher.scheduling.framework.class_keys import keyed_by_template
 
 Names = frozenset[str]
 
@@ -33,10 +46,12 @@ class NamedNodes(Filter[tuple[Names, str]]):
     """Refuses all nodes but those that every plugin which names nodes has named."""
 
     name: ClassVar[str] = "NamedNodes"
+    keyed_by_template = True  # where those plugins are
     depends: ClassVar[Depends] = Depends.STATIC
 
     def __init__(self, plugins: Sequence[NamesNodes]) -> None:
         self._plugins = tuple(plugins)
+        self.keyed_by_template = all(isinstance(one, Plugin) and keyed_by_template(one) for one in plugins)
 
     def class_key(self, placed: Placed) -> Hashable:
         """What each of the plugins looks at; None if none names nodes."""

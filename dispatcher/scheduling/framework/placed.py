@@ -1,7 +1,6 @@
 """A pod as plugins are handed it: with the cluster it was submitted in and what clusters said of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -10,8 +9,7 @@ from dispatcher.model.refusal import Refusal
 from dispatcher.model.resources import CPU, MEMORY
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, gc=False):
     """A pod with the cluster it was submitted in, and what clusters said of it, as the cycle hands it to plugins."""
 
     pod: Pod
@@ -34,8 +32,10 @@ class Placed:
 
         Wherever a place in one cluster is booked, promised or charged, it is by this.
         """
+        if not self.refused:
+            return self
         size = next((one for one in self.sizes if one.cluster == cluster), None)
-        return replace(self, pod=_enlarged(self.pod, dict(size.requests))) if size is not None else self
+        return msgspec.structs.replace(self, pod=_enlarged(self.pod, dict(size.requests))) if size is not None else self
 
 
 def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from dispatcher.scheduling.framework import (
@@ -17,6 +18,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Score,
 )
+from dispatcher.scheduling.framework.class_keys import ClassKey, ClassKeys
 from dispatcher.scheduling.framework.derived import Derived, joined
 from dispatcher.scheduling.framework.lifecycle import Bind, PostBind, PostFilter, PreBind, PreEnqueue
 from dispatcher.scheduling.framework.named_nodes import NamedNodes, NamesNodes
@@ -25,7 +27,6 @@ from dispatcher.scheduling.framework.value_columns import Column
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST_TROUBLES = 20
-ClassKey = tuple[Hashable, ...]  # the key of each plugin in `Plan.looks`, and what its pods are booked by
 
 
 class PluginError(Exception):
@@ -69,6 +70,21 @@ class Restores(Protocol):
 
     def restore(self, placed: Placed, row: int, fleet: FleetView) -> None:
         """Book what is already so."""
+        ...
+
+
+@runtime_checkable
+class ReservesMany(Protocol):
+    """A Reserve plugin, not told of the row, that gates and books many pods of one class at once."""
+
+    def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
+        """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes."""
+        ...
+
+    def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:
+        """Book all of these (or raise, and book none). What `explain` would have said of each in its turn, when it is
+        called; nothing if it has nothing to say.
+        """
         ...
 
 
@@ -177,21 +193,28 @@ class Plan:
         """What the fleet is to keep of readings for its plugins."""
         return joined(one.derives for one in self.plugins)
 
+    @cached_property
+    def _keys(self) -> ClassKeys:
+        return ClassKeys(self.looks)
+
     def class_key(self, placed: Placed) -> ClassKey:
         """What all plugins look at in a pod: pods with equal keys are one class. PluginError if one fails."""
         try:
-            key = (*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as)
-            hash(key)
+            return self._keys.of(placed, self._key_of)
         except Exception:  # whose it was is found by asking one after the other
-            key = (*(guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks), placed.counts_as)
-        return key  # with what it is booked by, of which `looks` need not read anything
+            keys = [guarded(plugin, _hashed_key, plugin, placed) for plugin in self.looks]
+            return ClassKey.of((*keys, placed.counts_as))
+
+    def _key_of(self, placed: Placed) -> ClassKey:
+        """With what it is booked by, of which `looks` need not read anything."""
+        return ClassKey.of((*[plugin.class_key(placed) for plugin in self.looks], placed.counts_as))
 
     def standing_key(self, key: ClassKey, placed: Placed, fleet: FleetView) -> ClassKey:
         """`key` and what else tells its pods apart as the fleet is now. PluginError if a plugin fails."""
         for at, plugin in self.standing:
             found = guarded(plugin, plugin.standing_key, placed, fleet)
             if found is not None:
-                key = (*key[:at], (key[at], found), *key[at + 1 :])
+                key = ClassKey.of((*key[:at], (key[at], found), *key[at + 1 :]))
         return key
 
 

@@ -10,7 +10,8 @@ from dispatcher.scheduling.equivalence.static_answers import StaticAnswers
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Placed
 from dispatcher.scheduling.framework.bounds import BoundedScore, RoomFilter
-from dispatcher.scheduling.framework.points import ClassKey, Plan, PluginError
+from dispatcher.scheduling.framework.class_keys import ClassKey
+from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.framework.roles import AnswerScope, Role
 from dispatcher.scheduling.pruning.low_capacity import LowCapacityIndex
 from dispatcher.scheduling.pruning.pruned_search import PrunedSearch, SearchSetup

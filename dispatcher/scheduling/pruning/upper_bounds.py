@@ -145,7 +145,7 @@ class UpperBounds:
 
     def _renew(self) -> bool:
         """Renew the bounds of all blocks that have come to their end, else of the one that is next."""
-        clock = self._fleet.now
+        clock = self._fleet.clock
         due = np.flatnonzero(self._until < clock).tolist() or [int(self._until.argmin())]
         for at, block in enumerate(blocks(slice(0, self._fleet.n))):
             if at in due:
@@ -159,7 +159,7 @@ class UpperBounds:
         told: list[tuple[UpperBound, float]] = []
         for role in self._roles:
             plugin: BoundedScore = role.plugin
-            upper_bound = guarded(plugin, plugin.upper_bound, self._view, rows, self._fleet.now + _HORIZON_S)
+            upper_bound = guarded(plugin, plugin.upper_bound, self._view, rows, self._fleet.clock + _HORIZON_S)
             if upper_bound is None:
                 return False
             told.append((upper_bound, role.weight))

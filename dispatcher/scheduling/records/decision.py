@@ -49,7 +49,7 @@ from dispatcher.scheduling.records.messages import no_place_message
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
 
-    `extras` are what plugins noted at once.
+    `extras` are what plugins noted at once, or what tells it when it is called.
     `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
     `cycle`: what plugins keep for the points after the decision.
     """
@@ -92,8 +92,9 @@ class Decision(msgspec.Struct, gc=False, eq=False):
 
     def summary(self) -> str:
         """One line of why."""
-        where, rival = f"{self.cluster}/{self.node} score {self.score:.1f}", self.runner_up
-        (feasible, evaluated), refused = self.why.fit, _refused(self.placed)
+        why, refused = self.why, _refused(self.placed) if self.placed.refused else ""
+        rival, (feasible, evaluated) = why.runner_up, why.fit
+        where = f"{self.cluster}/{self.node} score {self.score:.1f}"
         if rival is None:
             return f"{where}, the only one of {evaluated} nodes that fits{refused}"
         cluster, node, score = rival
@@ -156,7 +157,7 @@ class Unschedulable:
 
 
 def _refused(placed: Placed) -> str:
-    return "".join(f"; {one.text}" for one in placed.refused if not one.over)
+    return "".join([f"; {one.text}" for one in placed.refused if not one.over]) if placed.refused else ""
 
 
 def _about(placed: Placed, time: float, profile: str) -> dict[str, Any]:
@@ -336,7 +337,11 @@ def _extras(batch: Sequence[Decision], later: dict[str, Column]) -> Column:
     if not any(one.extras for one in batch):
         return fields(later)
     rows = fields(later).values(len(batch))
-    return each([{**one.extras, **row} for one, row in zip(batch, rows, strict=True)])
+    return each([{**_noted(one), **row} for one, row in zip(batch, rows, strict=True)])
+
+
+def _noted(one: Decision) -> dict[str, Any]:
+    return {name: said() if callable(said) else said for name, said in one.extras.items()}
 
 
 def _readings(names: Sequence[str], now: float, facts: RowFacts) -> Column:

@@ -118,17 +118,19 @@ class Spread:
         met = np.unique(chosen[chosen >= 0])
         others = area.present.copy()
         others[met] = False
-        codes = [*met.tolist(), *eligible[:_SHOWN_DOMAINS].tolist()]
+        codes = np.concatenate([met, eligible[:_SHOWN_DOMAINS]])
+        by_code = codes.tolist()
+        beside = self.counts[others]
         return SpreadStory(
             area.constraint,
             chosen,
             np.where(chosen >= 0, more if area.counting is None else area.counting[rows] * more, 0),
-            {code: int(self.counts[code]) for code in codes},
-            {code: self._name(code, fleet) for code in codes},
+            dict(zip(by_code, self.counts[codes].tolist(), strict=True)),
+            {code: self._name(code, fleet) for code in by_code},
             eligible[:_SHOWN_DOMAINS].tolist(),
             len(eligible),
-            [code for code in met.tolist() if area.present[code]],
-            int(self.counts[others].min()) if others.any() else None,
+            met[area.present[met]].tolist(),
+            int(beside.min()) if len(beside) else None,
             enough=area.enough,
         )
 

@@ -3,9 +3,10 @@
 Source: k8s.io/component-helpers/storage/volume, FindMatchingVolume, as kube-scheduler calls it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from dispatcher.model.labels import IN
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim
@@ -40,6 +41,30 @@ class Candidates:
 def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether the volume's claimRef is this claim; without a UID there, the name decides."""
     return volume.claim == claim.key and volume.claim_uid in ("", claim.uid)
+
+
+@dataclass(frozen=True)
+class VolumesFor:
+    """The volumes of a cluster that a claim may get: `free` by storage class, `kept` by the claim that they name."""
+
+    free: Mapping[str, Sequence[PersistentVolume]]
+    kept: Mapping[str, Sequence[PersistentVolume]]
+
+    def worth_a_look(self, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
+        """Among these are all that `candidates` finds."""
+        return chain(self.kept.get(claim.key, ()), self.free.get(claim.storage_class or "", ()))
+
+
+def volumes_for(volumes: Mapping[str, PersistentVolume]) -> VolumesFor:
+    """By whom they may be used."""
+    free: dict[str, list[PersistentVolume]] = {}
+    kept: dict[str, list[PersistentVolume]] = {}
+    for volume in volumes.values():
+        if volume.claim:
+            kept.setdefault(volume.claim, []).append(volume)
+        elif volume.phase == AVAILABLE:
+            free.setdefault(volume.storage_class, []).append(volume)
+    return VolumesFor(free, kept)
 
 
 def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> Candidates:

@@ -3,7 +3,7 @@
 Source: kube-scheduler's volume binder (GetPodVolumeClaims, FindPodVolumes).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,13 +21,14 @@ from dispatcher.model.reasons import Reason
 from dispatcher.scheduling.framework import Bools, FleetView, Placed, Refuse, Rows, refuse
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.volume_choice import Chooser, Indices
-from dispatcher.scheduling.rules.volume_match import Candidates, candidates
+from dispatcher.scheduling.rules.volume_match import Candidates, VolumesFor, candidates, volumes_for
 from dispatcher.scheduling.rules.volumes import find_claims
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 # Why a row is refused, as bits; told in this order.
 BITS = (Reason.VOLUME_AFFINITY, Reason.VOLUME_BINDING, Reason.STORAGE_SPACE, Reason.VOLUME_MISSING)
 _AFFINITY, _BINDING, _SPACE, _MISSING = (np.uint8(1 << at) for at in range(4))
+_NOWHERE = "nowhere"  # instead of a node affinity: the volume is not there
 Terms = tuple[NodeSelectorTerm, ...]
 
 
@@ -61,6 +62,11 @@ class VolumePlan:
     bound: tuple[PersistentVolume | None, ...]
     delayed: tuple[Delayed, ...]
 
+    @property
+    def chooses(self) -> bool:
+        """Whether any claim may get a volume that is there."""
+        return any(one.candidates.volumes for one in self.delayed)
+
 
 @dataclass
 class Verdict:
@@ -70,41 +76,74 @@ class Verdict:
     chosen: dict[str, Indices] = field(default_factory=dict)
 
 
-def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
-    """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
-    found = find_claims(placed, fleet)
+_Sorted = tuple[list[PersistentVolume | None], list[tuple[PersistentVolumeClaim, StorageClass]]]
+
+
+def _sorted_claims(placed: Placed, fleet: FleetView) -> _Sorted | Refuse:
+    """The volumes of the pod's bound claims (None: not there), and its claims that wait with their classes."""
+    found, home = find_claims(placed, fleet), placed.home
     if isinstance(found, Refuse):
         return found
-    home = placed.home
-    volumes, classes = fleet.objects.of(home, PersistentVolume), fleet.objects.of(home, StorageClass)
     waiting: list[tuple[PersistentVolumeClaim, StorageClass]] = []
     bound: list[PersistentVolume | None] = []
     for claim in found:
-        made_by = classes.get(claim.storage_class or "")
         if claim.bound:
-            bound.append(volumes.get(claim.volume))
-        elif made_by is not None and made_by.waits and not claim.volume:
-            waiting.append((claim, made_by))
-        else:
+            bound.append(fleet.objects.named(home, PersistentVolume, claim.volume))
+            continue
+        made_by = fleet.objects.named(home, StorageClass, claim.storage_class or "")
+        if made_by is None or not made_by.waits or claim.volume:
             return refuse(Reason.CLAIM_UNBOUND)
-    delayed = [_delayed(claim, made_by, volumes.values(), home, fleet) for claim, made_by in waiting]
+        waiting.append((claim, made_by))
+    return bound, waiting
+
+
+def plan_key(placed: Placed, fleet: FleetView) -> Hashable:
+    """All that the plan of a pod rests on, but for what is noted when it is made: claims that ask for the same, and
+    volumes that are in the same places, are alike whatever their names.
+    """
+    found = _sorted_claims(placed, fleet)
+    if isinstance(found, Refuse):
+        return found.why
+    bound, waiting = found
+    places = tuple([_NOWHERE if one is None else one.node_affinity for one in bound])
+    if not waiting:
+        return places
+    kept = fleet.objects.derived(placed.home, volumes_for, PersistentVolume).kept
+    return places, tuple([(_wish(claim), claim.key if claim.key in kept else "") for claim, _ in waiting])
+
+
+def _wish(claim: PersistentVolumeClaim) -> Hashable:
+    """What a claim without a volume asks for."""
+    only = claim.selector
+    labels = None if only is None else (frozenset(only.match_labels.items()), only.match_expressions)
+    where = claim.selected_node, claim.storage_class
+    return *where, claim.request, claim.block, claim.attributes_class, claim.access_modes, labels
+
+
+def plan_of(placed: Placed, fleet: FleetView) -> VolumePlan | Refuse:
+    """Sort the pod's claims; a Refuse, in kube-scheduler's words, for claims that cannot be used, or not yet."""
+    found, home = _sorted_claims(placed, fleet), placed.home
+    if isinstance(found, Refuse):
+        return found
+    bound, waiting = found
+    if not waiting:
+        return VolumePlan(home, tuple(bound), ())
+    fleet.objects.of(home, StorageClass)  # noted: where and how a class provides is not in the key
+    volumes = fleet.objects.derived(home, volumes_for, PersistentVolume)
+    delayed = [_delayed(claim, made_by, volumes, home, fleet) for claim, made_by in waiting]
     # Those whose node is chosen come first; the others by size, so that small claims leave large volumes to large ones.
     delayed.sort(key=lambda one: (not one.node, 0 if one.node else one.claim.request))
     return VolumePlan(home, tuple(bound), tuple(delayed))
 
 
 def _delayed(
-    claim: PersistentVolumeClaim,
-    made_by: StorageClass,
-    volumes: Iterable[PersistentVolume],
-    home: str,
-    fleet: FleetView,
+    claim: PersistentVolumeClaim, made_by: StorageClass, volumes: VolumesFor, home: str, fleet: FleetView
 ) -> Delayed:
     node = claim.selected_node
     return Delayed(
         claim,
         node,
-        Candidates(()) if node else candidates(claim, volumes),
+        Candidates(()) if node else candidates(claim, volumes.worth_a_look(claim)),
         _provision(claim, made_by, fleet.objects.of(home, CSIDriver), fleet.objects.of(home, CSIStorageCapacity)),
     )
 

@@ -1,6 +1,6 @@
 """What a pod's volumes are: which claim, which persistent volume, and which volume of which CSI driver."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dispatcher.model.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from dispatcher.model.pod import AZURE_DISK, CLAIM, EBS_VOLUME, GCE_DISK, Pod, Volume
@@ -45,21 +45,18 @@ def owned_by(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 
 
 def csi_volume_of_claim(
-    claim: PersistentVolumeClaim,
-    volumes: Mapping[str, PersistentVolume],
-    classes: Mapping[str, StorageClass],
+    claim: PersistentVolumeClaim, volume: PersistentVolume | None, made_by: StorageClass | None
 ) -> CsiVolume | None:
-    """The CSI volume behind a claim; for one without a volume yet, the one its class will provide. None: no CSI volume.
+    """The CSI volume behind a claim that names this volume; for one without a volume yet (None), the one that the
+    claim's class will provide. None: no CSI volume.
 
     Source: kube-scheduler's NodeVolumeLimits.
     """
-    volume = volumes.get(claim.volume) if claim.volume else None
     if volume is not None:
         return (volume.driver, volume.handle) if volume.driver and volume.handle else None
-    found = classes.get(claim.storage_class or "")
-    if found is None:
+    if made_by is None:
         return None
-    driver = _MIGRATED.get(found.provisioner, found.provisioner)
+    driver = _MIGRATED.get(made_by.provisioner, made_by.provisioner)
     return (driver, f"claim {claim.key}") if driver else None
 
 
@@ -74,10 +71,10 @@ def csi_volume_of_disk(volume: Volume) -> CsiVolume | None:
 
 def find_claims(placed: Placed, fleet: FleetView) -> list[PersistentVolumeClaim] | Refuse:
     """The claims of the pod that can be worked with, each once, in order; else a Refuse in kube-scheduler's words."""
-    pod, known = placed.pod, fleet.objects.of(placed.home, PersistentVolumeClaim)
+    pod = placed.pod
     found: dict[str, PersistentVolumeClaim] = {}
     for volume in claims_of(pod):
-        claim = known.get(claim_key(pod, volume))
+        claim = fleet.objects.named(placed.home, PersistentVolumeClaim, claim_key(pod, volume))
         refused = _unusable(pod, volume, claim)
         if refused is not None or claim is None:
             return refused or not_found("persistentvolumeclaim", volume.name)

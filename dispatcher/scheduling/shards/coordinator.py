@@ -5,7 +5,7 @@ in time, or at all, this process works out itself, from the same columns: so sha
 and nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from dispatcher.scheduling.framework.roles import AnswerScope, Role
 from dispatcher.scheduling.shards.answers import codes_of, is_whole, join, later_refusals
 from dispatcher.scheduling.shards.books import Book, Books
 from dispatcher.scheduling.shards.frames import REPLIES, Frame, Question, Reply
+from dispatcher.scheduling.shards.race import Race
 
 LEAST_ROWS = 50_000  # below, one process is as fast
 MOST_TOLD = 1 << 15  # rows an order tells of
@@ -94,10 +95,18 @@ class Shards:
     """All shards of a fleet. `policy`: the name of the profiles that the shards were configured with."""
 
     def __init__(
-        self, fleet: FleetState, links: Sequence[ShardLink], *, policy: str = "", least_rows: int = LEAST_ROWS
+        self,
+        fleet: FleetState,
+        links: Sequence[ShardLink],
+        *,
+        policy: str = "",
+        least_rows: int = LEAST_ROWS,
+        timer: Callable[[], float] | None = None,
     ) -> None:
+        """`timer`: seconds, to find out whether shards are slower than doing without; None: they are always asked."""
         self._fleet, self.links, self._least = fleet, tuple(links), least_rows
         self._books = Books(fleet, len(self.links))
+        self.race, self._asks = Race(timer), 0
         self.counts_of_each = [ShardCounts() for _ in self.links]
         self._policy = policy
         self._declined: dict[tuple[str, ...], str] = {}
@@ -158,6 +167,15 @@ class Shards:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
+    def scan(self, profile: str, asked: FullScan, alone: Callable[[slice], None]) -> None:
+        """A pass over all rows: by shards while they are faster, and `alone` what they do not answer."""
+        race, by_itself = self.race, self.race.alone()
+        began, asks = race.now(), self._asks
+        for part in [slice(0, self._fleet.n)] if by_itself else self.fill(profile, asked):
+            alone(part)
+        if (by_itself or self._asks > asks) and race.ran(began, self._fleet.n, alone=by_itself):
+            self._tell("shards took longer than the dispatcher alone: it does without them for a while, time and again")
+
     def fill(self, profile: str, asked: FullScan) -> list[slice]:
         """Let the shards answer; the rows that they did not."""
         filters, later = _split(asked)
@@ -183,7 +201,7 @@ class Shards:
             return None
         placed = asked.placed
         told = (self._policy, profile, named, scored, placed.pod, placed.home)
-        return Question(*told, self._fleet.now, placed.counts_as)
+        return Question(*told, self._fleet.clock, placed.counts_as)
 
     def _ask(self, link: ShardLink, page: Book, counts: ShardCounts, question: Question) -> bool:
         """Whether it was asked."""
@@ -192,7 +210,7 @@ class Shards:
         rows = self._books.due(page, MOST_TOLD + 1)
         if len(rows) > MOST_TOLD:  # it must be told more than it would save
             return False
-        self._asked = question
+        self._asked, self._asks = question, self._asks + 1
         self._send(link, self._books.order(page, rows, question), counts)
         return True
 
@@ -240,9 +258,9 @@ class ProfileScan:
     def __init__(self, shards: Shards, profile: str) -> None:
         self._shards, self._profile = shards, profile
 
-    def fill(self, asked: FullScan) -> Sequence[slice]:
-        """Write what the shards answer; the rows that they do not answer for."""
-        return self._shards.fill(self._profile, asked)
+    def fill(self, asked: FullScan, alone: Callable[[slice], None]) -> None:
+        """Write what the shards answer; `alone` works out the rows that they do not answer for."""
+        self._shards.scan(self._profile, asked, alone)
 
 
 def _read(frame: Frame) -> Reply | None:

@@ -37,7 +37,7 @@ class HeldRows(NodeColumns):
         """Hold nothing."""
         self.axis, self.signal_axis = ResourceAxis(), SignalAxis(())
         self.n = 0
-        self.now = float("-inf")
+        self.clock = float("-inf")
         self.store = RowStore(len(self.axis), len(self.signal_axis))
         self.signals = SignalView(self.signal_axis, SignalColumns.of(self.store))
         self._show()

@@ -71,7 +71,7 @@ class Shard:
         self.number = order.number
 
     def _answer(self, number: int, question: Question) -> Frame:
-        self.held.now = question.now
+        self.held.clock = question.now
         placed = Placed(question.pod, question.home, counts_as=question.counts_as)
         known = self._roles.get(question.profile, {})
         names = list(dict.fromkeys((*question.filters, *question.scores)))

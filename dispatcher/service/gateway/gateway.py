@@ -11,6 +11,7 @@ import structlog
 from aiohttp import WSCloseCode, web
 
 from agents.runtime.outbound.dialling import HEARTBEAT_S, PATH, REPLACED
+from agents.runtime.outbound.relayed import SUBPROTOCOL
 from dispatcher.config.sections import GatewaySection
 from dispatcher.model.streams import ProtocolError
 from dispatcher.model.streams.frames import CHUNK
@@ -19,6 +20,7 @@ from dispatcher.service.gateway.certificates import Refresh, ServerTls, cluster_
 from dispatcher.service.gateway.entrance import Entrance
 from dispatcher.service.gateway.line import Line
 from dispatcher.service.gateway.link import GatewayLink
+from dispatcher.service.gateway.splices import Objection, RelayLine
 
 log = structlog.get_logger("gateway")
 
@@ -33,6 +35,7 @@ class Gateway:
 
     def __init__(self, section: GatewaySection, clusters: Iterable[str]) -> None:
         self._section = section
+        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
         self._absent = dict.fromkeys(clusters, _NEVER)  # why a cluster is not connected
         self._lines: dict[str, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now
@@ -45,6 +48,16 @@ class Gateway:
     def _line(self, cluster: str) -> Line | str:
         held = self._lines.get(cluster)
         return held[0] if held is not None else self._absent[cluster]
+
+    def _relay_line(self, cluster: str) -> RelayLine | str:
+        """Where streams to a cluster go; why there is no way, else."""
+        held = self._lines.get(cluster)
+        if held is None:
+            return self._absent.get(cluster, "it does not come through this gateway (`via: gateway`)")
+        return held[0].relayed if held[1].ws_protocol == SUBPROTOCOL else "its agent does not relay: upgrade it"
+
+    def _objection(self, home: str, target: str, pod: str) -> str:
+        return self.objection(home, target, pod)  # of the moment
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -81,7 +94,13 @@ class Gateway:
         certificate: dict[str, Any] = request.get_extra_info("peercert") or {}
         if (refusal := self._refusal(cluster, certificate)) is not None:
             return refusal
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=2 * CHUNK, timeout=1.0, compress=False)
+        socket = web.WebSocketResponse(
+            heartbeat=HEARTBEAT_S,
+            max_msg_size=2 * CHUNK,
+            timeout=1.0,
+            compress=False,
+            protocols=[SUBPROTOCOL] if SUBPROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "") else (),
+        )
         await socket.prepare(request)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(remaining_s(certificate)):
@@ -102,7 +121,7 @@ class Gateway:
         return None
 
     async def _serve(self, cluster: str, socket: web.WebSocketResponse) -> None:
-        line = Line(cluster, socket)
+        line = Line(cluster, socket, self._relay_line, self._objection)
         earlier = self._lines.get(cluster)
         self._lines[cluster] = line, socket
         why = "its agent has closed the connection"

@@ -1,25 +1,32 @@
-"""The calls that are under way on one cluster's connection."""
+"""The calls that are under way on one cluster's connection, and its relayed streams."""
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 
 from agents.runtime.outbound.calls import PRIORITIES, Call, encode_call
 from agents.runtime.outbound.connection import Connection, Socket
 from dispatcher.model.streams import Kind, Message, Priority
+from dispatcher.model.streams.frames import RELAY_KINDS
+from dispatcher.service.gateway.splices import Objection, RelayLine
 from dispatcher.service.link import AgentDied, AgentFault
 
 
 class Line:
     """One connection, from the dispatcher's end. Of an agent's frames those of calls that wait are kept alone."""
 
-    def __init__(self, cluster: str, socket: Socket) -> None:
+    def __init__(
+        self, cluster: str, socket: Socket, find: Callable[[str], RelayLine | str], objection: Objection
+    ) -> None:
+        """`find` and `objection` are as of RelayLine."""
         self._cluster, self._connection = cluster, Connection(socket, wanted=lambda stream: stream in self._waiting)
+        self.relayed = RelayLine(cluster, self._connection, find, objection)
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     async def call(self, call: Call) -> bytes:
         """The answer's bytes. AgentDied: the connection ended, what the agent did is unknown; AgentFault."""
-        stream = next(self._numbers) & 0xFFFFFFFF
+        stream = next(self._numbers) & 0x7FFFFFFF
         answer = self._waiting[stream] = asyncio.get_running_loop().create_future()
         self._connection.send(Message(Kind.CALL, stream, encode_call(call)), PRIORITIES[call.method])
         try:
@@ -36,8 +43,12 @@ class Line:
         """Hand out answers until the connection ends. ProtocolError, ConnectionError."""
         try:
             async for message in self._connection.messages():
-                self._take(message)
+                if message.kind in RELAY_KINDS:
+                    self.relayed.take(message)
+                else:
+                    self._take(message)
         finally:
+            self.relayed.close(f"the connection of cluster {self._cluster} to the dispatcher ended")
             for answer in self._waiting.values():
                 if not answer.done():
                     gone = AgentDied(f"agent of cluster {self._cluster}: the connection ended before it answered")

@@ -8,10 +8,10 @@ import msgspec
 
 from dispatcher.config import DispatcherConfig, Problem, plugin_registry
 from dispatcher.config.plugin_files import with_plugin_files
-from dispatcher.config.version import version
 from dispatcher.plugins.registry import PluginContext, PluginSpec, build
 from dispatcher.scheduling.framework import Profile
 from dispatcher.scheduling.framework.points import Plan
+from dispatcher.version import version
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -20,6 +20,15 @@
 /run/secrets/gateway
 {{- end -}}
 
+{{- define "agent.relayFolder" -}}
+/run/secrets/relay
+{{- end -}}
+
+{{- /* Whether it serves as the kubelet of proxy nodes. */ -}}
+{{- define "agent.relays" -}}
+{{- if and .Values.gateway.urls .Values.relay.enabled -}}yes{{- end -}}
+{{- end -}}
+
 {{- define "agent.keyFolder" -}}
 /run/secrets/global-dispatcher
 {{- end -}}
@@ -91,6 +100,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
       "ca_file" (printf "%s/ca.crt" $folder)
       "server_name" .Values.gateway.serverName
       "proxy" .Values.gateway.proxy) -}}
+{{- if .Values.relay.enabled -}}
+{{- $relay := dict "port" .Values.relay.port "client_names" .Values.relay.clientNames -}}
+{{- if .Values.relay.tlsSecret -}}
+{{- $files := include "agent.relayFolder" . -}}
+{{- $_ := set $relay "cert_file" (printf "%s/tls.crt" $files) -}}
+{{- $_ := set $relay "key_file" (printf "%s/tls.key" $files) -}}
+{{- end -}}
+{{- $_ := set $own "relay" $relay -}}
+{{- end -}}
 {{- else -}}
 {{- $_ := set $own "ray" $ray -}}
 {{- end -}}
@@ -107,6 +125,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.ray.address .Values.gateway.urls -}}
 {{- fail "gateway.urls: is given beside ray.address: the agent dials out, or is a Ray node; leave one of them empty" -}}
 {{- end -}}
+{{- with .Values.admissionPolicy.webhook -}}
+{{- if and .tlsSecret (not .certManager.enabled) (not .caBundle) -}}
+{{- fail "admissionPolicy.webhook.caBundle: say whom the API server trusts for the certificate in tlsSecret (PEM in base64), or leave tlsSecret empty" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Whether the server knows a kind of admissionregistration.k8s.io/v1. */ -}}
@@ -121,4 +144,39 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - {protocol: TCP, port: {{ get $ports $name }}}
 {{- end }}
 - {protocol: TCP, port: {{ $ports.minWorker }}, endPort: {{ $ports.maxWorker }}}
+{{- end -}}
+
+{{- /* How annotated pods get our schedulerName: v1 or v1beta1 of MutatingAdmissionPolicy, or webhook; empty: not at all. */ -}}
+{{- define "agent.optIn" -}}
+{{- if .Values.admissionPolicy.enabled -}}
+{{- $kind := "MutatingAdmissionPolicy" -}}
+{{- if ne .Values.admissionPolicy.by "auto" -}}{{ .Values.admissionPolicy.by }}
+{{- else if include "agent.admits" (dict "root" . "kind" $kind) -}}v1
+{{- else if .Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/v1beta1/%s" $kind) -}}v1beta1
+{{- else -}}webhook
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "agent.webhookName" -}}
+{{ include "agent.fullname" . }}-webhook
+{{- end -}}
+
+{{- define "agent.webhookSelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-webhook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "agent.webhookSecret" -}}
+{{- default (printf "%s-tls" (include "agent.webhookName" .)) .Values.admissionPolicy.webhook.tlsSecret -}}
+{{- end -}}
+
+{{- /* Which pods ask for us: matchConditions of policy and webhook alike. */ -}}
+{{- define "agent.asksForUs" -}}
+- name: asks-for-us
+  expression: "object.metadata.?annotations[?'global-dispatcher.io/schedule'].orValue('') == 'true'"
+- name: names-no-other-scheduler
+  expression: "object.spec.?schedulerName.orValue('') in ['', 'default-scheduler']"
+- name: has-no-node
+  expression: "object.spec.?nodeName.orValue('') == ''"
 {{- end -}}

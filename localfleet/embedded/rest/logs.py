@@ -5,7 +5,7 @@ import asyncio
 from aiohttp import web
 
 from localfleet.embedded.api import Api
-from localfleet.embedded.apiserver.status import ApiError, Object, bad_request
+from localfleet.embedded.apiserver.status import ApiError, Object, bad_request, unexplained
 
 _LOOK_S = 0.3
 
@@ -28,12 +28,23 @@ def container_of(pod: Object, asked: str) -> str:
     return chosen
 
 
+def _reach_kubelet(name: str, api: Api) -> None:
+    """ApiError where a real API server reaches none: a proxy node has no kubelet, or one that is no part of this."""
+    status = api.get("nodes", name, "").get("status") or {}
+    addresses = status.get("addresses") or ()
+    if not any(one.get("type") == "InternalIP" for one in addresses):
+        raise unexplained("no preferred addresses found; known addresses: []")
+    if status.get("declaredFeatures"):
+        raise unexplained(f'node "{name}" is served by an agent, which embedded clusters do not ask for logs')
+
+
 async def serve(request: web.Request, api: Api, namespace: str, name: str) -> web.StreamResponse:
     """Answer one log request."""
     query = dict(request.query)
     pod = api.get("pods", name, namespace)
     container = container_of(pod, query.pop("container", ""))
     follow = query.pop("follow", "") in ("true", "1")
+    _reach_kubelet(pod["spec"]["nodeName"], api)
     text = api.log_source(pod, container, query)
     if not follow:
         return web.Response(text=text)

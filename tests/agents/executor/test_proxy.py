@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agents.executor.http import Request, Response
-from agents.executor.local import Moment
+from agents.executor.local import KubeletEndpoint, Moment
 from agents.executor.peers import PEER_TTL_S
 from agents.executor.proxy import CHANGE_S, HEARTBEAT_S, LEASE_S, ProxyNodes
 from dispatcher.model import names
@@ -317,3 +317,22 @@ def test_what_an_operator_says_on_a_proxy_node_outlives_our_repairs() -> None:
     assert repaired["metadata"]["labels"]["topology.kubernetes.io/zone"] == "z"
     assert repaired["metadata"]["labels"][names.FENCED] == "true"
     assert repaired["spec"]["unschedulable"] is True
+
+
+def test_a_node_shows_where_its_agent_serves_as_its_kubelet_and_no_more_once_it_does_not() -> None:
+    keeper = Keeper()
+    keeper.tell(B)
+    keeper.tend()
+    keeper.world.local.kubelet = KubeletEndpoint("10.0.0.7", 10250)
+    keeper.tell(B, seconds=1.0)
+    assert keeper.tend(1.0) == []
+    status = keeper.node()["status"]
+    assert status["addresses"] == [{"type": "InternalIP", "address": "10.0.0.7"}]
+    assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert status["declaredFeatures"] == ["ExtendWebSocketsToKubelet"]
+    keeper.world.local.kubelet = None
+    keeper.tend(2.0)
+    status = keeper.node()["status"]
+    assert not status["addresses"]
+    assert "daemonEndpoints" not in status
+    assert "declaredFeatures" not in status

@@ -159,3 +159,36 @@ def test_frames_that_bring_little_or_nothing_wanted_are_counted() -> None:
     receiver.receive(encode_frame(Frame(Kind.ANSWER, END, 1, b"x")))
     receiver.receive(encode_frame(Frame(Kind.ANSWER, 0, 2, bytes(CHUNK))))
     assert receiver.little == 2
+
+
+RELAYED_SIZES = st.lists(st.tuples(st.integers(1, 3), st.integers(0, CHUNK)), min_size=1, max_size=60)
+
+
+@given(RELAYED_SIZES, MESSAGES)
+def test_messages_of_relayed_streams_arrive_uncut_and_in_order_beside_all_others(
+    relayed: list[tuple[int, int]], others: list[tuple[Priority, int]]
+) -> None:
+    sender, receiver = Multiplexer(WINDOW), Multiplexer(WINDOW, wanted=lambda stream: True)
+    sent = [Message(Kind.DATA, stream, bytes([at % 256]) * size) for at, (stream, size) in enumerate(relayed)]
+    for message in sent:
+        sender.send(message, Priority.RELAY)
+    for at, (priority, size) in enumerate(others):
+        sender.send(Message(Kind.ANSWER, 100 + at, bytes(size)), priority)
+    arrived = exchanged(sender, receiver)
+    assert [message for message in arrived if message.kind is Kind.DATA] == sent
+    assert len(arrived) == len(sent) + len(others)
+
+
+def test_relayed_streams_use_half_of_the_window_and_go_after_all_else() -> None:
+    sender = Multiplexer(WINDOW)
+    for _ in range(100):
+        sender.send(Message(Kind.DATA, 1, bytes(CHUNK)), Priority.RELAY)
+    assert len(list(frames(sender))) == WINDOW // CHUNK // 2
+    sender.send(Message(Kind.ANSWER, 2, bytes(100 * CHUNK)), Priority.TELEMETRY)
+    kinds = [decode_frame(frame).kind for frame in frames(sender)]
+    assert kinds == [Kind.ANSWER] * (WINDOW // CHUNK // 2)
+
+
+def test_a_part_of_a_message_of_a_relayed_stream_ends_the_connection() -> None:
+    with pytest.raises(ProtocolError, match="a part of a message"):
+        Multiplexer(WINDOW).receive(encode_frame(Frame(Kind.DATA, 0, 1, b"x")))

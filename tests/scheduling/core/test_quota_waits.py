@@ -8,6 +8,7 @@ from dispatcher.model.messages import BOUND, Bind, Changes, Outcome, ReportUnsch
 from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
+from dispatcher.scheduling.queue import AT_A_TIME
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import node, pod
 from tests.laws.cores import make_core
@@ -19,10 +20,11 @@ class World:
     """One cluster with much room, two tenants with a CPU each, and an agent that binds what it is told to."""
 
     def __init__(self) -> None:
-        self.core, self.now, self.revision = make_core(["a"], ledger=QuotaLedger(TENANTS)), 100.0, 0
+        self.ledger = QuotaLedger(TENANTS)
+        self.core, self.now, self.revision = make_core(["a"], ledger=self.ledger), 100.0, 0
         self.told: list[tuple[str, str]] = []
         self.pods: dict[str, Pod] = {}
-        self.report(full=True, nodes=(node("n1").cpu(64).memory("64Gi").build(),))
+        self.report(full=True, nodes=(node("n1").cpu(200).memory("200Gi").pods(500).build(),))
 
     def report(self, *, full: bool = False, **what: object) -> None:
         self.revision += 1
@@ -74,6 +76,33 @@ def test_a_share_that_comes_free_wakes_its_own_tenant_alone() -> None:
     world.tick()
     assert world.waiting() == {"red-4", "blue-3"}
     assert world.pods["red-3"].node == "n1"
+
+
+def test_of_many_that_wait_for_a_share_some_are_tried_at_a_time_the_oldest_first() -> None:
+    world = full()
+    world.come(*(f"red-{number}" for number in range(5, 5 + 3 * AT_A_TIME)))
+    world.tick()
+    many = len(world.waiting())
+    world.tick(60.0)
+    world.end("red-1")
+    assert many - len(world.waiting()) == AT_A_TIME
+    world.end("red-2")
+    assert many - len(world.waiting()) == AT_A_TIME, "these are still to find out whether it is enough for them"
+    world.tick()
+    assert {name for name in ("red-3", "red-4") if world.pods[name].node} == {"red-3", "red-4"}
+    assert sum(1 for one in world.pods.values() if one.node) == 4
+
+
+def test_all_that_wait_find_their_place_once_there_is_quota_for_all() -> None:
+    world = full()
+    world.come(*(f"red-{number}" for number in range(5, 5 + 3 * AT_A_TIME)))
+    world.tick()
+    world.tick(60.0)
+    world.ledger.nodes["red"].nominal = {"cpu": Share(absolute=200_000)}
+    world.end("red-1")
+    for _ in range(10):
+        world.tick(0.1)
+    assert world.waiting() == {"blue-3"}
 
 
 def test_a_pod_is_told_of_its_quota_once_whatever_others_use_meanwhile() -> None:

@@ -280,10 +280,10 @@ def test_the_log_keeps_the_latest_result_of_the_latest_pods() -> None:
     one = scheduler(state)
     for name in ("p1", "p2", "p2", "p3"):
         log.add(schedule(one, pod(name)))
-    assert log.get("default", "p1") is None
-    assert [result.placed.pod.name for result in log.latest()] == ["p3", "p2"]
-    assert log.get("default", "p3", "b") is None
-    record = log.record(("a", "uid-p3"))
-    assert record is not None
-    assert record["outcome"] == "scheduled"
+    assert log.find(("a", "uid-p1")) is None
+    assert log.find(("a", "uid-p2")) is not None
+    assert log.find(("b", "uid-p3")) is None
+    found = log.find(("a", "uid-p3"))
+    assert found is not None
+    assert found.record()["outcome"] == "scheduled"
     assert log.summary(("a", "uid-p3")).startswith("a/n1 score ")

@@ -91,3 +91,28 @@ def test_counts_of_an_earlier_question_are_forgotten_and_kinds_of_objects_are_no
     evaluator.view.objects.of("a", Namespace)
     evaluator.pre_filter(WEB.placed())
     assert noted(evaluator.observed) == (False, [], {"Namespace"})
+
+
+def test_the_clock_of_plugins_goes_by_full_seconds_and_no_sample_is_younger() -> None:
+    state = a_fleet()
+    told = []
+    for now in (1000.0, 1000.05, 1000.9, 1001.0, 1001.1):
+        state.now = now
+        told.append(view_of(state).now)
+    assert told == [1000.0, 1001.0, 1001.0, 1001.0, 1002.0]
+
+
+def test_what_rests_on_the_clock_is_stale_when_it_has_moved_by_a_second() -> None:
+    state = a_fleet()
+    role = Role(Live(), AnswerScope.ROW, 0, None, 0, 1.0, None)
+    evaluator = PluginEvaluator(role, state)
+    evaluator.observed.now = True
+    evaluator.record_dependencies()
+    stale = []
+    for now in (1000.0, 1000.5, 1001.0, 1001.5):
+        state.now = now
+        stale.append(evaluator.is_stale(changed=False, touched=False))
+    assert stale == [False, True, True, True]
+    evaluator.record_dependencies()
+    state.now = 1001.9
+    assert not evaluator.is_stale(changed=False, touched=False)

@@ -12,10 +12,8 @@ from tests.plugins.storage import keep, storing, using, volume
 uses = st.lists(st.tuples(st.integers(0, 3), st.lists(st.sampled_from("cdef"), max_size=4)), max_size=12)
 
 
-@given(uses, st.lists(st.booleans(), min_size=12, max_size=12), st.integers(0, 4))
-def test_rows_with_more_than_so_many_volumes_are_those_that_counting_finds(
-    uses: list[tuple[int, list[str]]], leave: list[bool], more_than: int
-) -> None:
+@given(uses, st.lists(st.booleans(), min_size=12, max_size=12))
+def test_rows_have_as_many_volumes_as_counting_finds(uses: list[tuple[int, list[str]]], leave: list[bool]) -> None:
     kept, there = VolumesInUse(), dict[int, list[str]]()
     for at, (row, claims) in enumerate(uses):
         kept.take(row, "a", using(*claims).build())
@@ -23,7 +21,9 @@ def test_rows_with_more_than_so_many_volumes_are_those_that_counting_finds(
             kept.release(row, "a", using(*claims).build())
         else:
             there.setdefault(row, []).extend(claims)
-    assert kept.rows(more_than) == sorted(row for row, claims in there.items() if len(set(claims)) > more_than)
+    counted = [len(set(there.get(row, ()))) for row in range(6)]
+    assert kept.rows() == [row for row, count in enumerate(counted) if count]
+    assert kept.counts(slice(0, 6), 6)[0].tolist() == counted
 
 
 def test_what_is_made_of_objects_is_made_again_when_a_kind_of_them_changes() -> None:

@@ -1,0 +1,151 @@
+"""The far end of a relayed stream: what another cluster asks about the delegate of its pod, asked of our API server."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+
+import h11
+
+from agents.executor import relay
+from agents.executor.http import Procedure, Request, Response
+from agents.executor.local import Local
+from agents.executor.relay import Call, Refusal
+from agents.kube.client import FAILURES, KubeClient, describe
+from agents.kube.rendering import USER_AGENT
+from agents.runtime.outbound.relayed import Stream, StreamReset
+from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
+from dispatcher.model.messages.relay import LOG, RelayAsk, RelayHead, encode_relay
+
+OPENING_S = 10.0  # for the other agent to ask, and for our API server to be reached
+ANSWER_S = 30.0  # for our API server to answer; a log that is followed may be silent for ever
+_ERROR_BODY = 64 * 1024
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+
+class FarEnd:
+    """Serves streams that other clusters open. `unfit`: why nobody is served just now, '' if all are."""
+
+    def __init__(self, local: Local, client: KubeClient, unfit: Callable[[], str] = lambda: "") -> None:
+        self._local, self._client, self._unfit = local, client, unfit
+
+    async def serve(self, stream: Stream, opening: bytes) -> None:
+        """One stream, from its challenge to its end."""
+        try:
+            async with asyncio.timeout(OPENING_S):
+                ask = await self._asked(stream)
+                call = await self._drive(relay.call_of(ask, self._local))
+                wire = await self._connect()
+        except Refusal as refusal:
+            await _refuse(stream, refusal.status, refusal.text)
+        except FAILURES as error:
+            if isinstance(error, StreamReset):
+                raise
+            await _refuse(stream, relay.FAILED, f'cluster "{self._local.cluster}": {describe(error)}')
+        else:
+            try:
+                await self._carry_out(ask, call, wire, stream)
+            finally:
+                wire.pipe.close()
+
+    async def _asked(self, stream: Stream) -> RelayAsk:
+        challenge = secrets.token_bytes(relay.CHALLENGE)
+        await stream.write(challenge)
+        body = await stream.read()
+        if problem := self._unfit():
+            raise Refusal(relay.FAILED, problem)
+        return relay.checked_ask(body, challenge, self._local.policy.relay, self._local)
+
+    async def _drive(self, procedure: Procedure[Call]) -> Call:
+        response: Response | None = None
+        while True:
+            try:
+                request: Request = procedure.send(response) if response is not None else next(procedure)
+            except StopIteration as end:
+                found: Call = end.value
+                return found
+            response = await self._client.send(request)
+
+    async def _connect(self) -> Wire:
+        session = await self._client.session()
+        pipe = await session.connect()
+        raw = pipe.writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            raw.setsockopt(socket.IPPROTO_TCP, option, value)
+        return Wire(pipe, h11.CLIENT)
+
+    async def _carry_out(self, ask: RelayAsk, call: Call, wire: Wire, stream: Stream) -> None:
+        carried = asyncio.create_task(self._answered(ask, call, wire, stream))
+        try:
+            if ask.verb == LOG:  # nothing comes the other way but the end, which also ends a log that is silent
+                await asyncio.wait(
+                    {carried, ended := asyncio.create_task(_ended(stream))}, return_when="FIRST_COMPLETED"
+                )
+                if carried.done():
+                    carried.result()
+                    await ended
+                ended.cancel()
+            else:
+                await carried
+        except (OSError, h11.ProtocolError) as error:
+            stream.reset(f'cluster "{self._local.cluster}": {describe(error)}')
+        finally:
+            carried.cancel()
+            await asyncio.gather(carried, return_exceptions=True)
+
+    async def _answered(self, ask: RelayAsk, call: Call, wire: Wire, stream: Stream) -> None:
+        await wire.send(await self._request(call), h11.EndOfMessage())
+        follows = ask.verb == LOG and ("follow", "true") in ask.query
+        async with asyncio.timeout(None if follows else ANSWER_S):
+            head = await wire.next()
+        if not isinstance(head, h11.Response | h11.InformationalResponse):
+            raise ConnectionResetError("its API server ended the connection without an answer")
+        if head.status_code != (OK if ask.verb == LOG else SWITCHING):
+            await _refuse(stream, *relay.told(head.status_code, await _body(wire), ask, call.delegate))
+            return
+        kept = tuple((name, value) for name, value in plain(head.headers.raw_items()) if _goes_back(name))
+        await stream.write(encode_relay(RelayHead(head.status_code, kept)))
+        if head.status_code == SWITCHING:
+            await wire.relay(stream)
+            return
+        while isinstance(event := await wire.next(), h11.Data):
+            await stream.write(bytes(event.data))
+        stream.finish()
+
+    async def _request(self, call: Call) -> h11.Request:
+        session = await self._client.session()
+        headers = [("Host", session.authority), ("User-Agent", USER_AGENT)]
+        if authorization := await session.authorization():
+            headers.append(("Authorization", authorization))
+        if call.headers:
+            headers += [("Connection", "Upgrade"), *call.headers]
+        if call.method == "POST":
+            headers.append(("Content-Length", "0"))
+        return h11.Request(method=call.method, target=session.prefix + call.path, headers=headers)
+
+
+def _goes_back(name: str) -> bool:
+    return name in relay.ANSWERED_HEADERS
+
+
+async def _body(wire: Wire) -> bytes:
+    found = b""
+    while len(found) < _ERROR_BODY and isinstance(event := await wire.next(), h11.Data):
+        found += event.data
+    return found
+
+
+async def _refuse(stream: Stream, status: int, text: str) -> None:
+    await stream.write(encode_relay(RelayHead(status, (), text)))
+    stream.finish()
+    await _ended(stream)
+
+
+async def _ended(stream: Stream) -> None:
+    """Until the other end sends no more, or has broken off."""
+    try:
+        while await stream.read():
+            pass
+    except StreamReset:
+        return

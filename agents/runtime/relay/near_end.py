@@ -1,0 +1,146 @@
+"""The near end: a request that this cluster's API server sends to a proxy node's kubelet, asked of another cluster."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+
+import h11
+import msgspec
+import structlog
+
+from agents.executor import relay
+from agents.executor.local import Local
+from agents.executor.relay import Refusal, Wanted
+from agents.kube.pipe import Pipe
+from agents.runtime.outbound.relayed import Stream, StreamReset
+from agents.runtime.relay.callers import Caller, caller_of
+from agents.runtime.relay.wire import OK, SWITCHING, Wire, plain
+from dispatcher.model.messages.relay import LOG, RelayHead, RelayOpen, decode_head, encode_relay
+from dispatcher.model.pod import Pod
+from dispatcher.model.streams.frames import CHUNK
+
+LOG_LINE = structlog.get_logger("relay")
+ASKED_S = 10.0  # for a request to arrive, and for the other cluster's agent to be found
+ANSWER_S = 45.0  # for its answer; a log that is followed may be silent for ever
+_NO_WAY = "this agent is connected to no dispatcher's gateway that relays"
+
+OpenStreams = Callable[[bytes], Iterator[Stream]]  # over one gateway after the other
+Check = Callable[[Caller, str], Awaitable[None]]  # may this caller ask this node? Refusal
+
+
+class NearEnd:
+    """Serves connections of the API server, one request each."""
+
+    def __init__(self, local: Local, streams: OpenStreams, check: Check, unfit: Callable[[], str]) -> None:
+        self._local, self._streams, self._check, self._unfit = local, streams, check, unfit
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, to its end; never raises for what comes over it."""
+        wire = Wire(Pipe(reader, writer), h11.SERVER)
+        try:
+            await self._answer(wire)
+        except (OSError, h11.ProtocolError) as error:
+            LOG_LINE.debug("a request broke off", problem=repr(error))
+            wire.pipe.abort()
+        finally:
+            writer.close()
+
+    async def _answer(self, wire: Wire) -> None:
+        try:
+            async with asyncio.timeout(ASKED_S):
+                request = await wire.next()
+                if not isinstance(request, h11.Request):
+                    return
+                while not isinstance(await wire.next(), h11.EndOfMessage):
+                    pass
+            wanted, pod, cluster = await self._judged(request, wire)
+            await self._relayed(wanted, pod, cluster, wire)
+        except Refusal as refusal:
+            await wire.answer(refusal.status, refusal.text)
+
+    async def _judged(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:
+        """What is asked about which pod, once the caller may ask it. Refusal."""
+        caller = caller_of(wire.pipe.writer.get_extra_info("peercert"))
+        headers = plain(list(request.headers))
+        wanted = relay.wanted_of(request.method.decode(), request.target.decode("latin-1"), headers)
+        try:
+            pod, cluster = relay.remote_pod(wanted, self._local)
+        except Refusal:
+            await self._check(caller, "")
+            raise
+        await self._check(caller, pod.node)
+        if problem := self._unfit():
+            raise Refusal(relay.FAILED, problem)
+        return wanted, pod, cluster
+
+    async def _relayed(self, wanted: Wanted, pod: Pod, cluster: str, wire: Wire) -> None:
+        working = asyncio.create_task(self._carried(wanted, pod, cluster, wire))
+        tasks = {working}
+        if wanted.verb == LOG:  # who asked may go while nothing is to be said
+            tasks.add(asyncio.create_task(wire.hung_up()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _carried(self, wanted: Wanted, pod: Pod, cluster: str, wire: Wire) -> None:
+        with contextlib.closing(_Held()) as held:
+            head = await self._asked(wanted, pod, cluster, held)
+            if head.status != (OK if wanted.verb == LOG else SWITCHING):
+                held.stream.finish()
+                raise Refusal(max(relay.BAD, min(head.status, relay.FAILED)), head.text)
+            headers = [(name, value) for name, value in head.headers if name in relay.ANSWERED_HEADERS]
+            if head.status == SWITCHING:
+                await wire.send(h11.InformationalResponse(status_code=SWITCHING, headers=headers))
+                await wire.relay(held.stream)
+                return
+            kept = [(name, value) for name, value in headers if name == "content-type"]
+            await wire.send(h11.Response(status_code=OK, headers=[*kept, ("Connection", "close")]))
+            while data := await held.stream.read():
+                await wire.send(h11.Data(data=data))
+            await wire.send(h11.EndOfMessage())
+            held.stream.finish()
+
+    async def _asked(self, wanted: Wanted, pod: Pod, cluster: str, held: "_Held") -> RelayHead:
+        """The head of the answer, by the first gateway that knows a way. Refusal."""
+        problem = _NO_WAY
+        for stream in self._streams(encode_relay(RelayOpen(cluster, pod.uid))):
+            held.take(stream)
+            try:
+                async with asyncio.timeout(ASKED_S):
+                    challenge = await stream.read()
+                break
+            except StreamReset as error:
+                problem = str(error)
+            except TimeoutError:
+                problem = f"no answer within {ASKED_S:g} s"
+        else:
+            raise Refusal(relay.FAILED, f'the pod runs in cluster "{cluster}", which cannot be asked: {problem}')
+        ask = relay.signed_ask(wanted, pod, cluster, challenge, self._local)
+        if len(ask) > CHUNK:
+            raise Refusal(relay.BAD, f"the request is longer than {CHUNK} bytes")
+        follows = wanted.verb == LOG and ("follow", "true") in wanted.query
+        try:
+            await stream.write(ask)
+            async with asyncio.timeout(None if follows else ANSWER_S):
+                return decode_head(await stream.read())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Refusal(relay.FAILED, f'cluster "{cluster}" has not answered: {error or "time is up"}') from None
+
+
+class _Held:
+    """The stream that is in use; whatever happens, it does not stay open."""
+
+    stream: Stream
+
+    def take(self, stream: Stream) -> None:
+        self.close()
+        self.stream = stream
+
+    def close(self) -> None:
+        if hasattr(self, "stream") and not self.stream.finished:
+            self.stream.reset("the caller has gone")

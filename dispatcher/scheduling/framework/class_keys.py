@@ -1,0 +1,58 @@
+"""The class keys of pods, asked once for a template: pods of one controller differ in `model.pod.OWN_FIELDS` alone."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from dispatcher.model.pod import template_of
+from dispatcher.scheduling.framework.placed import Placed
+from dispatcher.scheduling.framework.plugin import Plugin
+
+_MOST_KNOWN = 8192  # controllers
+_Looked = tuple[Any, ...]  # all that a key rests on, but for the home
+
+
+class ClassKey(tuple[Hashable, ...]):
+    """The key of each plugin that looks at pods, and what its pods are booked by; its hash is found once."""
+
+    hash: int
+
+    @classmethod
+    def of(cls, parts: Iterable[Hashable]) -> "ClassKey":
+        """TypeError for parts that cannot be hashed."""
+        key = cls(parts)
+        key.hash = tuple.__hash__(key)
+        return key
+
+    def __hash__(self) -> int:
+        return self.hash
+
+
+class ClassKeys:
+    """The keys of one profile. Plugins that do not say that they go by the template are asked of every pod."""
+
+    def __init__(self, looks: Sequence[Plugin]) -> None:
+        self._asked = tuple(one.class_key for one in looks if not keyed_by_template(one))
+        # The last pod of each controller: by home, namespace and owner what was looked at, and its key.
+        self._known: dict[tuple[str, str, str], tuple[_Looked, ClassKey]] = {}
+
+    def of(self, placed: Placed, make: Callable[[Placed], ClassKey]) -> ClassKey:
+        """The key that `make` makes of the pod, or has made of another one like it."""
+        template = template_of(placed.pod)
+        if template is None:
+            return make(placed)
+        looked = (template, placed.refused, placed.counts_as, *[ask(placed) for ask in self._asked])
+        whose = (placed.home, placed.pod.namespace, placed.pod.owner)
+        known = self._known.get(whose)
+        if known is not None and known[0] == looked:
+            return known[1]
+        key = make(placed)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[whose] = looked, key
+        return key
+
+
+def keyed_by_template(plugin: Plugin) -> bool:
+    """Whether a plugin says so of the `class_key` that it has: who replaces that one must say it again."""
+    said = next(one for one in type(plugin).__mro__ if "class_key" in vars(one) or "keyed_by_template" in vars(one))
+    return plugin.keyed_by_template and "keyed_by_template" in vars(said)

@@ -1,0 +1,109 @@
+"""The webhook as a process: TLS, what it serves, and a certificate that is renewed."""
+
+import json
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+from aiohttp.test_utils import TestClient, TestServer
+
+from agents.runtime.admission.server import LARGEST, Certificate, application
+from tests.agents.runtime.admission.cases import ASKS, pod
+
+
+def write(authority: trustme.CA, folder: Path) -> tuple[Path, Path]:
+    pair = authority.issue_cert("127.0.0.1")
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    pair.cert_chain_pems[0].write_to_path(certificate)
+    pair.private_key_pem.write_to_path(key)
+    return certificate, key
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def served(authority: trustme.CA, tmp_path: Path) -> Iterator[str]:
+    certificate, key = write(authority, tmp_path)
+    files = (f"--cert-file={certificate}", f"--key-file={key}", "--port=0")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dispatcher.cli.main", "admit", *files], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    yield json.loads(process.stderr.readline())["address"]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    process.stderr.close()
+
+
+def test_it_answers_over_tls_and_ends_at_a_signal(served: str, authority: trustme.CA) -> None:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with httpx.Client(verify=context, trust_env=False) as client:
+        review = {"request": {"uid": "u", "object": pod(ASKS)}}
+        assert client.post(served, json=review).json()["response"]["patchType"] == "JSONPatch"
+        assert client.post(served, content=b"nothing").status_code == 400
+        assert client.get(served.replace("/admit", "/livez")).text == "ok"
+        assert client.get(served).status_code == 405
+
+
+async def test_what_is_larger_than_any_pod_is_not_taken_in() -> None:
+    async with TestClient(TestServer(application())) as client:
+        answered = await client.post("/admit", data=b"x" * (LARGEST + 1))
+        assert answered.status == 413
+
+
+def serial(certificate: Certificate, authority: trustme.CA) -> str:
+    """The serial number that a new connection sees."""
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(to_client, to_server, server_hostname="127.0.0.1")
+    server = certificate.context.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(3):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    found = client.getpeercert()
+    assert found
+    return str(found["serialNumber"])
+
+
+def test_a_renewed_certificate_is_served_to_the_next_connection(authority: trustme.CA, tmp_path: Path) -> None:
+    certificate = Certificate(*write(authority, tmp_path))
+    before = serial(certificate, authority)
+    assert not certificate.refresh()
+    write(authority, tmp_path)
+    assert certificate.refresh()
+    assert serial(certificate, authority) != before
+
+
+def test_half_a_renewal_leaves_what_was_served(authority: trustme.CA, tmp_path: Path) -> None:
+    certificate = Certificate(*write(authority, tmp_path))
+    before = serial(certificate, authority)
+    authority.issue_cert("127.0.0.1").private_key_pem.write_to_path(tmp_path / "tls.key")
+    with pytest.raises(ssl.SSLError):
+        certificate.refresh()
+    assert serial(certificate, authority) == before
+    write(authority, tmp_path)
+    assert certificate.refresh()
+    assert serial(certificate, authority) != before
+
+
+def test_the_command_says_which_file_is_missing(tmp_path: Path) -> None:
+    words = ("admit", f"--cert-file={tmp_path / 'none.crt'}", f"--key-file={tmp_path / 'none.key'}")
+    done = subprocess.run(
+        [sys.executable, "-m", "dispatcher.cli.main", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "none.crt" in done.stderr

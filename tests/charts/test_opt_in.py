@@ -1,0 +1,136 @@
+"""A real API server gives the same pods our schedulerName, whatever the chart does it by."""
+
+import json
+import signal
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from localfleet.controlplane.plane import ControlPlane
+from tests.agents.runtime.admission.cases import ASKS, CASES, pod
+from tests.charts.rendering import Helm, Object, of_kind, only
+from tests.controlplane.fixtures import ControlPlanes
+from tests.controlplane.test_plane import until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+PODS = "/api/v1/namespaces/default/pods?dryRun=All"
+REGISTRATION = "/apis/admissionregistration.k8s.io"
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlanes) -> ControlPlane:
+    beta = "--runtime-config=admissionregistration.k8s.io/v1beta1=true"
+    return control_plane("east", nodes=1, api_flags=(beta, "--feature-gates=MutatingAdmissionPolicy=true"))
+
+
+def scheduler_of(plane: ControlPlane, of: Object) -> str:
+    return str(plane.admin.create(PODS, of)["spec"]["schedulerName"])
+
+
+def acts(plane: ControlPlane) -> bool:
+    return scheduler_of(plane, pod(ASKS)) == "global-dispatcher"
+
+
+@contextmanager
+def applied(plane: ControlPlane, version: str, kinds: dict[str, str], objects: list[Object]) -> Iterator[None]:
+    """Objects of admissionregistration, by the plural of each kind, until they act; afterwards until they do not."""
+    paths = [(f"{REGISTRATION}/{version}/{plural}", only(objects, kind)) for kind, plural in kinds.items()]
+    for path, one in paths:
+        plane.admin.create(path, one)
+    try:
+        until(lambda: acts(plane), 60)
+        yield
+    finally:
+        for path, one in paths:
+            plane.admin.delete(f"{path}/{one['metadata']['name']}")
+        until(lambda: not acts(plane), 60)
+
+
+def policy(version: str) -> Callable[[ControlPlane, Helm, Path], AbstractContextManager[None]]:
+    kinds = {
+        "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+        "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+    }
+
+    def by(plane: ControlPlane, helm: Helm, _: Path) -> AbstractContextManager[None]:
+        if not plane.admin.answers(f"{REGISTRATION}/{version}/mutatingadmissionpolicies"):
+            pytest.skip(f"this Kubernetes has no MutatingAdmissionPolicy {version}")
+        return applied(plane, version, kinds, helm.template("agent", {"admissionPolicy": {"by": version}}))
+
+    return by
+
+
+@contextmanager
+def webhook(plane: ControlPlane, helm: Helm, folder: Path) -> Iterator[None]:
+    """The chart's container as a process; the server knows it by address, as no network leads to a Service here."""
+    objects = helm.template("agent", {"admissionPolicy": {"by": "webhook"}})
+    authority = trustme.CA()
+    pair = authority.issue_cert("127.0.0.1")
+    pair.cert_chain_pems[0].write_to_path(folder / "tls.crt")
+    pair.private_key_pem.write_to_path(folder / "tls.key")
+    (container,) = of_kind(objects, "Deployment")[1]["spec"]["template"]["spec"]["containers"]
+    mounted = container["volumeMounts"][0]["mountPath"]
+    command = [word.replace(mounted, str(folder)) for word in container["command"][1:]]
+    command += ["--host=127.0.0.1", "--port=0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dispatcher.cli.main", *command], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        url = json.loads(process.stderr.readline())["address"]
+        trusted = b64encode(authority.cert_pem.bytes()).decode()
+        hook: dict[str, Any] = only(objects, "MutatingWebhookConfiguration")["webhooks"][0]
+        path = hook["clientConfig"]["service"]["path"]
+        hook["clientConfig"] = {"url": url.removesuffix("/admit") + path, "caBundle": trusted}
+        with applied(plane, "v1", {"MutatingWebhookConfiguration": "mutatingwebhookconfigurations"}, objects):
+            yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+        process.stderr.close()
+
+
+def test_a_webhook_that_is_gone_keeps_no_pod_out(plane: ControlPlane, helm: Helm, tmp_path: Path) -> None:
+    hook: dict[str, Any] = only(
+        helm.template("agent", {"admissionPolicy": {"by": "webhook"}}), "MutatingWebhookConfiguration"
+    )
+    hook["webhooks"][0]["clientConfig"] = {"url": "https://127.0.0.1:1/admit"}
+    path = f"{REGISTRATION}/v1/mutatingwebhookconfigurations"
+    plane.admin.create(path, hook)
+    try:
+        assert scheduler_of(plane, pod(ASKS)) == "default-scheduler"
+    finally:
+        plane.admin.delete(f"{path}/{hook['metadata']['name']}")
+
+
+def test_without_any_of_them_the_annotation_alone_is_not_enough(plane: ControlPlane) -> None:
+    assert not acts(plane)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(policy("v1"), id="v1"),
+        pytest.param(policy("v1beta1"), id="v1beta1"),
+        pytest.param(webhook, id="webhook"),
+    ],
+)
+def opted_in(
+    request: pytest.FixtureRequest, plane: ControlPlane, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    with request.param(plane, helm, tmp_path_factory.mktemp("tls")):
+        yield plane
+
+
+@pytest.mark.parametrize(("annotations", "spec", "expected"), CASES)
+def test_the_annotation_sets_the_scheduler_name_and_takes_no_pod_from_another(
+    opted_in: ControlPlane, annotations: dict[str, str] | None, spec: dict[str, Any], expected: str
+) -> None:
+    assert scheduler_of(opted_in, pod(annotations, **spec)) == expected

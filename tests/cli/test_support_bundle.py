@@ -1,0 +1,82 @@
+"""The support bundle: what is in it, what it never holds, and what happens where not everything can be had."""
+
+import asyncio
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestServer
+from typer.testing import CliRunner, Result
+
+from dispatcher.api.http_api import OnlyOne, make_app
+from dispatcher.api.login import Login
+from dispatcher.cli.main import app
+from dispatcher.cli.support_bundle import KINDS
+from dispatcher.config.sections import LoginSection
+from tests.service.fakes import FakeCore, FakeViews, service
+
+
+def bundle(file: Path, server: str, token: str = "") -> Result:
+    environment = {"GLOBAL_DISPATCHER_TOKEN": token}
+    return CliRunner().invoke(app, ["support-bundle", str(file), "--server", server], env=environment)
+
+
+async def served(ask: Callable[[str], Result], login: Login | None = None) -> Result:
+    shown = OnlyOne(service(FakeCore(clusters={})), FakeViews())
+    async with TestServer(make_app(shown, login)) as server:
+        return await asyncio.to_thread(ask, str(server.make_url("")))
+
+
+def contents(file: Path) -> dict[str, bytes]:
+    with tarfile.open(file) as archive:
+        files = {member.name: archive.extractfile(member) for member in archive.getmembers()}
+        return {Path(name).name: found.read() for name, found in files.items() if found}
+
+
+async def test_it_holds_every_answer_of_the_api_and_the_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    done = await served(lambda server: bundle(file, server))
+    assert done.exit_code == 0, done.output
+    found = contents(file)
+    assert set(found) == {f"{kind}.json" for kind in KINDS} | {"metrics.txt", "bundle.json", "errors.json"}
+    assert json.loads(found["clusters.json"]) == {"clusters": FakeViews().clusters()}
+    assert b"# HELP" in found["metrics.txt"]
+    assert json.loads(found["errors.json"]) == {}
+
+
+async def test_the_token_that_opened_the_api_is_not_in_it(tmp_path: Path) -> None:
+    token, file, tokens = "0123456789abcdef0123", tmp_path / "bundle.tar.gz", tmp_path / "tokens"
+    tokens.write_text(token)
+    done = await served(lambda server: bundle(file, server, token), Login(LoginSection(token_file=str(tokens))))
+    assert done.exit_code == 0, done.output
+    assert not [name for name, content in contents(file).items() if token.encode() in content]
+
+
+async def test_what_cannot_be_had_is_listed_and_the_rest_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeViews, "rebalancing", lambda _: None)
+    file = tmp_path / "bundle.tar.gz"
+    done = await served(lambda server: bundle(file, server))
+    assert "not had: rebalancing (errors.json)" in done.output
+    assert list(json.loads(contents(file)["errors.json"])) == ["rebalancing"]
+    assert "pods.json" in contents(file)
+
+
+def test_without_a_dispatcher_nothing_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    done = bundle(file, "http://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert "no dispatcher answers" in done.output
+    assert not file.exists()
+
+
+async def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    file.write_text("mine")
+    done = await served(lambda server: bundle(file, server))
+    assert done.exit_code == 1
+    assert "File exists" in done.output
+    assert file.read_text() == "mine"

@@ -1,0 +1,289 @@
+"""kubectl logs, exec, attach, cp and port-forward in east of pods that run in west, on a real kubelet; and their ends.
+
+Agents and dispatcher are processes as the charts deploy them: the agents dial out, with the chart's rights.
+"""
+
+import contextlib
+import os
+import pty
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dispatcher.service.gateway.authority import ensure
+from localfleet.controlplane.binaries import selected_minor
+from localfleet.controlplane.components import PlaneSpec
+from localfleet.controlplane.plane import ControlPlane, KubectlError
+from tests.charts.rendering import NAMESPACE, Helm
+from tests.controlplane.fixtures import ControlPlanes
+from tests.controlplane.realnode import RealNode
+from tests.controlplane.realnode_config import IMAGE
+from tests.controlplane.realnode_fixtures import RealNodes, real_node
+from tests.real.fleet import _RIGHTS
+from tests.system.cluster_api import eventually
+from tests.system.ray_fleet import JoinedAgent, free_ports
+from tests.system.test_gateway import CLUSTERS, Dispatcher
+
+__all__ = ["real_node"]
+Object = dict[str, Any]
+HOME, TARGET = CLUSTERS
+PODS = "/api/v1/namespaces/default/pods"
+WAIT_S = 120.0
+SIZE = 8 * 1024 * 1024
+# Says something, answers, serves a page, and is sometimes started again.
+SCRIPT = """
+mkdir -p /tmp/www; echo a page > /tmp/www/index.html; httpd -p 8080 -h /tmp/www
+[ -e /keep/again ] || { touch /keep/again; echo first life; exit 3; }
+for i in 1 2 3 4 5; do echo "line $i"; done
+while read line; do echo "heard $line"; done
+sleep 3600
+"""
+
+
+@dataclass
+class World:
+    """Two planes, a real node in the second, and pod default/web of the first, which runs there."""
+
+    planes: dict[str, ControlPlane]
+    node: RealNode
+    folder: Path
+    certificates: Path
+    dispatcher: Dispatcher
+    agents: dict[str, JoinedAgent] = field(default_factory=dict)
+
+    @property
+    def home(self) -> ControlPlane:
+        return self.planes[HOME]
+
+    def command(self, *words: str, kubeconfig: Path | None = None) -> list[str]:
+        """Of kubectl, in east."""
+        return [str(self.home.programs["kubectl"]), f"--kubeconfig={kubeconfig or self.home.kubeconfig}", *words]
+
+    @contextlib.contextmanager
+    def running(self, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """kubectl, beside the test."""
+        env = {"HOME": str(self.folder), "PATH": "/usr/bin:/bin"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(self.command(*words), env=env, **pipes) as process:  # type: ignore[call-overload]
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def started(self, cluster: str) -> JoinedAgent:
+        """An agent's process."""
+        folder = self.folder / cluster
+        folder.mkdir(exist_ok=True)
+        key = folder / "key.pem"
+        if not key.exists():
+            subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+        (port,) = free_ports(1)
+        given = {
+            "cluster": cluster,
+            "kubeconfig": str(self.planes[cluster].kubeconfig_for("agent", NAMESPACE, 12 * 3600)),
+            "context": cluster,
+            "key_file": str(key),
+            "kubelet": {"interval_s": 60},
+            "executor": {"relay": "all"},
+            "relay": {"port": port, "host": "127.0.0.1"},
+            "gateway": {
+                "urls": [f"wss://127.0.0.1:{self.dispatcher.gateway_port}"],
+                "ca_file": str(self.certificates / "ca.crt"),
+                "cert_file": str(self.certificates / f"cluster-{cluster}.crt"),
+                "key_file": str(self.certificates / f"cluster-{cluster}.key"),
+                "longest_pause_s": 1,
+            },
+        }
+        agent = self.agents[cluster] = JoinedAgent(folder, given, ip="127.0.0.1")
+        return agent
+
+    def stop(self) -> None:
+        """End the agents that run now."""
+        for agent in self.agents.values():
+            agent.__exit__(None, None, None)
+
+    def told(self) -> str:
+        """For a failure."""
+        return "\n".join([self.dispatcher.tail(), *(agent.tail() for agent in self.agents.values())])
+
+    def logs(self, *words: str) -> str:
+        return self.home.kubectl("logs", "web", *words)
+
+
+def grant(plane: ControlPlane, name: str, helm: Helm) -> None:
+    """The chart's rights and policies, as of an agent that dials out and relays all."""
+    values = {
+        "cluster": name,
+        "ray": {"address": ""},
+        "gateway": {"urls": ["wss://gateway.example:7443"]},
+        "config": {"executor": {"relay": "all"}},
+    }
+    kinds = (*_RIGHTS, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    plane.admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    plane.apply(*(one for one in helm.template("agent", values) if one["kind"] in kinds))
+
+
+def web() -> Object:
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", SCRIPT],
+        "stdin": True,
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "volumeMounts": [{"name": "keep", "mountPath": "/keep"}],
+    }
+    spec = {
+        "schedulerName": "global-dispatcher",
+        "terminationGracePeriodSeconds": 0,
+        "dnsPolicy": "Default",
+        "containers": [container],
+        "volumes": [{"name": "keep", "emptyDir": {}}],
+    }
+    return {"metadata": {"name": "web", "annotations": {"global-dispatcher.io/clusters": TARGET}}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def world(
+    control_plane: ControlPlanes, real_node: RealNodes, helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("relay")
+    specs = [PlaneSpec(name, minor=selected_minor()) for name in CLUSTERS]
+    planes = {plane.name: plane for plane in control_plane.together(*specs)}
+    node = real_node(planes[TARGET])
+    for name, plane in planes.items():
+        grant(plane, name, helm)
+    certificates = folder / "certificates"
+    ensure(certificates, ["127.0.0.1"], CLUSTERS)
+    with Dispatcher(folder, certificates) as dispatcher:
+        world = World(planes, node, folder, certificates, dispatcher)
+        with contextlib.ExitStack() as stack:
+            stack.callback(world.stop)
+            for name in CLUSTERS:
+                world.started(name).wait_ready()
+            eventually(lambda: dispatcher.ready() == [True, True], WAIT_S, world.told)
+            world.home.admin.create(PODS, web())
+            eventually(lambda: second_life(world), WAIT_S, world.told)
+            yield world
+
+
+def second_life(world: World) -> bool:
+    status = world.home.admin.get(f"{PODS}/web")["status"]
+    return any(one["restartCount"] == 1 and "running" in one["state"] for one in status.get("containerStatuses", ()))
+
+
+def said(world: World) -> bool:
+    """Whether logs come: an agent that has just started may not have read whom it trusts."""
+    try:
+        return "line 5" in world.logs()
+    except KubectlError:
+        return False
+
+
+def test_logs_with_all_that_kubectl_asks(world: World) -> None:
+    lines = [f"line {number}" for number in range(1, 6)]
+    assert world.logs().splitlines() == lines
+    assert world.logs("--tail=2").splitlines() == lines[-2:]
+    assert world.logs("--previous").splitlines() == ["first life"]
+    assert world.logs("--since=1h", "--limit-bytes=6") == "line 1"
+    assert world.logs("--timestamps", "--tail=1").split()[1:] == ["line", "5"]
+    assert world.logs("--since-time=2100-01-01T00:00:00Z") == ""
+    with pytest.raises(KubectlError, match="container other is not valid for pod web"):
+        world.logs("-c", "other")
+
+
+def test_a_followed_log_comes_as_it_is_written(world: World) -> None:
+    with world.running("logs", "-f", "--tail=1", "web") as log, world.running("attach", "-i", "web") as attached:
+        assert log.stdout is not None
+        assert attached.stdin is not None
+        assert attached.stdout is not None
+        assert log.stdout.readline() == b"line 5\n"
+        time.sleep(1)
+        attached.stdin.write(b"hello\n")
+        attached.stdin.flush()
+        assert log.stdout.readline() == b"heard hello\n"
+        said = b""
+        while b"heard hello\n" not in said:
+            said += attached.stdout.readline()
+
+
+def test_exec_has_exit_codes_and_input(world: World) -> None:
+    kubectl = world.home.kubectl
+    assert kubectl("exec", "web", "--", "sh", "-c", "echo $((6 * 7))") == "42\n"
+    assert kubectl("exec", "-i", "web", "--", "cat", stdin="from home\n") == "from home\n"
+    done = subprocess.run(world.command("exec", "web", "--", "sh", "-c", "exit 7"), capture_output=True, check=False)
+    assert done.returncode == 7
+    with pytest.raises(KubectlError, match=r"no such file or directory|not found"):
+        kubectl("exec", "web", "--", "/none")
+
+
+def test_exec_has_a_terminal(world: World) -> None:
+    ours, theirs = pty.openpty()
+    subprocess.run(["stty", "rows", "33", "cols", "99"], stdin=theirs, check=True)
+    with subprocess.Popen(
+        world.command("exec", "-it", "web", "--", "sh", "-c", "sleep 1; stty size; tty"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := os.read(ours, 1024):
+                said += piece
+        assert process.wait(WAIT_S) == 0
+    os.close(ours)
+    assert b"33 99" in said
+    assert b"/dev/pts" in said
+
+
+def test_cp_brings_files_both_ways(world: World) -> None:
+    there, back = world.folder / "there", world.folder / "back"
+    there.write_bytes(os.urandom(SIZE))
+    begun = time.monotonic()
+    world.home.kubectl("cp", str(there), "default/web:/tmp/file")
+    world.home.kubectl("cp", "default/web:/tmp/file", str(back))
+    print(f"{2 * SIZE / (time.monotonic() - begun) / 1e6:.1f} MB/s")
+    assert back.read_bytes() == there.read_bytes()
+
+
+def test_ports_are_forwarded(world: World) -> None:
+    (port,) = free_ports(1)
+    with world.running("port-forward", "web", f"{port}:8080") as process:
+        assert process.stdout is not None
+        assert b"Forwarding" in process.stdout.readline()
+        with httpx.Client(trust_env=False, timeout=20) as client:
+            pages = [client.get(f"http://127.0.0.1:{port}/").text for _ in range(20)]
+    assert pages == ["a page\n"] * 20
+
+
+def test_who_has_no_right_at_home_gets_nothing(world: World) -> None:
+    alice = world.home.kubeconfig_as("alice")
+    for words in (("logs", "web"), ("exec", "web", "--", "id"), ("port-forward", "web", "8080")):
+        with pytest.raises(KubectlError, match="Forbidden"):
+            world.home.kubectl(*words, kubeconfig=alice)
+
+
+def test_an_admin_cannot_reach_it_by_the_nodes_proxy(world: World) -> None:
+    with pytest.raises(KubectlError):
+        world.home.kubectl(
+            "get", "--raw", f"/api/v1/nodes/global-dispatcher-{TARGET}/proxy/containerLogs/default/web/main"
+        )
+
+
+def test_logs_of_a_pod_whose_cluster_is_away_say_so_and_exec_that_loses_it_fails(world: World) -> None:
+    with world.running("exec", "-i", "web", "--", "sh", "-c", "echo begun; sleep 600") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        world.agents[TARGET].__exit__(None, None, None)
+        assert process.wait(60) != 0
+    with pytest.raises(KubectlError, match='runs in cluster "west", which cannot be asked'):
+        world.logs()
+    world.started(TARGET).wait_ready()
+    eventually(lambda: said(world), WAIT_S, world.told)

@@ -1,0 +1,1 @@
+"""Logs, exec, attach and port-forward between clusters, over real sockets."""

@@ -1,0 +1,97 @@
+"""The gateway between two connections: it passes what may pass, and ends who sends more than was granted."""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from agents.runtime.outbound.connection import Connection
+from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
+from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
+from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount
+from dispatcher.service.gateway.splices import RelayLine
+
+FIRST = RELAYED | OPENED_BY_AGENT
+
+
+@dataclass
+class Sent:
+    """What a connection was given to send."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    def send(self, message: Message, priority: Priority) -> None:
+        self.messages.append(message)
+
+    def drop(self, stream: int) -> bool:
+        return False
+
+    def take(self) -> list[Message]:
+        found, self.messages = self.messages, []
+        return found
+
+
+class Two:
+    """East and west, and a stream from east to west."""
+
+    def __init__(self) -> None:
+        self.sent = {name: Sent() for name in ("east", "west")}
+        self.lines: dict[str, RelayLine] = {}
+        for name, sent in self.sent.items():
+            self.lines[name] = RelayLine(name, cast(Connection, sent), self.find, lambda home, target, pod: "")
+        self.lines["east"].take(Message(Kind.OPEN, FIRST, encode_relay(RelayOpen("west", "uid"))))
+        (opened,) = self.sent["west"].take()
+        self.number = opened.stream
+        assert decode_open(opened.body) == RelayOpen("east", "uid")
+
+    def find(self, cluster: str) -> RelayLine | str:
+        return self.lines.get(cluster, "unheard of")
+
+
+def test_messages_pass_both_ways_until_both_have_finished() -> None:
+    two = Two()
+    two.lines["east"].take(Message(Kind.DATA, FIRST, b"ask"))
+    two.lines["east"].take(Message(Kind.FINISH, FIRST, b""))
+    assert two.sent["west"].take() == [Message(Kind.DATA, two.number, b"ask"), Message(Kind.FINISH, two.number, b"")]
+    two.lines["west"].take(Message(Kind.FINISH, two.number, b""))
+    assert two.sent["east"].take() == [Message(Kind.FINISH, FIRST, b"")]
+    two.lines["west"].take(Message(Kind.DATA, two.number, b"late"))
+    assert two.sent["west"].take() == [Message(Kind.RESET, two.number, b"no such stream")]
+
+
+def test_who_sends_more_than_was_granted_is_cut_and_the_other_told() -> None:
+    two = Two()
+    for _ in range(STREAM_WINDOW // CHUNK):
+        two.lines["east"].take(Message(Kind.DATA, FIRST, bytes(CHUNK)))
+    two.lines["west"].take(Message(Kind.GRANT, two.number, amount(CHUNK)))
+    two.lines["east"].take(Message(Kind.DATA, FIRST, bytes(CHUNK)))
+    two.sent["west"].take()
+    with pytest.raises(ProtocolError, match="than was granted"):
+        two.lines["east"].take(Message(Kind.DATA, FIRST, b"x"))
+    assert [message.kind for message in two.sent["west"].take()] == [Kind.RESET]
+
+
+def test_nobody_grants_what_was_not_sent() -> None:
+    two = Two()
+    with pytest.raises(ProtocolError):
+        two.lines["west"].take(Message(Kind.GRANT, two.number, amount(1)))
+
+
+@pytest.mark.parametrize("number", [FIRST, RELAYED], ids=["twice", "a number of the gateway's"])
+def test_a_stream_is_opened_once_and_under_the_agents_own_numbers(number: int) -> None:
+    two = Two()
+    with pytest.raises(ProtocolError):
+        two.lines["east"].take(Message(Kind.OPEN, number, encode_relay(RelayOpen("west", "uid"))))
+
+
+def test_a_connection_that_ends_ends_its_streams_at_the_other_end() -> None:
+    two = Two()
+    two.lines["west"].close("west is gone")
+    assert two.sent["east"].take() == [Message(Kind.RESET, FIRST, b"west is gone")]
+
+
+def test_a_cluster_that_is_not_there_is_said() -> None:
+    two = Two()
+    two.lines["east"].take(Message(Kind.OPEN, FIRST + 1, encode_relay(RelayOpen("south", "uid"))))
+    (told,) = two.sent["east"].take()
+    assert (told.kind, told.body) == (Kind.RESET, b'cluster "south" cannot be reached: unheard of')

@@ -1,0 +1,100 @@
+"""Class keys that are found once for a template are those that every plugin would give for every pod."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dispatcher.kit.odd import another_of_its_template
+from dispatcher.model.pod import OWN_FIELDS, Pod, Toleration, Volume, template_of
+from dispatcher.model.refusal import Refusal
+from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.framework import Placed, Plugin
+from dispatcher.scheduling.framework.class_keys import keyed_by_template
+from dispatcher.scheduling.framework.points import Plan
+from dispatcher.scheduling.profile import DEFAULT_PROFILE
+from tests.builders import pod
+from tests.laws.examples import examples
+from tests.scheduling.tiny_plugins import Fit, profile
+
+CHANGES: dict[str, list[Any]] = {
+    "labels": [{"app": "a"}, {"app": "b"}],
+    "requests": [{"cpu": 1}, {"cpu": 2}],
+    "annotations": [{}, {"global-dispatcher.io/clusters": "a"}],
+    "owner": ["one", "two", ""],
+    "namespace": ["x", "y"],
+    "tolerations": [(), (Toleration("dedicated", "Exists"),)],
+    "volumes": [(), (Volume("claim", "data"),), (Volume("claim", "scratch", ephemeral=True),)],
+    "name": ["n1", "n2"],
+    "uid": ["u1", "u2"],
+}
+pods = st.fixed_dictionaries({field: st.sampled_from(values) for field, values in CHANGES.items()})
+placed = st.builds(
+    lambda fields, home, refused, counts_as: Placed(
+        msgspec.structs.replace(pod("p").build(), **fields), home, refused, counts_as
+    ),
+    pods,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from([(), (Refusal("b", "no", 0.0, 9.0),)]),
+    st.sampled_from([None, (1, 2)]),
+)
+
+
+class ByName(Fit):
+    """What it says of a pod is the pod's own; it inherits from one that goes by the template."""
+
+    name = "Fit"
+    keyed_by_template = True
+
+
+class Overriding(ByName):
+    def class_key(self, placed: Placed) -> Any:
+        return placed.pod.name
+
+
+def asked_of_each(plan: Plan, placed: Placed) -> tuple[Any, ...]:
+    return (*[plugin.class_key(placed) for plugin in plan.looks], placed.counts_as)
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(placed, max_size=30))
+def test_keys_are_those_that_each_pod_would_get(met: list[Placed]) -> None:
+    plan = Plan.of(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()))
+    for one in met:
+        key = plan.class_key(one)
+        assert key == asked_of_each(plan, one)
+        assert hash(key) == hash(asked_of_each(plan, one))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "want"), [(Fit(), False), (ByName(), True), (Overriding(), False)], ids=["silent", "says", "replaced"]
+)
+def test_who_does_not_say_so_is_asked_of_every_pod(plugin: Plugin, want: bool) -> None:
+    assert keyed_by_template(plugin) is want
+    plan = Plan.of(profile(Fit=1), [plugin])
+    first, second = (pod(name).placed() for name in ("one", "two"))
+    assert (plan.class_key(first) == plan.class_key(second)) is (plugin.class_key(first) == plugin.class_key(second))
+
+
+def test_plugins_are_asked_once_for_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(self: Fit, placed: Placed) -> Hashable:
+        asked.append(placed.pod.name)
+        return Fit.class_key(self, placed)
+
+    monkeypatch.setattr(ByName, "class_key", noted)
+    plan = Plan.of(profile(Fit=1), [ByName()])
+    for name in ("one", "two", "three"):
+        plan.class_key(pod(name).placed())
+    assert asked == ["one"]
+
+
+def test_what_is_a_pods_own_is_no_part_of_its_template() -> None:
+    one = pod("one").build()
+    other = another_of_its_template(Placed(one, "a")).pod
+    assert template_of(one) == template_of(other)
+    assert {name for name in Pod.__struct_fields__ if getattr(one, name) != getattr(other, name)} == set(OWN_FIELDS)
