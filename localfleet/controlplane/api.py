@@ -13,6 +13,7 @@ from localfleet.controlplane.credentials import Pair
 Object = dict[str, Any]
 _IN_FLIGHT = 16
 _TIMEOUT_S = 30.0
+_IDEMPOTENT = frozenset({"GET", "DELETE"})
 
 
 class Api:
@@ -61,9 +62,25 @@ class Api:
         self.http.close()
 
     def _call(self, method: str, path: str, **given: Any) -> Object:
-        answer = self.http.request(method, path, **given)
+        answer = self._answer(method, path, **given)
         if not answer.is_success:
             text = f"{method} {path}: {answer.status_code} {answer.text}"
             raise httpx.HTTPStatusError(text, request=answer.request, response=answer)
         body: Object = answer.json()
         return body
+
+    def _answer(self, method: str, path: str, **given: Any) -> httpx.Response:
+        """The answer; asked once more where a kept connection ended unanswered and asking twice does no harm.
+
+        A server may end a kept connection at any time (RFC 9112, section 9.3.1). A DELETE that finds nothing then was
+        carried out the first time, so its 404 is told as the success that it is.
+        """
+        try:
+            return self.http.request(method, path, **given)
+        except httpx.RemoteProtocolError:
+            if method not in _IDEMPOTENT:
+                raise
+        again = self.http.request(method, path, **given)
+        if method == "DELETE" and again.status_code == httpx.codes.NOT_FOUND:
+            return httpx.Response(httpx.codes.OK, json={"status": "Success"}, request=again.request)
+        return again
