@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from math import inf
 from zlib import crc32
@@ -21,6 +22,7 @@ from localfleet.embedded.kubelet.heartbeat import Heartbeat
 from localfleet.embedded.kubelet.lifecycle import PodRun
 from localfleet.embedded.kubelet.node import SimulatedNode
 from localfleet.embedded.kubelet.podips import PodAddresses
+from localfleet.embedded.kubelet.references import Lack, lacking
 from localfleet.embedded.kubelet.shapes import EMBEDDED_LABEL
 from localfleet.embedded.kubelet.status import Place
 from localfleet.embedded.meta import Object, annotations_of, is_finished, labels_of
@@ -240,6 +242,9 @@ class Kubelets:
             return  # its DELETED event is on the way
         if pod["metadata"]["uid"] != run.uid:
             return
+        if run.begins and (lack := lacking(pod, partial(self._find, run.namespace))):
+            self._wait_for(pod, run, lack, now)
+            return
         held, used = run.holds, run.uses
         step = run.advance(pod, now, self._pace.backoff_s)
         written = self._write(lambda: self._carry_out(pod, step.status, remove=step.remove, run=run))
@@ -248,6 +253,20 @@ class Kubelets:
         self._account(run, node, held=held, used=used, now=now)
         if run.uses and not used:
             self._recorder.record(pod, "Pod", NORMAL, "Started", "Started all containers (simulated)", run.node)
+        self._schedule(run.due, run.uid)
+
+    def _find(self, namespace: str, plural: str, name: str) -> Object | None:
+        try:
+            return self._api.get(plural, name, namespace)
+        except ApiError:
+            return None
+
+    def _wait_for(self, pod: Object, run: PodRun, lack: Lack, now: float) -> None:
+        """Say what is not there, once, and look again soon."""
+        if run.lack != lack:
+            self._recorder.record(pod, "Pod", WARNING, *lack.event, run.node)
+            self._write(lambda: self._put_status(pod, status.lacking_configuration(pod, run.place, now, lack)))
+        run.lack, run.due = lack, now + _RETRY_S
         self._schedule(run.due, run.uid)
 
     def _carry_out(self, pod: Object, new: Object | None, *, remove: bool, run: PodRun) -> None:

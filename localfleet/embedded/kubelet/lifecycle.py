@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dispatcher.model.resources import Resources
 from localfleet.embedded.kubelet import status
 from localfleet.embedded.kubelet.behaviour import Behaviour
+from localfleet.embedded.kubelet.references import Lack
 from localfleet.embedded.kubelet.status import TERMINATED_BY_SIGNAL, Ending, Place
 from localfleet.embedded.meta import Object, annotations_of, is_finished, is_ready, is_terminating, seconds
 
@@ -48,8 +49,14 @@ class PodRun:
         self.started = now
         self.last: Ending | None = None
         self.stopping = False
+        self.lack: Lack | None = None
         self.due = now + behaviour.start_s
         self._resume(pod, now)
+
+    @property
+    def begins(self) -> bool:
+        """Whether its containers are about to be started for the first time."""
+        return self.stage is Stage.STARTING and not self.stopping
 
     @property
     def uses(self) -> bool:

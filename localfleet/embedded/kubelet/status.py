@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from localfleet.embedded.kubelet.admission import Rejection
+from localfleet.embedded.kubelet.references import Lack
 from localfleet.embedded.meta import Object, stamp, with_condition
 
 TERMINATED_BY_SIGNAL = 143  # 128 + SIGTERM
@@ -50,6 +51,15 @@ def starting(pod: Object, place: Place, now: float) -> Object:
     """Bound and admitted, containers being created."""
     waiting = {"waiting": {"reason": "ContainerCreating"}}
     return _status(pod, place, now, "Pending", Containers(waiting))
+
+
+def lacking_configuration(pod: Object, place: Place, now: float, lack: Lack) -> Object:
+    """Admitted, but a ConfigMap or Secret that it names is not there."""
+    status = starting(pod, place, now)
+    for entry in (*status.get("initContainerStatuses", ()), *status["containerStatuses"]):
+        if entry["name"] == lack.container:
+            entry["state"] = {"waiting": lack.waiting}
+    return status
 
 
 def running(pod: Object, place: Place, now: float, *, restarts: int = 0, last: Ending | None = None) -> Object:

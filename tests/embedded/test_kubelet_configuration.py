@@ -1,0 +1,48 @@
+"""A fake kubelet starts no pod that a real one (tests/real/test_kubelet_words.py) would not: what it needs is there."""
+
+import pytest
+
+from tests.embedded.missing_configuration import CASES, OPTIONAL, WHOLE, Case, with_case
+from tests.embedded.simulated import Object, SimulatedCluster, pod
+
+
+def state_of(cluster: SimulatedCluster) -> Object:
+    state: Object = cluster.pod("p")["status"]["containerStatuses"][0]["state"]
+    return state
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_pod_waits_for_configuration_that_is_not_there_says_so_once_and_starts_when_it_comes(case: Case) -> None:
+    cluster = SimulatedCluster()
+    for plural, obj in case.there.items():
+        cluster.api.create(plural, obj, "default")
+    cluster.api.create("pods", with_case(pod(), case), "default")
+    cluster.advance(20)
+    told = {key: words.format("default") for key, words in case.waiting.items()}
+    assert (cluster.pod("p")["status"]["phase"], state_of(cluster)) == ("Pending", {"waiting": told})
+    reason, message = case.event
+    events = [(one["reason"], one["message"], one["count"]) for one in cluster.api.list("events", "default")]
+    assert [one for one in events if one[0] in ("Failed", "FailedMount")] == [(reason, message.format("default"), 1)]
+
+    for plural, obj in WHOLE.items():
+        if plural in case.there:
+            cluster.api.delete(plural, obj["metadata"]["name"], "default")
+        cluster.api.create(plural, obj, "default")
+    cluster.advance(2)
+    assert cluster.pod("p")["status"]["phase"] == "Running"
+
+
+def test_what_is_optional_holds_no_pod_up() -> None:
+    cluster = SimulatedCluster()
+    cluster.api.create("pods", with_case(pod(), OPTIONAL), "default")
+    cluster.advance(2)
+    assert cluster.pod("p")["status"]["phase"] == "Running"
+
+
+def test_a_pod_that_waits_can_be_deleted() -> None:
+    cluster = SimulatedCluster()
+    cluster.api.create("pods", with_case(pod(), CASES["all of a Secret"]), "default")
+    cluster.advance(2)
+    cluster.api.delete("pods", "p", "default")
+    cluster.advance(2)
+    assert cluster.pods() == []
