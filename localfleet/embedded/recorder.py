@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
+from zlib import crc32
 
 from localfleet.embedded.api import Api, ApiError
 from localfleet.embedded.meta import Object, stamp
@@ -20,7 +21,8 @@ class Recorder:
         self._api = api
         self._clock = clock
         self._component = component
-        self._number = count(int(clock() * 1e6))
+        # Two components that start at one moment do not give their events the same names.
+        self._number = count(int(clock() * 1e6) + (crc32(component.encode()) << 52))
         self._seen: OrderedDict[_Key, tuple[str, int]] = OrderedDict()
 
     def record(self, regarding: Object, kind: str, severity: str, reason: str, message: str, host: str = "") -> None:

@@ -16,8 +16,6 @@ WAIT_S = "60"
 _ROOTS = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
-    "statefulsets": "/apis/apps/v1",
-    "daemonsets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "new-events": "/apis/events.k8s.io/v1",

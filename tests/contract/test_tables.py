@@ -27,11 +27,6 @@ COLUMNS: dict[str, tuple[list[str], list[str]]] = {
     "services": (["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age"], ["Selector"]),
     "poddisruptionbudgets": (["Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"], []),
     "priorityclasses": (["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"], []),
-    "statefulsets": (["Name", "Ready", "Age"], ["Containers", "Images"]),
-    "daemonsets": (
-        ["Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"],
-        _WIDE,
-    ),
 }
 INTEGERS = {"Desired", "Current", "Ready", "Allowed Disruptions", "Value", "Up-to-date", "Available", "Data"}
 

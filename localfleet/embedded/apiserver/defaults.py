@@ -134,23 +134,6 @@ def replica_set(obj: Object) -> None:
     _template(spec)
 
 
-def stateful_set(obj: Object) -> None:
-    """A StatefulSet."""
-    spec = obj.setdefault("spec", {})
-    _fill(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
-    _template(spec)
-
-
-def daemon_set(obj: Object) -> None:
-    """A DaemonSet."""
-    spec = obj.setdefault("spec", {})
-    spec.setdefault("revisionHistoryLimit", 10)
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
-    spec.setdefault("updateStrategy", rolling)
-    _template(spec)
-
-
 def job(obj: Object) -> None:
     """A Job: counts, and the selector that finds its own pods alone."""
     spec = obj.setdefault("spec", {})

@@ -82,10 +82,10 @@ _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion"
 _EVENT_FIELDS = (*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type")
 _NEW_EVENT_FIELDS = (*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type")
 _BUDGET_STATUS = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-_DAEMON_STATUS = {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
 _EVERY = ("all",)
 _SCALED = ("scale", "status")
 
+# What no controller here would carry out is not served: DaemonSets, StatefulSets, CronJobs.
 _ROWS = (
     Resource("", "v1", "ConfigMap", "configmaps", "core.v1.ConfigMap", ("cm",), validate=validation_kinds.config_map,
              validate_update=validation_kinds.config_map_update),
@@ -115,10 +115,6 @@ _ROWS = (
              defaults=defaults.service, made_by_put=True,
              validate=validation_kinds.service, first_status=_status(loadBalancer={})),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", "core.v1.ServiceAccount", ("sa",)),
-    Resource("apps", "v1", "DaemonSet", "daemonsets", "apps.v1.DaemonSet", ("ds",), categories=_EVERY,
-             subresources=("status",), generation=True, defaults=defaults.daemon_set,
-             validate=validation_kinds.workload, validate_update=validation_kinds.workload_update,
-             first_status=_status(**_DAEMON_STATUS)),
     Resource("apps", "v1", "Deployment", "deployments", "apps.v1.Deployment", ("deploy",), categories=_EVERY,
              subresources=_SCALED, generation=True, defaults=defaults.deployment,
              validate=validation_kinds.workload, validate_update=validation_kinds.workload_update,
@@ -127,10 +123,6 @@ _ROWS = (
              subresources=_SCALED, generation=True, defaults=defaults.replica_set,
              validate=validation_kinds.workload, validate_update=validation_kinds.workload_update,
              first_status=_status(replicas=0)),
-    Resource("apps", "v1", "StatefulSet", "statefulsets", "apps.v1.StatefulSet", ("sts",), categories=_EVERY,
-             subresources=_SCALED, generation=True, defaults=defaults.stateful_set,
-             validate=validation_kinds.workload, validate_update=validation_kinds.workload_update,
-             first_status=_status(replicas=0, availableReplicas=0)),
     Resource("batch", "v1", "Job", "jobs", "batch.v1.Job", categories=_EVERY, subresources=("status",), generation=True,
              fields=("status.successful",), defaults=defaults.job, validate=validation_kinds.job,
              validate_update=validation_kinds.job_update, first_status=_status()),

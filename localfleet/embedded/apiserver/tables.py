@@ -168,23 +168,6 @@ def _replica_set(obj: Object, now: float) -> Cells:
     return [obj["metadata"]["name"], *counts, age(obj, now), *_containers(obj), _selector(obj)]
 
 
-def _stateful_set(obj: Object, now: float) -> Cells:
-    ready = f"{dig(obj, 'status.readyReplicas') or 0}/{obj['spec'].get('replicas', 0)}"
-    return [obj["metadata"]["name"], ready, age(obj, now), *_containers(obj)]
-
-
-_DAEMON_COUNTS: tuple[str, ...] = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady")
-_DAEMON_COUNTS += ("updatedNumberScheduled", "numberAvailable")
-
-
-def _daemon_set(obj: Object, now: float) -> Cells:
-    status = obj.get("status") or {}
-    nodes = dig(obj, "spec.template.spec.nodeSelector") or {}
-    where = ",".join(f"{key}={value}" for key, value in sorted(nodes.items())) or NONE
-    counts = [status.get(key, 0) for key in _DAEMON_COUNTS]
-    return [obj["metadata"]["name"], *counts, where, age(obj, now), *_containers(obj), _selector(obj)]
-
-
 # the first condition that holds names the state
 _JOB_STATES: tuple[tuple[str, str], ...] = (("Complete", "Complete"), ("Failed", "Failed"), ("Suspended", "Suspended"))
 _JOB_STATES += (("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet", "SuccessCriteriaMet"))
@@ -270,13 +253,11 @@ _PLAIN = Layout(("Name", "Age"), _name_age)
 _POD = ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*")
 _NODE = ("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*", "Kernel-Version*")
 _EVENT = ("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*")
-_DAEMON = ("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age")
 _VOLUME = ("Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass")
 _CLAIM = ("Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "Age")
 
 LAYOUTS: dict[str, Layout] = {
     "configmaps": _DATA,
-    "daemonsets.apps": Layout((*_DAEMON, *_WIDE), _daemon_set),
     "deployments.apps": Layout(("Name", "Ready", "Up-to-date", "Available", "Age", *_WIDE), _deployment),
     "endpoints": Layout(("Name", "Endpoints", "Age"), _endpoints),
     "events": Layout(_EVENT, _event),
@@ -298,7 +279,6 @@ LAYOUTS: dict[str, Layout] = {
     "services": Layout(
         ("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"), _service
     ),
-    "statefulsets.apps": Layout(("Name", "Ready", "Age", "Containers*", "Images*"), _stateful_set),
 }  # fmt: skip
 _INTEGERS = frozenset({"Allowed Disruptions", "Value", "Desired", "Current"})
 

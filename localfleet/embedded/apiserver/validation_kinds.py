@@ -47,7 +47,7 @@ def _template(spec: Object, path: str) -> Errors:
 
 
 def workload(obj: Object) -> Errors:
-    """A Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    """A Deployment or ReplicaSet."""
     spec = obj.get("spec") or {}
     errors = nonnegative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     errors += _template(spec, "spec")

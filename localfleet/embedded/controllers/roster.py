@@ -11,6 +11,7 @@ from localfleet.embedded.controllers.loop import ControlLoop
 from localfleet.embedded.controllers.nodes import NodeController, Patience
 from localfleet.embedded.controllers.replicaset import ReplicaSetController
 from localfleet.embedded.controllers.rollout import DeploymentController
+from localfleet.embedded.controllers.unscheduled import UnscheduledController
 from localfleet.embedded.controllers.volumes import VolumeController
 from localfleet.embedded.controllers.world import Clock, World
 from localfleet.embedded.recorder import Recorder
@@ -43,6 +44,7 @@ def control_loop(api: Api, clock: Clock, tempo: Tempo) -> ControlLoop:
             JobController(api, world, recorder(JobController.name), tempo.job_backoff_s),
             BudgetController(api, world),
             VolumeController(api, world),
+            UnscheduledController(world, recorder(UnscheduledController.name)),
             Collector(api, world, kinds),
         ),
         clock,
