@@ -38,6 +38,7 @@ _LOG_QUERY = frozenset(
 )
 # As a kubelet calls them, and as pods/exec and pods/attach do.
 _STREAM_QUERY = {"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"}
+_NEEDED = {EXEC: {"command"}, ATTACH: {"stdin", "stdout", "stderr"}}
 _VERBS = {"containerLogs": LOG, "exec": EXEC, "attach": ATTACH, "portForward": PORT_FORWARD}
 # Of the request, and of the answer. Others, such as cookies, are nobody's business elsewhere.
 _SOCKET = ("sec-websocket-protocol", "sec-websocket-extensions")
@@ -78,7 +79,10 @@ class Call(NamedTuple):
 
 def wanted_of(method: str, target: str, headers: Headers) -> Wanted:
     """What a request to a kubelet is about. Refusal."""
-    url = urlsplit(target)
+    try:
+        url = urlsplit(target)
+    except ValueError as error:
+        raise Refusal(BAD, f"the request's address cannot be read: {error}") from None
     named = {name.lower() for name, _ in headers}
     query = parse_qsl(url.query, keep_blank_values=True)
     kind, *rest = url.path.strip("/").split("/")
@@ -87,10 +91,13 @@ def wanted_of(method: str, target: str, headers: Headers) -> Wanted:
         raise Refusal(NOT_FOUND, "this is no kubelet: logs, exec, attach and port-forward alone are passed on")
     if method not in (("GET",) if verb == LOG else ("GET", "POST")):
         raise Refusal(WRONG_METHOD, f"{method} is not served")
-    if verb != LOG and "upgrade" not in named:
-        raise Refusal(BAD, "an upgrade of the connection is needed")
+    if (verb == LOG) == ("upgrade" in named):
+        raise Refusal(BAD, "an upgrade of the connection is needed, but for logs")
     kept = tuple((name.lower(), value) for name, value in headers if name.lower() in ASKED_HEADERS)
-    return Wanted(verb, method, rest[0], rest[1], _query(verb, query, rest[2:]), kept if verb != LOG else ())
+    asked = _query(verb, query, rest[2:])
+    if verb in _NEEDED and not _NEEDED[verb] & {name for name, _ in asked}:  # upgrades by nodes/proxy lose their query
+        raise Refusal(BAD, f"{verb} needs one of {', '.join(sorted(_NEEDED[verb]))}")
+    return Wanted(verb, method, rest[0], rest[1], asked, kept if verb != LOG else ())
 
 
 def _query(verb: str, given: list[tuple[str, str]], container: list[str]) -> tuple[tuple[str, str], ...]:

@@ -52,7 +52,7 @@ class Tokens:
         self._read_at = at
 
     def _tokens(self) -> Iterator[str]:
-        lines = [line.strip() for line in self._file.read_text("utf-8").splitlines()]
+        lines = [line.strip() for line in self._file.read_text("utf-8-sig").splitlines()]
         tokens = [line for line in lines if line and not line.startswith("#")]
         if not tokens:
             raise ValueError(f"{self._file} has no token: write one in a line (openssl rand -hex 32)")

@@ -1,6 +1,7 @@
 """The command's side of the HTTP API."""
 
 import os
+import re
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import quote
@@ -19,9 +20,16 @@ class ApiClient:
     def __init__(self, server: str, timeout_s: float = 10.0) -> None:
         if not server.startswith(("http://", "https://", SCHEME)):
             raise CommandError(f"--server {server}: write http://{server}", ExitCode.USAGE)
-        self._server = server.rstrip("/")
+        self._server = server if server.startswith(SCHEME) else server.rstrip("/")
+        self._told = without_password(self._server)
         self._timeout_s = timeout_s
         token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        if token and not re.fullmatch(r"[!-~]+", token):  # what HTTP cannot carry would be told with the error
+            raise CommandError(
+                f"{TOKEN_VARIABLE} holds no token: give one alone, without spaces, line breaks and other letters than "
+                "those of ASCII",
+                ExitCode.USAGE,
+            )
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def rows(self, kind: str, **query: str) -> list[dict[str, Any]]:
@@ -68,11 +76,16 @@ class ApiClient:
             raise self._unreached(error) from None
         code = ExitCode.NOT_FOUND if answer.status_code == 404 else ExitCode.FAILED
         message = body.get("error") if isinstance(body, dict) else None
-        raise CommandError(str(message or f"{self._server}{path} answered {answer.status_code}"), code)
+        raise CommandError(str(message or f"{self._told}{path} answered {answer.status_code}"), code)
 
     def _unreached(self, error: Exception) -> CommandError:
         return CommandError(
-            f"no dispatcher answers at {self._server} ({error or type(error).__name__}): start one with "
+            f"no dispatcher answers at {self._told} ({error or type(error).__name__}): start one with "
             "`global-dispatcher demo --keep` or `run`, or name it with --server",
             ExitCode.UNREACHABLE,
         )
+
+
+def without_password(server: str) -> str:
+    """A server's address as it may be shown."""
+    return re.sub(r"^(https?://)[^/]*@", r"\1", server)

@@ -7,6 +7,7 @@ Services. The command is called `kubectl dispatch` where this is the default.
 
 import json
 import re
+import select
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ SCHEME = "kubectl:"
 _LABELS = "app.kubernetes.io/part-of=global-dispatcher,app.kubernetes.io/component=dispatcher"
 _PORT = "http"
 _TIMEOUT_S = 20
+FORWARD_S = 80  # kubectl itself waits a minute for a pod that is not running yet
+_END_S = 5
 _FORWARDING = re.compile(r"Forwarding from (127\.0\.0\.1:\d+) ->")
 
 
@@ -42,17 +45,38 @@ def forwarded(server: str) -> Iterator[str]:
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*command, f":{service.port}"], **pipes) as process:  # noqa: S603 - the user's own kubectl
         try:
-            found = _FORWARDING.match(cast(TextIO, process.stdout).readline())
-            if found is None:
-                raise _failed(command, process.communicate(timeout=_TIMEOUT_S)[1])
-            yield f"http://{found[1]}"
+            yield f"http://{_address(process, command)}"
         finally:
-            process.terminate()
+            _end(process)
+
+
+def _address(process: "subprocess.Popen[str]", command: list[str]) -> str:
+    """Where it forwards, once it says so. CommandError."""
+    said = cast(TextIO, process.stdout)
+    if not select.select([said], [], [], FORWARD_S)[0]:
+        raise _failed(command, f"no port is forwarded after {FORWARD_S} s")
+    line = said.readline()
+    if found := _FORWARDING.match(line):
+        return found[1]
+    try:
+        raise _failed(command, process.communicate(timeout=_TIMEOUT_S)[1])
+    except subprocess.TimeoutExpired:
+        raise _failed(command, line) from None
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _parts(server: str) -> tuple[str, str, str]:
     """Context, namespace and Service, each empty where not told. A context may hold slashes (those of OpenShift do)."""
-    context, mark, service = server.removeprefix(SCHEME).partition("#")
+    context, mark, service = server.removeprefix(SCHEME), "", ""
+    if "#" in context:
+        context, mark, service = context.rpartition("#")
     namespace, _, name = service.partition("/")
     if mark and not (namespace and name and "/" not in name):
         raise CommandError(f"--server {server}: write kubectl:CONTEXT#NAMESPACE/SERVICE", ExitCode.USAGE)

@@ -6,6 +6,7 @@ configuration, no manifests, no logs, no keys.
 
 import io
 import json
+import os
 import sys
 import tarfile
 import time
@@ -35,10 +36,15 @@ def support_bundle(
     if not found:
         raise CommandError(next(iter(errors.values())))
     try:
-        with file.open("xb") as target, tarfile.open(fileobj=target, mode="w:gz") as archive:
+        target = open(file, "xb", opener=_for_us_alone)  # noqa: SIM115 - closed below; Path.open has no opener
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from None
+    try:
+        with target, tarfile.open(fileobj=target, mode="w:gz") as archive:
             for name, content in (*found.items(), *_notes(server, errors)):
                 _add(archive, name, content)
     except OSError as error:
+        file.unlink(missing_ok=True)  # half a bundle is none, and would be in the way of the next
         raise CommandError(f"cannot write {file}: {error.strerror}") from None
     typer.echo(f"{file}: {len(found)} files" + (f"; not had: {', '.join(errors)} (errors.json)" if errors else ""))
 
@@ -60,11 +66,17 @@ def _ask(server: str) -> tuple[dict[str, bytes], dict[str, str]]:
     return found, errors
 
 
+def _for_us_alone(file: str, flags: int) -> int:
+    return os.open(file, flags, 0o600)
+
+
 def _notes(server: str, errors: dict[str, str]) -> Iterator[tuple[str, bytes]]:
+    from dispatcher.cli.api_client import without_password
     from dispatcher.version import version
 
-    made = {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "server": server, "command": version()}
-    yield "bundle.json", json.dumps({**made, "python": sys.version.split()[0]}, indent=1).encode()
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    about = {"made": made, "server": without_password(server), "command": version()}
+    yield "bundle.json", json.dumps({**about, "python": sys.version.split()[0]}, indent=1).encode()
     yield "errors.json", json.dumps(errors, indent=1).encode()
 
 

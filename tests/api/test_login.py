@@ -150,3 +150,9 @@ async def test_a_dispatcher_does_not_start_open_where_its_tokens_cannot_be_read(
     shown = OnlyOne(service(FakeCore(clusters={})), FakeViews())
     with pytest.raises(CommandError, match=rf"http\.login\.token_file: .*{words}"):
         await listen(shown, "127.0.0.1", 0, LoginSection(token_file=str(file)))
+
+
+async def test_a_file_of_an_editor_that_begins_it_with_a_mark_opens_it_too(token_file: Path) -> None:
+    rewrite(token_file, f"\ufeff{TOKEN}\r\n")
+    async with client(token_file=str(token_file)) as asking:
+        assert (await asking.get("/v1/version", headers={"Authorization": f"Bearer {TOKEN}"})).status == 200

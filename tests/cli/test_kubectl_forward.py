@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.cli import kubectl_forward
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.service.errors import CommandError, ExitCode
 
@@ -146,4 +147,26 @@ def test_what_keeps_kubectl_from_it_is_told(
 def test_without_kubectl_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CommandError, match="kubectl is not on the PATH: install it"):
+        ApiClient("kubectl:").rows("clusters")
+
+
+def test_a_context_may_hold_the_sign_before_the_service_and_end_with_a_slash(kubectl: Kubectl, port: int) -> None:
+    kubectl.tells([service("gd", "dispatcher", "http")], port)
+    ApiClient("kubectl:team#1#gd/dispatcher").rows("clusters")
+    assert all("--context=team#1 -n gd" in line for line in kubectl.asked())
+    ApiClient("kubectl:default/api-host:6443/").rows("clusters")
+    assert "--context=default/api-host:6443/ get" in kubectl.asked()[2]
+
+
+@pytest.mark.parametrize("said", ["", "a word of a wrapper"])
+def test_a_kubectl_that_hangs_is_given_up(
+    said: str, kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose own child goes on, and keeps its output open."""
+    listed = json.dumps({"items": [service("gd", "dispatcher", "http")]})
+    hangs = f"trap '' TERM; echo '{said}'; sleep 30" if said else "sleep 30; true"
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\ncase $* in *port-forward*) {hangs};; esac\necho '{listed}'\n")
+    for name, seconds in (("FORWARD_S", 0.2), ("_TIMEOUT_S", 0.2), ("_END_S", 0.2)):
+        monkeypatch.setattr(kubectl_forward, name, seconds)
+    with pytest.raises(CommandError, match=f"port-forward.* failed: {said or 'no port is forwarded'}"):
         ApiClient("kubectl:").rows("clusters")

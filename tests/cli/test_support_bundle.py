@@ -1,7 +1,9 @@
 """The support bundle: what is in it, what it never holds, and what happens where not everything can be had."""
 
 import asyncio
+import errno
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -80,3 +82,48 @@ async def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "File exists" in done.output
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("token", ["0123456789abcdef\nfedcba9876543210", "0123456789abcdéf", "0123456789 abcdef"])
+def test_a_token_that_is_none_is_not_told(tmp_path: Path, token: str) -> None:
+    done = bundle(tmp_path / "bundle.tar.gz", "http://127.0.0.1:1", token)
+    assert done.exit_code == 2
+    assert "GLOBAL_DISPATCHER_TOKEN holds no token" in done.output
+    assert "0123456789" not in done.output
+
+
+async def test_the_password_of_the_address_is_neither_told_nor_in_it(tmp_path: Path) -> None:
+    file, hidden = tmp_path / "bundle.tar.gz", "hunter2"
+    done = await served(lambda server: bundle(file, server.replace("://", f"://admin:{hidden}@")))
+    assert done.exit_code == 0, done.output
+    assert not [name for name, content in contents(file).items() if hidden.encode() in content]
+    failed = bundle(tmp_path / "another.tar.gz", f"http://admin:{hidden}@127.0.0.1:1")
+    assert "no dispatcher answers at http://127.0.0.1:1" in failed.output
+    assert hidden not in failed.output
+
+
+async def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    file, before = tmp_path / "bundle.tar.gz", os.umask(0)
+    try:
+        await served(lambda server: bundle(file, server))
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_half_a_bundle_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dispatcher.cli.support_bundle._add", full)
+    file = tmp_path / "bundle.tar.gz"
+    done = await served(lambda server: bundle(file, server))
+    assert (done.exit_code, "No space left" in done.output) == (1, True)
+    assert not file.exists()
+
+
+async def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / "bundle.tar.gz", tmp_path / "elsewhere"
+    file.symlink_to(elsewhere)
+    assert (await served(lambda server: bundle(file, server))).exit_code == 1
+    assert not elsewhere.exists()

@@ -82,6 +82,14 @@ async def test_all_else_is_not_found(fleet: World, path: str, extra: str) -> Non
     assert not fleet.target.api.asked
 
 
+@pytest.mark.parametrize("path", ["/exec/default/web/main", "/attach/default/web/main", LOGS])
+async def test_what_an_upgrade_by_nodes_proxy_leaves_of_a_request_is_refused(fleet: World, path: str) -> None:
+    """API servers (1.36) send it without X-Forwarded-Uri and without its query."""
+    answer = await fleet.ask(path, upgrade="SPDY/3.1", extra="X-Forwarded-For: 127.0.0.1")
+    assert answer.status == 400
+    assert not fleet.target.api.asked
+
+
 async def test_a_pod_that_runs_at_home_is_its_own_kubelets(fleet: World) -> None:
     fleet.home.view.pods["default", "web"] = Pod("uid-web", "default", "web", node="n1")
     assert (await told(fleet, fleet.trust()))[0] == 404

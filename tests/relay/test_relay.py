@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.runtime.outbound.relayed import MAX_STREAMS
+from agents.runtime.outbound.relayed import MAX_BETWEEN
 from tests.relay.fake_api import Asked
 from tests.relay.world import DELEGATE, WAIT_S, World, world
 
@@ -237,9 +237,9 @@ async def test_what_the_target_refuses_is_told_with_the_pods_own_name(fleet: Wor
         assert (answer.status, await answer.rest()) == (shown, b'container "main" in pod "web" is waiting')
 
 
-async def test_more_streams_than_a_connection_has_are_refused_in_words(fleet: World) -> None:
+async def test_more_streams_than_two_clusters_have_are_refused_in_words(fleet: World) -> None:
     fleet.target.api.script = _echo
-    answers = [await fleet.ask(EXEC, method="POST", upgrade="SPDY/3.1") for _ in range(MAX_STREAMS)]
+    answers = [await fleet.ask(EXEC, method="POST", upgrade="SPDY/3.1") for _ in range(MAX_BETWEEN)]
     assert {answer.status for answer in answers} == {101}
     one_more = await fleet.ask(LOGS)
     assert (one_more.status, b"too many streams at once" in await one_more.rest()) == (500, True)

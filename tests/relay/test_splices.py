@@ -6,10 +6,11 @@ from typing import cast
 import pytest
 
 from agents.runtime.outbound.connection import Connection
+from agents.runtime.outbound.relayed import MAX_BETWEEN
 from dispatcher.model.messages.relay import RelayOpen, decode_open, encode_relay
 from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount
-from dispatcher.service.gateway.splices import RelayLine
+from dispatcher.service.gateway.splices import MAX_URGENT, RelayLine
 
 FIRST = RELAYED | OPENED_BY_AGENT
 
@@ -19,6 +20,7 @@ class Sent:
     """What a connection was given to send."""
 
     messages: list[Message] = field(default_factory=list)
+    urgent: int = 0
 
     def send(self, message: Message, priority: Priority) -> None:
         self.messages.append(message)
@@ -61,10 +63,12 @@ def test_messages_pass_both_ways_until_both_have_finished() -> None:
 
 def test_who_sends_more_than_was_granted_is_cut_and_the_other_told() -> None:
     two = Two()
-    for _ in range(STREAM_WINDOW // CHUNK):
+    half = STREAM_WINDOW // CHUNK // 2
+    for _ in range(2 * half):
         two.lines["east"].take(Message(Kind.DATA, FIRST, bytes(CHUNK)))
-    two.lines["west"].take(Message(Kind.GRANT, two.number, amount(CHUNK)))
-    two.lines["east"].take(Message(Kind.DATA, FIRST, bytes(CHUNK)))
+    two.lines["west"].take(Message(Kind.GRANT, two.number, amount(STREAM_WINDOW // 2)))
+    for _ in range(half):
+        two.lines["east"].take(Message(Kind.DATA, FIRST, bytes(CHUNK)))
     two.sent["west"].take()
     with pytest.raises(ProtocolError, match="than was granted"):
         two.lines["east"].take(Message(Kind.DATA, FIRST, b"x"))
@@ -95,3 +99,48 @@ def test_a_cluster_that_is_not_there_is_said() -> None:
     two.lines["east"].take(Message(Kind.OPEN, FIRST + 1, encode_relay(RelayOpen("south", "uid"))))
     (told,) = two.sent["east"].take()
     assert (told.kind, told.body) == (Kind.RESET, b'cluster "south" cannot be reached: unheard of')
+
+
+def opened(two: Two, count: int) -> list[bytes]:
+    """Open so many more streams from east to west; what east is told."""
+    for number in range(1, count + 1):
+        two.lines["east"].take(Message(Kind.OPEN, FIRST + number, encode_relay(RelayOpen("west", "uid"))))
+    return [message.body for message in two.sent["east"].take()]
+
+
+def test_one_cluster_cannot_take_all_streams_of_another() -> None:
+    two = Two()
+    assert opened(two, MAX_BETWEEN) == [b"too many streams at once between east and west"]
+    two.lines["north"] = RelayLine("north", cast(Connection, Sent()), two.find, lambda home, target, pod: "")
+    two.sent["west"].take()
+    two.lines["north"].take(Message(Kind.OPEN, FIRST, encode_relay(RelayOpen("west", "uid"))))
+    assert [message.kind for message in two.sent["west"].take()] == [Kind.OPEN]
+
+
+def test_nothing_is_opened_to_an_agent_that_does_not_keep_up_and_an_asker_that_does_not_is_cut() -> None:
+    two = Two()
+    two.sent["west"].urgent = MAX_URGENT
+    assert opened(two, 1) == [b"its connection is too slow just now"]
+    two.sent["east"].urgent = MAX_URGENT
+    for message in (
+        Message(Kind.OPEN, FIRST + 2, encode_relay(RelayOpen("nowhere", "uid"))),
+        Message(Kind.DATA, FIRST + 3, b"x"),
+    ):
+        with pytest.raises(ProtocolError, match="does not read"):
+            two.lines["east"].take(message)
+
+
+@pytest.mark.parametrize(
+    "message", [Message(Kind.GRANT, FIRST, amount(0)), Message(Kind.DATA, FIRST, b"")], ids=["grant", "data"]
+)
+def test_who_sends_messages_that_say_nothing_is_cut(message: Message) -> None:
+    two = Two()
+    with pytest.raises(ProtocolError):
+        two.lines["east"].take(message)
+
+
+def test_a_reason_is_passed_on_no_longer_than_a_line() -> None:
+    two = Two()
+    two.lines["east"].take(Message(Kind.RESET, FIRST, bytes(CHUNK)))
+    (passed,) = two.sent["west"].take()
+    assert len(passed.body) == 1024

@@ -28,6 +28,13 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_folder_with_files_of_others_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    done = subprocess.run([ROOT / ".ci" / "dist", tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, "holds other files" in done.stderr) == (1, True)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -53,7 +53,7 @@ def answer(body: bytes) -> bytes:
     """The AdmissionReview that answers this one. NotAReviewError: the API server goes on without (it fails open)."""
     try:
         request = _DECODER.decode(body).request
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAReviewError(str(error)) from None
     mutation = {"patchType": "JSONPatch", "patch": _PATCH} if request.object.asks_for_us() else {}
     response = {"uid": request.uid, "allowed": True, **mutation}

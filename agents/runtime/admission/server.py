@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import ssl
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import structlog
@@ -13,6 +13,9 @@ from agents.runtime.admission.review import NotAReviewError, answer
 
 LOG = structlog.get_logger("admit")
 LARGEST = 8 << 20  # an API server takes objects of 3 MiB; a review holds one, as JSON
+SMALL = 64 << 10  # nearly all are shorter; longer ones take memory, and anybody in the cluster may send one
+MOST_LARGE = 4  # at once
+READ_S = 2.0  # for a review to arrive: the API server waits no longer (timeoutSeconds of the chart)
 LOOK_S = 10.0  # between two looks at the certificate's files
 
 
@@ -23,20 +26,27 @@ class Certificate:
         """OSError, ssl.SSLError: a file is missing, or is none."""
         self._files = (cert_file, key_file)
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._fresh = self.context
+        self.context.sni_callback = self._renew
         self._read = self._text()
         self.context.load_cert_chain(*self._files)
 
     def _text(self) -> tuple[bytes, ...]:
         return tuple(file.read_bytes() for file in self._files)
 
+    def _renew(self, connection: ssl.SSLObject, *_: object) -> None:
+        connection.context = self._fresh
+
     def refresh(self) -> bool:
         """Read files that have changed; whether they had. OSError, ssl.SSLError: what was read before holds."""
         found = self._text()
         if found == self._read:
             return False
-        # A half of a new pair does not fit the other: tried apart, since a context may be left with that half.
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*self._files)
-        self.context.load_cert_chain(*self._files)
+        # A context of its own: half a new pair does not fit the other, and an old certificate with another kind of key
+        # (RSA, then ECDSA) would be served beside the new one.
+        fresh = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        fresh.load_cert_chain(*self._files)
+        self._fresh = fresh
         self._read = found
         return True
 
@@ -44,9 +54,18 @@ class Certificate:
 def application() -> web.Application:
     """POST /admit, and GET /livez."""
 
+    large = asyncio.Semaphore(MOST_LARGE)
+
     async def admit(request: web.Request) -> web.Response:
+        is_large = request.content_length is None or request.content_length > SMALL
+        if is_large and large.locked():
+            raise web.HTTPServiceUnavailable(text="too many large reviews at once")
         try:
-            return web.Response(body=answer(await request.read()), content_type="application/json")
+            async with large if is_large else nullcontext(), asyncio.timeout(READ_S):
+                body = await request.read()
+            return web.Response(body=answer(body), content_type="application/json")
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"no whole review in {READ_S:g} s") from None
         except NotAReviewError as error:
             raise web.HTTPBadRequest(text=f"no AdmissionReview of a pod: {error}") from None
 

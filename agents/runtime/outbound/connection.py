@@ -51,6 +51,11 @@ class Connection:
         self._streams.send(message, priority)
         self._news.set()
 
+    @property
+    def urgent(self) -> int:
+        """As of Multiplexer."""
+        return self._streams.urgent
+
     def drop(self, stream: int) -> bool:
         """Send nothing more of a stream; whether something was left."""
         return self._streams.drop(stream)

@@ -9,8 +9,9 @@ from agents.runtime.outbound.connection import Connection
 from dispatcher.model.streams import Kind, Message, Priority, ProtocolError
 from dispatcher.model.streams.frames import CHUNK, OPENED_BY_AGENT, RELAYED, STREAM_WINDOW, amount, amount_of
 
-SUBPROTOCOL = "global-dispatcher.relay.1"  # of the WebSocket: both ends know relayed streams
+SUBPROTOCOL = "global-dispatcher.relay.2"  # of the WebSocket: both ends know relayed streams
 MAX_STREAMS = 64  # of one connection at once
+MAX_BETWEEN = MAX_STREAMS // 2  # of these, between the same two clusters: one alone cannot keep others out
 _NUMBERS = 0x3FFF_FFFF
 _URGENT = frozenset((Kind.OPEN, Kind.GRANT, Kind.RESET))  # not behind DATA, and not counted
 
@@ -97,6 +98,8 @@ class Stream:
             self.end(body.decode("utf-8", "replace"))
         elif kind is Kind.GRANT:
             self._room += amount_of(body)
+            if self._room > STREAM_WINDOW:
+                raise ProtocolError("more was granted of a relayed stream than was sent")
             self._more.set()
         elif kind is Kind.FINISH:
             self._they_finished = True

@@ -1,8 +1,10 @@
 """The TLS server of the kubelet endpoint: its certificate, whom it asks for one, and both renewed as they change."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import ipaddress
+import socket
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -16,6 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from agents.executor.relay import Refusal
+from agents.runtime.relay.callers import caller_of
 from agents.runtime.relay.settings import RelaySettings
 
 LOG = structlog.get_logger("relay")
@@ -23,7 +27,10 @@ REFRESH_S = 30.0
 _HANDSHAKE_S = 10.0
 _DAYS = 3650  # of a self-signed certificate: it is made anew with each start, and nobody verifies it
 _BACKLOG = 64
-MAX_OPEN = 256  # connections: anybody in the cluster may open one
+MAX_OPEN = 256  # connections
+MAX_STRANGERS = 16  # of these, of who may not ask: anybody in the cluster may open one
+MAX_HANDSHAKES = 128  # at once; beyond, the oldest ends: an honest one takes a fraction of a second
+_PAUSE_S = 1.0  # after the system could not give a connection, for example for want of open files
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -40,12 +47,14 @@ class Endpoint:
     def __init__(self, settings: RelaySettings, authorities: Callable[[], Awaitable[str]], serve: Serve) -> None:
         self._settings, self._authorities, self._serve = settings, authorities, serve
         self._own: tuple[bytes, bytes] | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        self._tls: ssl.SSLContext | None = None  # of new connections
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._open: dict[asyncio.Task[None] | None, bool] = {}  # whether it is a stranger's
         self.port = 0  # while it listens
 
     async def run(self, listening: Callable[[int], None]) -> None:
         """Until cancelled; `listening` is told of the port once it is open."""
-        server: asyncio.Server | None = None
         known: _Material | None = None
         said = ""
         try:
@@ -53,8 +62,10 @@ class Endpoint:
                 try:
                     found = await self._material()
                     if found != known:
-                        server = await self._anew(server, _context(found))
+                        self._tls = _context(found)
                         known = found
+                    if not self._accepting:
+                        await self._listen()
                         listening(self.port)
                     problem = ""
                 except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -64,39 +75,71 @@ class Endpoint:
                 said = problem
                 await asyncio.sleep(REFRESH_S)
         finally:
-            if server is not None:
-                server.close()
-            for task in self._open:
+            for task in (*self._accepting, *self._handshakes, *filter(None, self._open)):
                 task.cancel()
 
-    async def _anew(self, server: asyncio.Server | None, context: ssl.SSLContext) -> asyncio.Server:
-        """Connections that are open stay as they are; new ones are by the new certificates."""
-        if server is not None:
-            server.close()
-        port = self.port or self._settings.port
-        made = await asyncio.start_server(
-            self._accept,
-            self._settings.host,
-            port,
-            ssl=context,
-            ssl_handshake_timeout=_HANDSHAKE_S,
-            backlog=_BACKLOG,
-            reuse_address=True,
-        )
-        self.port = made.sockets[0].getsockname()[1]
-        LOG.info("kubelet endpoint of proxy nodes", host=self._settings.host, port=self.port)
-        return made
+    async def _listen(self) -> None:
+        loop, host, port = asyncio.get_running_loop(), self._settings.host, self._settings.port
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        with contextlib.ExitStack() as opened:
+            found = [
+                opened.enter_context(socket.create_server(address[:2], family=family, backlog=_BACKLOG))
+                for family, _, _, _, address in dict.fromkeys(infos)
+            ]
+            opened.pop_all()
+        self._accepting = [asyncio.create_task(self._accept(one), name="kubelet endpoint accepts") for one in found]
+        self.port = found[0].getsockname()[1]
+        LOG.info("kubelet endpoint of proxy nodes", host=host, port=self.port)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= MAX_OPEN:
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        with listening:
+            while True:
+                try:
+                    connection, _ = await loop.sock_accept(listening)
+                except OSError as error:
+                    LOG.error("a connection cannot be accepted", problem=error.strerror or str(error))
+                    await asyncio.sleep(_PAUSE_S)
+                    continue
+                task = asyncio.create_task(self._let_in(connection), name="kubelet endpoint handshake")
+                self._handshakes[task] = None
+                task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+                if len(self._handshakes) > MAX_HANDSHAKES:
+                    oldest = next(iter(self._handshakes))
+                    del self._handshakes[oldest]
+                    oldest.cancel()
+
+    async def _let_in(self, connection: socket.socket) -> None:
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._take)
+
+        with suppress(OSError):  # of who does not finish, or has a certificate of somebody else
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, connection, ssl=self._tls, ssl_handshake_timeout=_HANDSHAKE_S
+            )
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stranger = not self._known(writer)
+        if len(self._open) >= MAX_OPEN or (stranger and sum(self._open.values()) >= MAX_STRANGERS):
             writer.transport.abort()
             return
         task = asyncio.current_task()
-        if task is not None:
-            self._open.add(task)
-            task.add_done_callback(self._open.discard)
-        with suppress(asyncio.CancelledError):  # the end of all: asyncio would log it
+        self._open[task] = stranger
+        try:
             await self._serve(reader, writer)
+        except asyncio.CancelledError:
+            return  # the end of all: asyncio would log it
+        finally:
+            del self._open[task]
+
+    def _known(self, writer: asyncio.StreamWriter) -> bool:
+        """Whether the certificate is of those who may ask; the others are told so, a few at a time."""
+        try:
+            name = caller_of(writer.get_extra_info("peercert")).name
+        except Refusal:
+            return False
+        return not self._settings.client_names or name in self._settings.client_names
 
     async def _material(self) -> _Material:
         authorities = await self._authorities()

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import h11
 
@@ -109,9 +110,7 @@ class FarEnd:
         if head.status_code == SWITCHING:
             await wire.relay(stream)
             return
-        while isinstance(event := await wire.next(), h11.Data):
-            await stream.write(bytes(event.data))
-        stream.finish()
+        await wire.to(stream)
 
     async def _request(self, call: Call) -> h11.Request:
         session = await self._client.session()
@@ -139,13 +138,12 @@ async def _body(wire: Wire) -> bytes:
 async def _refuse(stream: Stream, status: int, text: str) -> None:
     await stream.write(encode_relay(RelayHead(status, (), text)))
     stream.finish()
-    await _ended(stream)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_ended(stream), ANSWER_S)  # whoever leaves it open keeps no stream by that
 
 
 async def _ended(stream: Stream) -> None:
     """Until the other end sends no more, or has broken off."""
-    try:
+    with suppress(StreamReset):
         while await stream.read():
             pass
-    except StreamReset:
-        return

@@ -39,7 +39,7 @@ class NearEnd:
         wire = Wire(Pipe(reader, writer), h11.SERVER)
         try:
             await self._answer(wire)
-        except (OSError, h11.ProtocolError) as error:
+        except (OSError, ValueError, h11.ProtocolError) as error:
             LOG_LINE.debug("a request broke off", problem=repr(error))
             wire.pipe.abort()
         finally:
@@ -57,6 +57,8 @@ class NearEnd:
             await self._relayed(wanted, pod, cluster, wire)
         except Refusal as refusal:
             await wire.answer(refusal.status, refusal.text)
+        except ValueError as error:  # of what the caller, the API server or the other cluster has said
+            await wire.answer(relay.FAILED, f"the agent cannot read what it was told: {error}")
 
     async def _judged(self, request: h11.Request, wire: Wire) -> tuple[Wanted, Pod, str]:
         """What is asked about which pod, once the caller may ask it. Refusal."""
@@ -91,7 +93,6 @@ class NearEnd:
         with contextlib.closing(_Held()) as held:
             head = await self._asked(wanted, pod, cluster, held)
             if head.status != (OK if wanted.verb == LOG else SWITCHING):
-                held.stream.finish()
                 raise Refusal(max(relay.BAD, min(head.status, relay.FAILED)), head.text)
             headers = [(name, value) for name, value in head.headers if name in relay.ANSWERED_HEADERS]
             if head.status == SWITCHING:

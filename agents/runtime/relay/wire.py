@@ -22,6 +22,7 @@ class Wire:
     def __init__(self, pipe: Pipe, role: Role) -> None:
         self.pipe = pipe
         self._http = h11.Connection(role, max_incomplete_event_size=64 * 1024)
+        self._ended = False  # the body
 
     async def next(self) -> h11.Event | type[h11.PAUSED]:
         """What comes next. OSError; h11.RemoteProtocolError: what came is no HTTP, or ended before its end."""
@@ -30,6 +31,29 @@ class Wire:
             if event is not h11.NEED_DATA:
                 return event  # type: ignore[return-value]  # NEED_DATA is the other
             self._http.receive_data(await self.pipe.read())
+
+    async def to(self, stream: Stream) -> None:
+        """The rest of a body, and its end, to a stream. As of `next`."""
+        while data := await self._body():
+            await stream.write(data)
+            if len(data) < _SMALL:
+                await asyncio.sleep(_GATHER_S)
+        stream.finish()
+
+    async def _body(self) -> bytes:
+        """What has come of it, chunks put together; b'' at its end."""
+        found = bytearray()
+        while not self._ended and len(found) < CHUNK:
+            event = self._http.next_event()
+            if isinstance(event, h11.Data):
+                found += event.data
+            elif event is not h11.NEED_DATA:
+                self._ended = True
+            elif found:
+                break
+            else:
+                self._http.receive_data(await self.pipe.read())
+        return bytes(found)
 
     async def send(self, *events: h11.Event) -> None:
         """Write. OSError; h11.LocalProtocolError: it is not allowed now, or no HTTP."""

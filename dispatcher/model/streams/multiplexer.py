@@ -9,7 +9,7 @@ before the order comes; the order is the next frame, since it is more urgent and
 peer has taken 16 KiB and says so, and the third frame of the report leaves.
 
 Relayed streams come last, and may use half of the window: they never hold up the rest. Their messages are not cut and
-keep their order.
+keep their order; each counts for LEAST bytes at least.
 
 The shape is that of HTTP/2 (RFC 9113, sections 5.2 and 5.3), with one window a connection and fixed priorities.
 """
@@ -36,6 +36,8 @@ from dispatcher.model.streams.frames import (
 
 WINDOW = 256 * 1024
 MAX_STREAMS = 1024  # messages of which a part has arrived
+_SHORT = RELAY_KINDS - {Kind.DATA}  # bring no data, however long they are
+LEAST = 512  # bytes that a frame of a relayed stream counts for: many small ones take their reader long
 _PART = 64  # bytes that a part takes beside its payload
 
 
@@ -96,6 +98,11 @@ class Multiplexer:
         """Queue a message; one a stream at a time, but for relayed streams, whose messages are CHUNK bytes at most."""
         self._queues[priority].append(_Sending(message, counted=priority >= Priority.CHANGES))
 
+    @property
+    def urgent(self) -> int:
+        """How many messages wait that go before all others."""
+        return len(self._queues[Priority.CONTROL])
+
     def drop(self, stream: int) -> bool:
         """Send nothing more of what is queued of a stream; whether there was something."""
         found = [(queue, one) for queue in self._queues for one in queue if one.message.stream == stream]
@@ -125,7 +132,7 @@ class Multiplexer:
         sending = queue.popleft()
         frame = sending.next(most)
         if sending.counted:
-            self._on_the_way += len(frame.payload)
+            self._on_the_way += _weight(frame)
         if not frame.flags & END:
             queue.append(sending)
         return frame
@@ -136,7 +143,7 @@ class Multiplexer:
         """Take a frame; the message that it completes, if any. ProtocolError: the connection must end."""
         frame = decode_frame(data)
         wanted = self._wanted is None or frame.kind in RELAY_KINDS or self._wanted(frame.stream)
-        if len(frame.payload) < CHUNK // 2 or not wanted:
+        if len(frame.payload) < CHUNK // 2 or not wanted or frame.kind in _SHORT:
             self.little += 1
         if frame.kind == Kind.CREDIT:
             self._on_the_way -= credited(frame)
@@ -144,7 +151,7 @@ class Multiplexer:
                 raise ProtocolError("the peer took more than was sent")
             return None
         if frame.flags & COUNTED:
-            self._untold += len(frame.payload)
+            self._untold += _weight(frame)
             if self._untold > self._window:
                 raise ProtocolError(f"the peer sent more than {self._window} bytes without leave")
         if frame.kind in RELAY_KINDS:
@@ -173,6 +180,11 @@ class Multiplexer:
     def forget(self, stream: int) -> None:
         """Keep nothing of a message of which a part has arrived."""
         self._held -= sum(len(part) + _PART for part in self._parts.pop(stream, ()))
+
+
+def _weight(frame: Frame) -> int:
+    """What it counts against the window."""
+    return max(len(frame.payload), LEAST) if frame.kind in RELAY_KINDS else len(frame.payload)
 
 
 def _whole(frame: Frame) -> Message:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dispatcher.model.streams import Frame, Kind, Message, Multiplexer, Priority, ProtocolError, encode_frame
 from dispatcher.model.streams.frames import CHUNK, COUNTED, END, credit, decode_frame
+from dispatcher.model.streams.multiplexer import LEAST
 
 WINDOW = 4 * CHUNK
 MESSAGES = st.lists(
@@ -192,3 +193,25 @@ def test_relayed_streams_use_half_of_the_window_and_go_after_all_else() -> None:
 def test_a_part_of_a_message_of_a_relayed_stream_ends_the_connection() -> None:
     with pytest.raises(ProtocolError, match="a part of a message"):
         Multiplexer(WINDOW).receive(encode_frame(Frame(Kind.DATA, 0, 1, b"x")))
+
+
+def test_small_messages_of_relayed_streams_count_as_if_they_were_longer_until_they_are_taken() -> None:
+    """A peer reads so many small frames a second: what it has still to read must not take it long."""
+    sender, receiver = Multiplexer(WINDOW), Multiplexer(WINDOW)
+    sent = [Message(Kind.DATA, 1, b"x") for _ in range(1_000)]
+    for message in sent:
+        sender.send(message, Priority.RELAY)
+    first = list(frames(sender))
+    assert len(first) == WINDOW // LEAST // 2
+    for frame in first:
+        receiver.receive(frame)
+    for told in frames(receiver):
+        sender.receive(told)
+    assert len(exchanged(sender, receiver)) == len(sent) - len(first)
+
+
+@pytest.mark.parametrize("kind", [Kind.OPEN, Kind.RESET])
+def test_what_opens_and_ends_streams_brings_little_however_long_it_is(kind: Kind) -> None:
+    receiver = Multiplexer(WINDOW)
+    receiver.receive(encode_frame(Frame(kind, END, 1, bytes(CHUNK))))
+    assert receiver.little == 1

@@ -1,5 +1,6 @@
 """The webhook as a process: TLS, what it serves, and a certificate that is renewed."""
 
+import asyncio
 import json
 import signal
 import ssl
@@ -12,13 +13,15 @@ import httpx
 import pytest
 import trustme
 from aiohttp.test_utils import TestClient, TestServer
+from trustme import KeyType
 
-from agents.runtime.admission.server import LARGEST, Certificate, application
+from agents.runtime.admission import server
+from agents.runtime.admission.server import LARGEST, MOST_LARGE, Certificate, application
 from tests.agents.runtime.admission.cases import ASKS, pod
 
 
-def write(authority: trustme.CA, folder: Path) -> tuple[Path, Path]:
-    pair = authority.issue_cert("127.0.0.1")
+def write(authority: trustme.CA, folder: Path, kind: KeyType = KeyType.ECDSA) -> tuple[Path, Path]:
+    pair = authority.issue_cert("127.0.0.1", key_type=kind)
     certificate, key = folder / "tls.crt", folder / "tls.key"
     pair.cert_chain_pems[0].write_to_path(certificate)
     pair.private_key_pem.write_to_path(key)
@@ -107,3 +110,45 @@ def test_the_command_says_which_file_is_missing(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "none.crt" in done.stderr
+
+
+async def test_large_reviews_that_never_end_take_little_memory_and_keep_small_ones_from_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "READ_S", 1_000.0)
+    head = f"POST /admit HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGEST}\r\n\r\n".encode()
+    async with TestClient(TestServer(application())) as client:
+        port = client.server.port
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * MOST_LARGE)]
+        for _, writer in held:
+            writer.write(head)
+        refused = {asyncio.create_task(reader.readline()) for reader, _ in held}
+        async with asyncio.timeout(10):
+            while sum(task.done() for task in refused) < MOST_LARGE:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+        assert {task.result() for task in refused if task.done()} == {b"HTTP/1.1 503 Service Unavailable\r\n"}
+        small = await client.post("/admit", json={"request": {"uid": "u", "object": pod(ASKS)}})
+        assert small.status == 200
+        for _, writer in held:
+            writer.close()
+        await asyncio.gather(*refused, return_exceptions=True)
+
+
+async def test_a_review_that_does_not_come_to_its_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READ_S", 0.05)
+    async with TestClient(TestServer(application())) as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write(b"POST /admit HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+        assert await asyncio.wait_for(reader.readline(), 10) == b"HTTP/1.1 408 Request Timeout\r\n"
+        writer.close()
+
+
+@pytest.mark.parametrize("kinds", [(KeyType.ECDSA, KeyType.RSA), (KeyType.RSA, KeyType.ECDSA)])
+def test_a_certificate_with_another_kind_of_key_replaces_the_one_before(
+    kinds: tuple[KeyType, KeyType], authority: trustme.CA, tmp_path: Path
+) -> None:
+    certificate = Certificate(*write(authority, tmp_path, kinds[0]))
+    before = serial(certificate, authority)
+    write(authority, tmp_path, kinds[1])
+    assert certificate.refresh()
+    assert serial(certificate, authority) != before
