@@ -223,11 +223,11 @@ async def _explain(request: web.Request) -> web.Response:
     namespace, name = request.match_info["namespace"], request.match_info["name"]
     record = views.explain(namespace, name, request.query.get("cluster", ""))
     if record is None:
-        return _error(404, _unknown_cluster(views, request, ("cluster",)) or _not_ours(views, namespace, name))
+        return _error(404, _unknown_cluster(views, request, ("cluster",)) or _not_ours(views, request, namespace, name))
     return _json(record)
 
 
-def _not_ours(views: FleetViews, namespace: str, name: str) -> str:
+def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str) -> str:
     source = views.source_of(namespace, name)
     if source is not None:
         of, home = f"{source['namespace']}/{source['name']}", source["home"]
@@ -235,9 +235,11 @@ def _not_ours(views: FleetViews, namespace: str, name: str) -> str:
             f"pod {namespace}/{name} of cluster {source['cluster']} is the copy of {of}, submitted in {home}: "
             f"`global-dispatcher explain {of} --cluster {home}`"
         )
+    where = f" submitted in {cluster}" if (cluster := request.query.get("cluster", "")) else ""
     return (
-        f"nothing is known of pod {namespace}/{name}: ours are pods with spec.schedulerName {names.SCHEDULER_NAME}, "
-        f'which the annotation {names.SCHEDULE}: "true" gives them when they are made (see `global-dispatcher pods`)'
+        f"nothing is known of pod {namespace}/{name}{where}: ours are pods with spec.schedulerName "
+        f'{names.SCHEDULER_NAME}, which the annotation {names.SCHEDULE}: "true" gives them when they are made '
+        "(see `global-dispatcher pods`)"
     )
 
 

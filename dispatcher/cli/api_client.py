@@ -81,7 +81,7 @@ class ApiClient:
     def _unreached(self, error: Exception) -> CommandError:
         return CommandError(
             f"no dispatcher answers at {self._told} ({error or type(error).__name__}): start one with "
-            "`global-dispatcher demo --keep` or `run`, or name it with --server",
+            "`global-dispatcher demo --keep` or `run`, or name it with --server (kubectl:CONTEXT for one in a cluster)",
             ExitCode.UNREACHABLE,
         )
 

@@ -39,7 +39,7 @@ def _sections(found: Record) -> Iterator[tuple[str, "RenderableType"]]:
     if decision.get("rejected"):
         yield _rejected_heading(decision), _rejected(decision["rejected"])
     if decision.get("readings"):
-        yield f"Live load of {decision['decision']['node']} when it was chosen", _readings(decision["readings"])
+        yield f"Live load of {decision['decision']['node']} when it was chosen", _readings(decision)
     if decision.get("extras"):
         yield "What plugins saw", _details(decision["extras"])
 
@@ -110,7 +110,6 @@ def _scores(decision: Record) -> "RenderableType":
         "weighted": decision["decision"]["score"],
         "runner_up_weighted": (decision.get("runner_up") or {}).get("score"),
     }
-    load = Column("LIVE LOAD", lambda row: _live_load(row, decision), lambda row: "dim")
     columns = (
         Column("PLUGIN", lambda row: row["plugin"], lambda row: "bold" if "weight" not in row else ""),
         Column("RAW", lambda row: _number(row.get("raw")), right=True),
@@ -119,39 +118,9 @@ def _scores(decision: Record) -> "RenderableType":
         Column("WEIGHTED", lambda row: _number(row["weighted"]), lambda row: "bold", right=True),
         Column("RUNNER-UP", lambda row: _number(row.get("runner_up_weighted")), lambda row: "dim", right=True),
         Column("LEAD", _lead, _lead_style, right=True),
-        *((load,) if any(row.get("signals") for row in rows) else ()),
         Column("", lambda row: _bar(row, widest), _lead_style),
     )
     return table_of(columns, [*rows, total])
-
-
-def _live_load(row: Record, decision: Record) -> str:
-    """What a plugin judged by, with source and age: 'cpu 34%, kubelet, 3s', and where age made it count less.
-
-    Of one that goes by more than the last reading: 'cpu forecast 36%, mean 31%, last 34%, kubelet, 3s'.
-    """
-    readings, said = decision.get("readings") or {}, (decision.get("extras") or {}).get(row["plugin"]) or {}
-    told = []
-    for name in row.get("signals") or ():
-        words, seen = [_UNKNOWN], readings.get(name)
-        if isinstance(seen, Mapping):
-            words = [*_counted(seen, said, name), seen.get("source") or "", age(seen["age_s"]), _judged(said, name)]
-        told.append(f"{name} {', '.join(filter(None, words))}")
-    return "; ".join(told)
-
-
-def _counted(seen: Record, said: Record, signal: str) -> list[str]:
-    of_signal = said.get(signal)
-    more = of_signal if isinstance(of_signal, Mapping) else {}
-    before = [f"{name} {share(more[name])}" for name in ("forecast", "mean") if more.get(name) is not None]
-    return [*before, f"last {share(seen['used'])}"] if before else [share(seen["used"])]
-
-
-def _judged(said: Record, signal: str) -> str:
-    """What a plugin says of a reading that did not count in full."""
-    of_signal = said.get(signal) if isinstance(said.get(signal), Mapping) else said
-    judged = str((of_signal or {}).get("judged", ""))
-    return "" if judged == "fresh" else judged
 
 
 def _number(value: float | None) -> str:
@@ -191,7 +160,7 @@ def _rejected(rows: list[Record]) -> "RenderableType":
     columns = (
         Column("NODES", lambda row: str(sum(row["counts"].values())), lambda row: "bold", right=True),
         *(_count_in(name) for name in clusters),
-        Column("REASON", lambda row: row["reason"]),
+        Column("REASON", lambda row: row["reason"], wraps=True),
     )
     return table_of(columns, [{"reason": reason, "counts": counts} for reason, counts in by_reason.items()])
 
@@ -205,7 +174,7 @@ def _refusals(decision: Record) -> "RenderableType":
     rows += [{"cluster": name, "message": text} for name, text in sorted((decision.get("clusters") or {}).items())]
     columns = (
         Column("CLUSTER", lambda row: row["cluster"], lambda row: "bold"),
-        Column("MESSAGE", lambda row: row["message"]),
+        Column("MESSAGE", lambda row: row["message"], wraps=True),
     )
     return table_of(columns, rows)
 
@@ -215,24 +184,43 @@ def _passed_over(refusals: list[Record]) -> "RenderableType":
         Column("CLUSTER", lambda row: row["cluster"] or "all others", lambda row: "bold"),
         Column("AGO", lambda row: age(row["ago_s"]), right=True),
         Column("AGAIN IN", lambda row: age(row["again_in_s"]), right=True),
-        Column("SAID", lambda row: row["message"]),
+        Column("SAID", lambda row: row["message"], wraps=True),
     )
     return table_of(columns, refusals)
 
 
-def _readings(readings: Record) -> "RenderableType":
-    rows = [
-        {"signal": signal, "seen": seen if isinstance(seen, Mapping) else None} for signal, seen in readings.items()
-    ]
+def _readings(decision: Record) -> "RenderableType":
+    """A line for each signal: the mean and the last reading, who told it and when, which plugins went by it."""
+    scores, extras = decision.get("scores") or {}, decision.get("extras") or {}
+    rows = []
+    for signal, seen in decision["readings"].items():
+        by = [plugin for plugin, numbers in scores.items() if signal in (numbers.get("signals") or ())]
+        notes = [_judged(plugin, extras.get(plugin), signal) for plugin in by]
+        told = seen if isinstance(seen, Mapping) else None
+        note = "; ".join(filter(None, notes)) if told else _UNKNOWN
+        rows.append({"signal": signal, "seen": told, "by": ", ".join(by) or "-", "note": note})
     columns = (
         Column("SIGNAL", lambda row: row["signal"]),
         Column("MEAN", lambda row: share((row["seen"] or {}).get("mean")), _reading_style, right=True),
         Column("LAST", lambda row: share(row["seen"]["used"]) if row["seen"] else "-", lambda row: "dim", right=True),
         Column("AGE", lambda row: age(row["seen"]["age_s"]) if row["seen"] else "-", right=True),
         Column("SOURCE", lambda row: (row["seen"] or {}).get("source") or "-"),
-        Column("NOTE", lambda row: "" if row["seen"] else _UNKNOWN, lambda row: "yellow"),
+        Column("JUDGED BY", lambda row: row["by"]),
+        Column("NOTE", lambda row: row["note"], lambda row: "yellow", wraps=True),
     )
     return table_of(columns, rows)
+
+
+def _judged(plugin: str, said: object, signal: str) -> str:
+    """A plugin's forecast, and that a reading did not count in full: 'LiveCPU: stale, by requests'; else nothing."""
+    if isinstance(said, Mapping) and isinstance(said.get(signal), Mapping):
+        said = said[signal]
+    if not isinstance(said, Mapping):
+        return ""
+    forecast, judged = said.get("forecast"), str(said.get("judged", ""))
+    words = [] if forecast is None else [f"forecast {share(forecast)}"]
+    words += [] if judged in ("", "fresh") else [judged]
+    return f"{plugin}: {', '.join(words)}" if words else ""
 
 
 def _reading_style(row: Record) -> str:
@@ -245,7 +233,7 @@ def _details(extras: Record) -> "RenderableType":
         for plugin, numbers in extras.items()
         for number, text in enumerate(_lines(numbers))
     ]
-    columns = (Column("PLUGIN", lambda row: row["plugin"]), Column("NUMBERS", lambda row: row["text"]))
+    columns = (Column("PLUGIN", lambda row: row["plugin"]), Column("NUMBERS", lambda row: row["text"], wraps=True))
     return table_of(columns, rows)
 
 

@@ -3,13 +3,14 @@
 import enum
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dispatcher.cli.cluster import cluster_app
-from dispatcher.cli.command_group import Commands
+from dispatcher.cli.command_group import Commands, list_only
 from dispatcher.cli.options import DEFAULT_SERVER, Config, Out, Server
 from dispatcher.cli.output import Output
 from dispatcher.cli.signals import signals_app
@@ -34,12 +35,15 @@ class PluginExample(enum.StrEnum):
     PERMIT = "permit"
 
 
+_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the dispatcher cannot be reached, 4 not found."
+# The commands that only ask a dispatcher: all that the plugin's archive has.
+_ASKING = ("explain", "clusters", "nodes", "pods", "rebalance", "doctor", "top", "support-bundle", "version")
+
 app = typer.Typer(
     cls=Commands,
     name="global-dispatcher",
     help="One scheduler for the pods of many Kubernetes clusters.\n\n"
-    "Start with `global-dispatcher demo`: three clusters on this machine, and pods spreading over them.\n\n"
-    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the dispatcher cannot be reached, 4 not found.",
+    "Start with `global-dispatcher demo`: three clusters on this machine, and pods spreading over them.\n\n" + _CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -52,7 +56,6 @@ app.add_typer(plugin_app, name="plugin")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(top_app, name="top")
 app.add_typer(signals_app, name="signals")
-app.command("support-bundle")(support_bundle)
 
 Level = Annotated[LogLevel, typer.Option("--log-level", help="What to log to stderr.")]
 
@@ -221,7 +224,7 @@ def clusters(
 ) -> None:
     """List the clusters: readiness, nodes, pods.
 
-    PODS: that run there, REMOTE: those of them that are copies of other clusters' pods. SUBMITTED: to us in that
+    PODS: that run there. REMOTE: copies there of other clusters' pods, ended ones too. SUBMITTED: to us in that
     cluster, wherever they run. REPORT: since its agent last answered.
 
     With --links: the round-trip times that agents measured, and those that count.
@@ -330,6 +333,9 @@ def plugin_list(output: Out = Output.TABLE) -> None:
     print_plugins(output)
 
 
+app.command("support-bundle")(support_bundle)
+
+
 @app.command()
 def version(output: Out = Output.TABLE) -> None:
     """Show the version."""
@@ -350,6 +356,9 @@ def main() -> None:
 def kubectl_plugin() -> None:
     """The same as a plugin of kubectl: it asks the dispatcher of the current context unless told another."""
     os.environ.setdefault("GLOBAL_DISPATCHER_SERVER", "kubectl:")
+    if find_spec("agents") is None:
+        list_only(app, _ASKING)
+        app.info.help = f"Ask a Global Dispatcher in a cluster: why a pod is where it is, how clusters are.\n\n{_CODES}"
     try:
         app(prog_name="kubectl dispatch")
     except ModuleNotFoundError as error:

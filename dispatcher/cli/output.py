@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 Row = Mapping[str, Any]
 # Control characters (C0, C1), and those that turn the direction of what follows.
@@ -27,12 +28,13 @@ class Output(enum.StrEnum):
 
 
 class Column(NamedTuple):
-    """A heading, what it shows of a row, and the style of a cell on a terminal."""
+    """A heading, what it shows of a row, and the style of a cell on a terminal. `wraps`: goes on below, is not cut."""
 
     heading: str
     cell: Callable[[Row], str]
     style: Callable[[Row], str] = lambda row: ""
     right: bool = False
+    wraps: bool = False
 
 
 def harmless(text: str) -> str:
@@ -64,7 +66,7 @@ def print_rows(columns: Iterable[Column], rows: list[dict[str, Any]], output: Ou
 
 
 def print_table(columns: Iterable[Column], rows: Iterable[Row], stream: TextIO | None = None) -> None:
-    """A table without borders; on a terminal the last column gives way, in a pipe nothing is cut."""
+    """A table without borders; on a terminal the last column gives way (or `wraps`), in a pipe nothing is cut."""
     print_trimmed(make_console(stream), table_of(columns, rows))
 
 
@@ -98,13 +100,15 @@ def table_of(columns: Iterable[Column], rows: Iterable[Row]) -> "Table":
         justify: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(RichText(harmless(column.heading)), justify=justify, no_wrap=column is not shown[-1])
     for row in rows:
-        table.add_row(
-            *(
-                RichText(harmless(column.cell(row)), column.style(row), no_wrap=True, overflow="ellipsis")
-                for column in shown
-            )
-        )
+        table.add_row(*(_cell(column, row) for column in shown))
     return table
+
+
+def _cell(column: Column, row: Row) -> "Text":
+    from rich.text import Text
+
+    overflow: Literal["fold", "ellipsis"] = "fold" if column.wraps else "ellipsis"
+    return Text(harmless(column.cell(row)), column.style(row), no_wrap=not column.wraps, overflow=overflow)
 
 
 def make_console(stream: TextIO | None = None) -> "Console":

@@ -74,6 +74,16 @@ class DemoOptions:
 
         return RealClusters()
 
+    def busy(self, kind: Clusters) -> bool:
+        """Whether the first cluster's nodes are made busy before pods come."""
+        return kind.live_load and self.trace is None
+
+    def note(self, kind: Clusters) -> str:
+        """What to know of loads and scores."""
+        if self.busy(kind) and self.clusters > 1:
+            return f"The nodes of {self.names[0]} were made busy (CPU 55%, network 30%) before the pods came."
+        return kind.note
+
     def submissions(self) -> Iterator[Submission]:
         """What is submitted."""
         if self.trace is not None:
@@ -101,7 +111,7 @@ def _run(options: DemoOptions, configured: Configured, started: float, cleanup: 
         cleanup.callback(shutil.rmtree, state, ignore_errors=True)
     kind = options.kind()
     submissions = list(options.submissions())
-    show = DemoShow(options.names[0], sum(one.pods for one in submissions), started, kind.note)
+    show = DemoShow(options.names[0], sum(one.pods for one in submissions), started, options.note(kind))
     cleanup.enter_context(show)
     kind.prepare(options.clusters, show.say)
     fleet, ray = _start(options, kind, state, show, cleanup)
@@ -175,14 +185,15 @@ async def _serve(stage: Stage, submissions: list[Submission]) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = await listen(OnlyOne(dispatcher.service, dispatcher.views), _HOST, options.port)
     service = asyncio.create_task(dispatcher.service.run())
-    play = asyncio.create_task(_play(stage, submissions))
+    port = runner.addresses[0][1]
+    play = asyncio.create_task(_play(stage, submissions, port))
     stopped = asyncio.create_task(stop.wait())
     reloads = asyncio.create_task(stage.reloader.run())
     try:
         done, _ = await asyncio.wait({service, play, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if play in done and options.keep:
             play.result()
-            stage.show.invite(stage.fleet, options.names, runner.addresses[0][1])
+            stage.show.invite(stage.fleet, options.names, port)
             done, _ = await asyncio.wait({service, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if service in done:
             service.result()
@@ -198,19 +209,19 @@ async def _serve(stage: Stage, submissions: list[Submission]) -> int:
         await runner.cleanup()
 
 
-async def _play(stage: Stage, submissions: list[Submission]) -> int:
+async def _play(stage: Stage, submissions: list[Submission], port: int) -> int:
     """Wait for the fleet, submit, watch until all runs, and report; returns the exit code."""
     options, dispatcher, show = stage.options, stage.dispatcher, stage.show
     submitter = Submitter(stage.fleet.kubeconfig, options.names[0])
     try:
-        if stage.kind.live_load and options.trace is None:
+        if options.busy(stage.kind):
             await submitter.annotate_nodes(_BUSY)
         await show.wait_for_nodes(dispatcher, _READY_S, read=stage.kind.live_load)
         submitting = asyncio.create_task(submitter.submit(submissions))
         await show.watch(dispatcher, options.timeout_s, lenient=options.trace is not None or options.pods is not None)
         await submitting
         if not (options.once or options.keep):
-            await show.watch_on(dispatcher)
+            await show.watch_on(dispatcher, port)
     finally:
         await submitter.close()
     return show.report(dispatcher, options.output)

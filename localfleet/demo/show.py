@@ -4,6 +4,7 @@ import asyncio
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from dispatcher.cli.tables import PODS
 from dispatcher.model.signals import BASE_SIGNALS
 from dispatcher.service.assembly import Dispatcher
 from dispatcher.service.errors import ExitCode
-from dispatcher.service.fleet_views import FleetViews, Row
+from dispatcher.service.fleet_views import FleetViews
 from localfleet.demo import view as demo_view
 from localfleet.demo.clusters import Running
 from localfleet.demo.view import Picture
@@ -99,8 +100,14 @@ class DemoShow:
                 return
             await asyncio.sleep(max(_LOOK_S, 9 * cost))  # watching a large fleet must not slow it down
 
-    async def watch_on(self, dispatcher: Dispatcher) -> None:
-        """On a terminal: go on showing how load and pods move, until cancelled."""
+    async def watch_on(self, dispatcher: Dispatcher, port: int) -> None:
+        """On a terminal: go on showing how load and pods move and say what to do next, until cancelled."""
+        command, server = own_command(), _server(port)
+        self.picture = replace(
+            self.picture,
+            hint=f"Ctrl-C ends the demo. In another terminal: {command} explain {self._a_pod()}{server}, or see "
+            f"http://127.0.0.1:{port}/. With --keep the demo says how to use kubectl, too.",
+        )
         while self._live is not None:
             self._look(dispatcher)
             await asyncio.sleep(1.0)
@@ -109,7 +116,7 @@ class DemoShow:
         """Print the result; the exit code says whether all that can run does."""
         self._end_live()
         if output is Output.TABLE:
-            print_table(PODS, self._explained(dispatcher.views))
+            print_table(PODS, _explained(dispatcher.views, self.picture.pods))
             sys.stdout.write("\n")
             print_trimmed(make_console(), demo_view.cluster_table(self.picture))
             sys.stdout.write(f"\n{demo_view.summary(self.picture)}\n")
@@ -122,9 +129,7 @@ class DemoShow:
     def invite(self, fleet: Running, contexts: list[str], port: int) -> None:
         """Say how to look around while the demo stays up."""
         first, other = contexts[0], contexts[min(1, len(contexts) - 1)]
-        server = "" if port == 7480 else f" --server http://127.0.0.1:{port}"
-        command = own_command()
-        pod = next((f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD")
+        command, server = own_command(), _server(port)
         self._console.print(
             f"\nThe fleet stays up until Ctrl-C. Contexts: {', '.join(contexts)}\n\n"
             f"  export KUBECONFIG={fleet.kubeconfig}\n"
@@ -132,14 +137,13 @@ class DemoShow:
             f"  {fleet.kubectl} --context {other} get pods -o wide\n"
             f"  {fleet.kubectl} --context {first} scale deployment web --replicas=0\n"
             f"  {command} pods{server}\n"
-            f"  {command} explain {pod}{server}\n"
+            f"  {command} explain {self._a_pod()}{server}\n"
             f"  http://127.0.0.1:{port}/\n",
             soft_wrap=True,
         )
 
-    def _explained(self, views: FleetViews) -> list[Row]:
-        """The pods with a line of why for each: which plugins made the lead."""
-        return [{**row, "reason": _why(views, row) or row["reason"]} for row in self.picture.pods]
+    def _a_pod(self) -> str:
+        return next((f"{row['namespace']}/{row['name']}" for row in self.picture.pods), "NAMESPACE/POD")
 
     def _look(self, dispatcher: Dispatcher) -> None:
         views, before = dispatcher.views, self.picture
@@ -148,7 +152,8 @@ class DemoShow:
         )
         demo_view.note_placements(self.picture, before)
         if self._live is not None:
-            self._live.update(demo_view.live(self.picture), refresh=True)
+            latest = _explained(views, demo_view.latest_placements(self.picture))
+            self._live.update(demo_view.live(self.picture, latest), refresh=True)
         else:
             phases = ", ".join(f"{count} {phase}" for phase, count in sorted(self.picture.phases.items()))
             self._say_now_and_then(f"{len(self.picture.pods)}/{self.picture.expected} pods: {phases or 'none yet'}")
@@ -191,6 +196,15 @@ def _all_read(dispatcher: Dispatcher) -> bool:
 def _all_seen(dispatcher: Dispatcher) -> bool:
     clusters = dispatcher.views.clusters()
     return bool(clusters) and all(cluster["nodes"] for cluster in clusters)
+
+
+def _server(port: int) -> str:
+    return "" if port == 7480 else f" --server http://127.0.0.1:{port}"
+
+
+def _explained(views: FleetViews, rows: Iterable[demo_view.Row]) -> list[demo_view.Row]:
+    """The pods with a line of why for each: which plugins made the lead."""
+    return [{**row, "reason": _why(views, row) or row["reason"]} for row in rows]
 
 
 def _why(views: FleetViews, row: demo_view.Row) -> str:

@@ -19,7 +19,10 @@ _SIGNALS = ("cpu", "memory", "network")
 
 @dataclass
 class Picture:
-    """One moment of the demo, as the views give it; `expected` pods were submitted. `note`: to be read beside it."""
+    """One moment of the demo, as the views give it; `expected` pods were submitted.
+
+    `note`: to be read beside it. `hint`: what to do next.
+    """
 
     clusters: Sequence[Row] = ()
     nodes: Sequence[Row] = ()
@@ -28,6 +31,7 @@ class Picture:
     seconds: float = 0.0
     source: str = ""
     note: str = ""
+    hint: str = ""
     latest: list[tuple[str, str]] = field(default_factory=list)  # keys of pods in the order of their placement
 
     @property
@@ -46,8 +50,8 @@ class Picture:
         return self.expected > 0 and len(self.pods) >= self.expected and not self.unsettled
 
 
-def live(picture: Picture, placements: int = 14) -> "RenderableType":
-    """The whole live view."""
+def live(picture: Picture, placements: Iterable[Row]) -> "RenderableType":
+    """The whole live view; `placements` are the rows of `latest_placements`, with why."""
     from rich.console import Group
     from rich.text import Text
 
@@ -59,7 +63,8 @@ def live(picture: Picture, placements: int = 14) -> "RenderableType":
         cluster_table(picture),
         Text(),
         Text("Latest placements", style="bold"),
-        _placements(picture, placements),
+        _placements(placements),
+        *([Text(), Text(picture.hint, style="dim")] if picture.hint else ()),
     )
 
 
@@ -119,10 +124,15 @@ def _bar(used: float | None) -> str:
     return "━" * filled + "─" * (_BAR - filled) + f" {share(used):>4}"
 
 
-def _placements(picture: Picture, most: int) -> "RenderableType":
+def latest_placements(picture: Picture, most: int = 14) -> list[Row]:
+    """The pods placed last, the latest first, then some that wait."""
     by_key = {(row["namespace"], row["name"]): row for row in picture.pods}
     rows = [by_key[key] for key in reversed(picture.latest[-4 * most :]) if key in by_key][:most]
     waiting = [row for row in picture.unsettled if not row["node"] and row["reason"]][: most - len(rows)]
+    return [*rows, *waiting]
+
+
+def _placements(rows: Iterable[Row]) -> "RenderableType":
     return table_of(
         (
             Column("POD", lambda row: row["name"]),
@@ -131,7 +141,7 @@ def _placements(picture: Picture, most: int) -> "RenderableType":
             Column("PHASE", lambda row: row["phase"], lambda row: PHASE_STYLES.get(row["phase"], "")),
             Column("WHY", lambda row: row["reason"] or "-", lambda row: "dim"),
         ),
-        [*rows, *waiting],
+        rows,
     )
 
 

@@ -87,6 +87,12 @@ async def test_what_is_not_there_is_404_with_a_reason(client: Client, path: str)
             'the annotation global-dispatcher.io/schedule: "true" gives them when they are made '
             "(see `global-dispatcher pods`)",
         ),
+        (
+            "/v1/explain/default/web-1?cluster=west",
+            "nothing is known of pod default/web-1 submitted in west: ours are pods with spec.schedulerName "
+            'global-dispatcher, which the annotation global-dispatcher.io/schedule: "true" gives them when they are '
+            "made (see `global-dispatcher pods`)",
+        ),
     ],
 )
 async def test_a_name_that_is_unknown_is_404_and_what_would_be_known_is_told(

@@ -48,10 +48,10 @@ def test_a_placed_pod_shows_scores_refusals_readings_and_extras() -> None:
         "total 162.4 160.0 +2.4",
         "Refused nodes (4 of 6)",
         "4 3 1 Insufficient cpu",
-        "SIGNAL MEAN LAST AGE SOURCE NOTE",
-        "cpu 31% 34% 3s kubelet",
-        "memory 88% 90% 3s -",
-        "network - - - - unknown, by requests",
+        "SIGNAL MEAN LAST AGE SOURCE JUDGED BY NOTE",
+        "cpu 31% 34% 3s kubelet -",
+        "memory 88% 90% 3s - -",
+        "network - - - - - unknown, by requests",
         "TenantQuota tenant team-a",
         "cpu: used 12, limit 40",
     ):
@@ -64,47 +64,49 @@ def test_plugins_are_listed_by_what_they_gave_and_show_their_lead() -> None:
     assert rows[1] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
 
 
-def test_reading_source_and_age_stand_beside_each_term_that_read_live_load() -> None:
+def live_load(scores: dict[str, Any], extras: dict[str, Any]) -> dict[str, str]:
+    """The line of each signal in 'Live load of ...'."""
+    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores, "extras": extras})
+    return {line.split()[0]: line for line in lines if line.startswith(("cpu ", "memory ", "network "))}
+
+
+def test_each_reading_names_the_plugins_that_went_by_it() -> None:
     scores = {
         "LiveCPU": {**SCORES["LiveCPU"], "signals": ["cpu"]},
-        "LiveHeadroom": {**SCORES["LiveCPU"], "signals": ["memory", "network"]},
+        "LiveHeadroom": {**SCORES["LiveCPU"], "signals": ["cpu", "network"]},
         "HomeCluster": SCORES["HomeCluster"],
     }
-    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores})
-    rows = {line.split()[0]: line for line in lines if line.startswith(("Live", "Home"))}
-    assert "+12.4 cpu 34%, kubelet, 3s ━" in rows["LiveCPU"]
-    assert "+12.4 memory 90%, 3s; network unknown, by requests ━" in rows["LiveHeadroom"]
-    assert rows["HomeCluster"] == "HomeCluster 0.0 0.0 0.1 0.0 10.0 -10.0"
-
-
-def test_a_term_that_goes_by_means_and_forecasts_shows_them_before_the_last_reading() -> None:
-    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("ExpectedLoad", "Foreseeing", "Doubting")}
-    fresh = {"mean": 0.31, "reading": 0.34, "judged": "fresh"}
-    extras = {
-        "ExpectedLoad": {"cpu": fresh},
-        "Foreseeing": {"cpu": {**fresh, "forecast": 0.42, "forecast_error": 0.02, "last_value_error": 0.03}},
-        "Doubting": {"cpu": {**fresh, "forecast": None, "forecast_error": 0.04, "last_value_error": 0.03}},
+    assert live_load(scores, {}) == {
+        "cpu": "cpu 31% 34% 3s kubelet LiveCPU, LiveHeadroom",
+        "memory": "memory 88% 90% 3s - -",
+        "network": "network - - - - LiveHeadroom unknown, by requests",
     }
-    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores, "extras": extras})
-    rows = {line.split()[0]: line for line in lines if "+12.4" in line}
-    assert "+12.4 cpu mean 31%, last 34%, kubelet, 3s ━" in rows["ExpectedLoad"]
-    assert "+12.4 cpu forecast 42%, mean 31%, last 34%, kubelet, 3s ━" in rows["Foreseeing"]
-    assert "+12.4 cpu mean 31%, last 34%, kubelet, 3s ━" in rows["Doubting"]
-    assert any("forecast -, forecast error 0.04, last value error 0.03" in line for line in lines)
 
 
-def test_a_reading_that_did_not_count_in_full_says_so_beside_the_term() -> None:
-    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("LiveCPU", "LiveHeadroom", "LiveNetwork")}
+def test_a_forecast_and_a_reading_that_did_not_count_in_full_stand_beside_it() -> None:
+    scores = {name: {**SCORES["LiveCPU"], "signals": ["cpu"]} for name in ("Fresh", "Foreseeing", "Doubting", "Flat")}
+    scores["Fading"] = {**SCORES["LiveCPU"], "signals": ["memory"]}
     extras = {
-        "LiveCPU": {"reading": 0.34, "judged": "stale, by requests"},
-        "LiveHeadroom": {"cpu": {"judged": "fading, 40% by reading, rest by requests"}},
-        "LiveNetwork": {"judged": "fresh"},
+        "Fresh": {"cpu": {"mean": 0.31, "reading": 0.34, "judged": "fresh"}},
+        "Foreseeing": {"cpu": {"forecast": 0.42, "judged": "fresh"}},
+        "Doubting": {"cpu": {"forecast": None, "judged": "fresh"}},
+        "Flat": {"judged": "stale, by requests"},
+        "Fading": {"memory": {"judged": "fading, 40% by reading, rest by requests"}},
     }
-    lines = shown(cluster="west", node="w1", decision={**DECISION, "scores": scores, "extras": extras})
-    rows = {line.split()[0]: line for line in lines if "+12.4" in line}
-    assert "cpu 34%, kubelet, 3s, stale, by requests ━" in rows["LiveCPU"]
-    assert "cpu 34%, kubelet, 3s, fading, 40% by reading, rest by requests ━" in rows["LiveHeadroom"]
-    assert "cpu 34%, kubelet, 3s ━" in rows["LiveNetwork"]
+    lines = live_load(scores, extras)
+    assert lines["cpu"].endswith("Flat Foreseeing: forecast 42%; Flat: stale, by requests")
+    assert lines["memory"].endswith("Fading Fading: fading, 40% by reading, rest by requests")
+
+
+def test_on_a_narrow_terminal_no_score_is_cut_and_long_text_goes_on_below() -> None:
+    scores = {"ExpectedLoad": {**SCORES["LiveCPU"], "signals": ["cpu", "memory", "network"]}, **SCORES}
+    message = "0/6 nodes are available: " + ", ".join(f"{count} reason-{count}" for count in range(1, 12)) + "."
+    decision = {**DECISION, "scores": scores, "message": message, "extras": {"Quota": {"words": message}}}
+    out = io.StringIO()
+    print_explained(Console(file=out, width=90), {**POD, "cluster": "west", "node": "w1", "decision": decision})
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert ["ExpectedLoad", "81.2", "81.2", "2", "162.4", "150.0", "+12.4"] in [line[:7] for line in lines]
+    assert sum("reason-11." in line for line in lines) == 2  # the refusal's, and what the plugin saw
 
 
 def test_a_pod_with_one_place_says_so() -> None:

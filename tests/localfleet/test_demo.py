@@ -134,12 +134,14 @@ def test_placements_are_listed_in_the_order_in_which_they_came() -> None:
 
 def test_the_live_view_shows_loads_placements_and_reasons() -> None:
     out = io.StringIO()
-    Console(file=out, width=140).print(demo_view.live(picture(latest=[("default", "web-1")])))
+    now = picture(latest=[("default", "web-1")])
+    Console(file=out, width=140).print(demo_view.live(now, demo_view.latest_placements(now)))
     for text in ("34%", "unknown", "web-1", "west-1", "score 71.3", "Insufficient cpu", "1 Running", "1 Pending"):
         assert text in out.getvalue()
 
 
-def test_the_live_view_says_what_to_know_of_scores() -> None:
+def test_the_live_view_says_what_to_know_of_scores_and_what_to_do_next() -> None:
     out = io.StringIO()
-    Console(file=out, width=140).print(demo_view.live(picture(note="scores go by requests")))
+    Console(file=out, width=140).print(demo_view.live(picture(note="scores go by requests", hint="Ctrl-C ends it"), ()))
     assert "scores go by requests" in out.getvalue()
+    assert "Ctrl-C ends it" in out.getvalue()
