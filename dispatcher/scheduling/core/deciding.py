@@ -51,7 +51,7 @@ class Deciding:
                 state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
                 if all(isinstance(result, Decision) for result in results):
-                    state.queue.go_on(batch[0], now)
+                    state.queue.go_on(ready[0], now)  # others of the batch may have gone back as another class
             self._taken_back(promised, now)
         self.binding.settle(now)
 
