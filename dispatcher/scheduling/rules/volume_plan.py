@@ -109,7 +109,10 @@ def plan_key(placed: Placed, fleet: FleetView) -> Hashable:
     if not waiting:
         return places
     kept = fleet.objects.derived(placed.home, volumes_for, PersistentVolume).kept
-    return places, tuple([(_wish(claim), claim.key if claim.key in kept else "") for claim, _ in waiting])
+    # A volume is kept for a claim by its key and, where it says so, its UID.
+    return places, tuple(
+        [(_wish(claim), (claim.key, claim.uid) if claim.key in kept else None) for claim, _ in waiting]
+    )
 
 
 def _wish(claim: PersistentVolumeClaim) -> Hashable:
