@@ -78,7 +78,10 @@ class Call(NamedTuple):
 
 def wanted_of(method: str, target: str, headers: Headers) -> Wanted:
     """What a request to a kubelet is about. Refusal."""
-    url = urlsplit(target)
+    try:
+        url = urlsplit(target)
+    except ValueError as error:
+        raise Refusal(BAD, f"the address cannot be read: {error}") from None
     named = {name.lower() for name, _ in headers}
     query = parse_qsl(url.query, keep_blank_values=True)
     kind, *rest = url.path.strip("/").split("/")

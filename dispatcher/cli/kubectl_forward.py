@@ -44,7 +44,8 @@ def forwarded(server: str) -> Iterator[str]:
         try:
             found = _FORWARDING.match(cast(TextIO, process.stdout).readline())
             if found is None:
-                raise _failed(command, process.communicate(timeout=_TIMEOUT_S)[1])
+                process.terminate()  # it may not end by itself
+                raise _failed(command, cast(TextIO, process.stderr).read())
             yield f"http://{found[1]}"
         finally:
             process.terminate()
