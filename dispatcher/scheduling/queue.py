@@ -8,9 +8,9 @@ What is promised of the order of pods that are active:
     1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal priority, queued in
        the same second).
     2. In a turn, pods of one class are decided in the order in which they were queued (then by id).
-    3. In a turn, the pod that was queued first is decided first, and `IN_A_ROW` pods of its class at most come with it
-       before the pod is that is first then. So of each other class fewer than `IN_A_ROW` younger pods pass a pod at a
-       time, and all of these are of its own turn.
+    3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next pods of its class;
+       then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
+       fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
 """
 
 import heapq
@@ -33,7 +33,7 @@ AT_A_TIME = 64  # pods of a class that quota alone refuses: an event wakes so ma
 _QUOTA = frozenset((Reason.QUOTA,))
 _TRIED = (State.ACTIVE, State.BACKOFF)
 _PARKED = (State.UNSCHEDULABLE, State.GATED)
-_Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
+_Alike = tuple[Hashable, frozenset[Reason]]  # a class, and for what pods of it were refused
 
 
 def _order_of(item: QueuedPod) -> tuple[Any, ...]:

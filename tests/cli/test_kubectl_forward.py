@@ -148,7 +148,7 @@ def test_what_keeps_kubectl_from_it_is_told(
 
 def test_a_kubectl_that_says_something_else_and_goes_on_is_ended(kubectl: Kubectl) -> None:
     kubectl.tells([service("gd", "dispatcher", "http")], 0)
-    with pytest.raises(CommandError, match="port-forward.* failed: it said nothing"):
+    with pytest.raises(CommandError, match=r"port-forward.* failed: it said nothing"):
         ApiClient("kubectl:").rows("clusters")
 
 

@@ -134,7 +134,7 @@ class NearEnd:
 
 
 class _Held:
-    """The stream that is in use; whatever happens, it does not stay open."""
+    """The stream that is tried or in use. `close`, and taking another one, reset one that was not finished."""
 
     stream: Stream
 

@@ -73,7 +73,7 @@ class Deciding:
         return [nominee for nominee in found if nominee is not None]
 
     def _taken_back(self, promised: Sequence[Nominee], now: float) -> None:
-        """Room that was promised, and is no more, without that the pod has taken it, may help another one."""
+        """A promise that ended although its pod did not take the room leaves room that may help another pod."""
         fleet, nominations = self._state.fleet, self._state.profiles.nominations
         for nominee in promised:
             occupant = fleet.occupant(nominee.pod_id)
