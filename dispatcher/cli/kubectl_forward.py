@@ -58,10 +58,12 @@ def _address(process: "subprocess.Popen[str]", command: list[str]) -> str:
     line = said.readline()
     if found := _FORWARDING.match(line):
         return found[1]
+    process.terminate()  # it may not end by itself
     try:
-        raise _failed(command, process.communicate(timeout=_TIMEOUT_S)[1])
+        told = process.communicate(timeout=_END_S)[1]
     except subprocess.TimeoutExpired:
-        raise _failed(command, line) from None
+        told = ""
+    raise _failed(command, told or line)
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

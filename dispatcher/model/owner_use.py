@@ -6,7 +6,7 @@ source, which controllers make by fixed rules.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from dispatcher.model.pod import Pod, Record
 
@@ -40,6 +40,11 @@ class OwnerUse(Record, frozen=True):
     def name(self) -> OwnerName:
         """Whose it is."""
         return self.namespace, self.owner
+
+
+def owner_key(pod: Pod) -> Hashable:
+    """All that `owner_of` looks at: pods of equal keys have one owner."""
+    return pod.namespace, pod.owner, pod.labels.get(_HASH, ""), pod.source
 
 
 def owner_of(pod: Pod) -> OwnerName | None:

@@ -22,7 +22,9 @@ _NO_LIMIT = 2**31  # volumes
 
 
 class _State(NamedTuple):
-    """`tight`: nodes that could not take all that is wanted, empty as they are. `least`: what every other can have."""
+    """`tight`: nodes whose limits are too small for the pod's volumes even while nothing is attached there.
+    `least`: the smallest limit of any driver on any node of the cluster.
+    """
 
     home: str
     wanted: Wanted

@@ -8,9 +8,9 @@ What is promised of the order of pods that are active:
     1. A smaller sort key is decided first. Pods of equal key are one *turn* (PrioritySort: equal priority, queued in
        the same second).
     2. In a turn, pods of one class are decided in the order in which they were queued (then by id).
-    3. In a turn, the pod that was queued first is decided first, and `IN_A_ROW` pods of its class at most come with it
-       before the pod is that is first then. So of each other class fewer than `IN_A_ROW` younger pods pass a pod at a
-       time, and all of these are of its own turn.
+    3. In a turn, the oldest pod is decided first, together with at most `IN_A_ROW` - 1 of the next pods of its class;
+       then the pod that is the oldest now, with others of its class, and so on. So between two looks at the oldest pod
+       fewer than `IN_A_ROW` younger ones pass it, and these are of its own turn.
 """
 
 import heapq
@@ -29,13 +29,11 @@ from dispatcher.scheduling.queued import Gates, Group, NoPlugins, Parked, Queued
 __all__ = ["HELPED_BY", "QueuedPod", "SchedulingQueue", "WakeEvent"]
 
 IN_A_ROW = 256  # pods; with that many of a class, what a class costs to bring up to date is shared by enough of them
-
-
 AT_A_TIME = 64  # pods of a class that quota alone refuses: an event wakes so many, and the next once one has a place
 _QUOTA = frozenset((Reason.QUOTA,))
 _TRIED = (State.ACTIVE, State.BACKOFF)
 _PARKED = (State.UNSCHEDULABLE, State.GATED)
-_Alike = tuple[Hashable, frozenset[Reason]]  # class, and what its pods were refused for
+_Alike = tuple[Hashable, frozenset[Reason]]  # a class, and for what pods of it were refused
 
 
 def _order_of(item: QueuedPod) -> tuple[Any, ...]:
@@ -71,7 +69,8 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, tuple[Any, ...], int, QueuedPod]] = []
         self._unflushed: deque[tuple[float, int, QueuedPod]] = deque()
         self._parked: dict[WakeEvent, dict[_Alike, Parked]] = {}
-        self._removed: dict[Hashable, QueuedPod] = {}  # by class: of those that quota refuses, the last woken one
+        # Classes that a pod has left while it was tried before others of its class that quota refuses; see `flush`.
+        self._left: dict[Hashable, None] = {}
         self._tickets = itertools.count(1)
         self._policies = 0
 
@@ -90,6 +89,7 @@ class SchedulingQueue:
         item = QueuedPod(pod_id, placed, self._classify(placed), queued_at, order, policies=self._policies)
         if known is not None:
             item.attempts, item.ready_at = known.attempts, known.ready_at
+            self._note_left(known)
             self._drop(pod_id)
         self._pods[pod_id] = item
         self._ready(item, now)
@@ -105,9 +105,14 @@ class SchedulingQueue:
     def remove(self, pod_id: PodId) -> None:
         """Take a pod out for good, wherever it waits; unknown pods are ignored."""
         item = self._pods.get(pod_id)
-        if item is not None and item.reasons == _QUOTA and item.state in _TRIED:
-            self._removed[item.class_key] = item
+        if item is not None:
+            self._note_left(item)
         self._drop(pod_id)
+
+    def _note_left(self, item: QueuedPod) -> None:
+        """A pod is of its class no more: others that quota refused must not wait for what becomes of it."""
+        if item.reasons == _QUOTA and item.state not in _PARKED:
+            self._left[item.class_key] = None
 
     def _drop(self, pod_id: PodId) -> None:
         item = self._pods.pop(pod_id, None)
@@ -249,8 +254,10 @@ class SchedulingQueue:
 
     def _renew(self, item: QueuedPod) -> None:
         """Sort and classify a pod that is in no heap by the policies of today."""
-        item.order = self._order(item.pod_id, item.placed, item.queued_at)
-        item.class_key, item.policies = self._classify(item.placed), self._policies
+        item.order, class_key = self._order(item.pod_id, item.placed, item.queued_at), self._classify(item.placed)
+        if class_key != item.class_key:
+            self._note_left(item)
+        item.class_key, item.policies = class_key, self._policies
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
@@ -269,7 +276,8 @@ class SchedulingQueue:
         """
         due = list(alike.values())
         if due[0].reasons == _QUOTA:
-            if alike.ahead is not None and alike.ahead.state in _TRIED:
+            ahead = alike.ahead
+            if ahead is not None and ahead.state in _TRIED and ahead.class_key == due[0].class_key:
                 return
             due = heapq.nsmallest(AT_A_TIME, due, key=_order_of)
             alike.ahead = due[-1]
@@ -278,8 +286,11 @@ class SchedulingQueue:
 
     def go_on(self, item: QueuedPod, now: float) -> None:
         """All that were popped with this pod have found a place: others of its class that quota refused may, too."""
+        self._try_more(item.class_key, now)
+
+    def _try_more(self, class_key: Hashable, now: float) -> None:
         for groups in list(self._parked.values()):
-            alike = groups.get((item.class_key, _QUOTA))
+            alike = groups.get((class_key, _QUOTA))
             if alike is not None:
                 self._wake_alike(alike, now)
 
@@ -295,11 +306,11 @@ class SchedulingQueue:
 
     def flush(self, now: float) -> None:
         """Time passed: back-offs end, all that is unschedulable for `flush_s` is tried again, and so are those that
-        quota refused behind pods that are gone.
+        quota refused behind pods that are gone, or are of another class now.
         """
         self._end_backoffs(now)
-        while self._removed:
-            self.go_on(self._removed.popitem()[1], now)
+        while self._left:
+            self._try_more(self._left.popitem()[0], now)
         while self._unflushed and now - self._unflushed[0][0] >= self._flush_s:
             _, ticket, item = self._unflushed.popleft()
             if item.state is State.UNSCHEDULABLE and item.ticket == ticket:

@@ -27,6 +27,9 @@ if told.get("error"):
 if "port-forward" in sys.argv:
     if told["port"] is None:
         sys.exit("error: unable to forward port because pod is not running. Current status=Pending")
+    if told["port"] == 0:
+        print("Forwarding from [::1]:1 -> 7480", flush=True)
+        time.sleep(60)
     print("Forwarding from 127.0.0.1:%d -> 7480" % told["port"], flush=True)
     time.sleep(60)
 print(json.dumps(told["service" if "service" in sys.argv else "services"]))
@@ -142,6 +145,12 @@ def test_what_keeps_kubectl_from_it_is_told(
     with pytest.raises(CommandError, match=words) as raised:
         ApiClient(server).rows("clusters")
     assert raised.value.code == code
+
+
+def test_a_kubectl_that_says_something_else_and_goes_on_is_ended(kubectl: Kubectl) -> None:
+    kubectl.tells([service("gd", "dispatcher", "http")], 0)
+    with pytest.raises(CommandError, match=r"port-forward.* failed: Forwarding from \[::1\]"):
+        ApiClient("kubectl:").rows("clusters")
 
 
 def test_without_kubectl_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dispatcher.model.reasons import Reason
 from dispatcher.plugins.priority_sort import TURN_S, PrioritySort
 from dispatcher.scheduling import queue as module
 from dispatcher.scheduling.framework import Placed
-from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue
+from dispatcher.scheduling.queue import QueuedPod, SchedulingQueue, WakeEvent
 from tests.builders import pod
 from tests.laws.examples import examples
 
@@ -92,3 +93,52 @@ def test_one_by_one_and_with_pods_that_change_meanwhile_it_is_the_same_order(
     while (item := queue.pop(LATER)) is not None:
         popped.append(item)
     assert popped == sorted(left, key=lambda one: (turn(one), age(one)))
+
+
+QUOTA = frozenset((Reason.QUOTA,))
+STEP = st.tuples(
+    st.sampled_from(("come", "wake", "refuse", "refuse", "place", "remove", "change", "later")), st.integers(0, 19)
+)
+
+
+def do(queue: SchedulingQueue, what: str, number: int, now: float) -> None:
+    """One step of what may happen before there is quota for all."""
+    pod_id = ("c", f"{number:03}")
+    if what == "come":
+        for one in range(number, number + 8):
+            queue.add(("c", f"{one:03}"), pod(f"p{one}").labels(app="ab"[number % 2]).placed(), now)
+    elif what == "change" and queue.get(pod_id) is not None:
+        queue.add(pod_id, pod(f"p{number}").labels(app="c").placed(), now)
+    elif what == "remove":
+        queue.remove(pod_id)
+    elif what == "wake":
+        queue.wake(WakeEvent.QUOTA_FREED, now)
+    elif what in ("refuse", "place") and (batch := queue.pop_class(now, 1 + number)):
+        queue.unschedulable_all(batch, QUOTA, now) if what == "refuse" else queue.go_on(batch[0], now)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(steps=st.lists(STEP, max_size=40), becomes=st.sampled_from(("", "d")))
+def test_once_there_is_quota_for_all_one_event_is_enough_for_every_pod(
+    steps: list[tuple[str, int]], becomes: str
+) -> None:
+    """Though some of a class are tried at a time, and may be of another class (`becomes`) when their turn comes."""
+    kept, module.AT_A_TIME = module.AT_A_TIME, 2
+    try:
+        queue, now = SchedulingQueue(PrioritySort(), cls, flush_s=LATER**3), 0.0
+        for what, number in steps:
+            now += 11.0 if what == "later" else 0.1
+            do(queue, what, number, now)
+        queue.wake(WakeEvent.QUOTA_FREED, now)
+        for _ in range(40):
+            now += 11.0
+            queue.flush(now)
+            while batch := queue.pop_class(now, 3):
+                if becomes and cls(batch[0].placed) != becomes:
+                    for one in batch:
+                        queue.anew(one, pod(one.placed.pod.name).labels(app=becomes).placed(), now)
+                else:
+                    queue.go_on(batch[0], now)
+        assert set(queue.counts().values()) == {0}
+    finally:
+        module.AT_A_TIME = kept

@@ -140,7 +140,7 @@ VOLUMES: tuple[dict[str, Any] | None, ...] = (
 LIMITS = (None, 0, 1, 2, 4, 9)
 
 
-WHAT = ("burst", "burst", "burst", "shared", "disk", "free", "attach", "bind", "drop", "end", "zone")
+WHAT = ("burst", "burst", "burst", "shared", "disk", "free", "attach", "bind", "drop", "renew", "end", "zone")
 
 
 def events(dice: random.Random) -> Iterator[tuple[Any, ...]]:
@@ -157,6 +157,7 @@ def events(dice: random.Random) -> Iterator[tuple[Any, ...]]:
             "attach": (what, at, where),
             "bind": (what, at, dice.choice((EBS, OTHER))),
             "drop": (what, at),
+            "renew": (what, at),
             "end": (what, at),
             "zone": (what, where, dice.choice(("z0", "z1"))),
         }[what]
@@ -220,6 +221,14 @@ class Script:
     def drop(self, at: int) -> None:
         if self.claims:
             self.side.drop(self.claims[at % len(self.claims)])
+
+    def renew(self, at: int) -> None:
+        """Another claim of the same name, in place of one that waits."""
+        if not self.claims:
+            return
+        known = self.side.objects()["PersistentVolumeClaim"].get(f"default/{self.claims[at % len(self.claims)]}")
+        if known is not None and not known.volume:
+            self.side.put(msgspec.structs.replace(known, uid=f"{known.uid}+"))
 
     def end(self, at: int) -> None:
         self.side.end(at)
@@ -315,6 +324,18 @@ ALONE = {"bound": True, "access_modes": ("ReadWriteOncePod",)}
             ],
             1,
             id="a volume that is kept for one of them",
+        ),
+        pytest.param(
+            ONE,
+            [
+                ("free", {"claim": "default/c0", "claim_uid": "uid-c0"}, 1),
+                ("burst", STATICALLY, None, 1, False),
+                ("end", 0),
+                ("renew", 0),
+                ("shared", 0, 1),
+            ],
+            1,
+            id="a volume that is kept for another claim of that name",
         ),
         pytest.param(
             ONE,

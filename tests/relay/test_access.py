@@ -90,6 +90,10 @@ async def test_what_an_upgrade_by_nodes_proxy_leaves_of_a_request_is_refused(fle
     assert not fleet.target.api.asked
 
 
+async def test_an_address_that_cannot_be_read_is_answered(fleet: World) -> None:
+    assert (await told(fleet, fleet.trust(), "//["))[0] == 400
+
+
 async def test_a_pod_that_runs_at_home_is_its_own_kubelets(fleet: World) -> None:
     fleet.home.view.pods["default", "web"] = Pod("uid-web", "default", "web", node="n1")
     assert (await told(fleet, fleet.trust()))[0] == 404

@@ -266,6 +266,17 @@ def test_pods_that_quota_refused_are_tried_though_those_before_them_are_deleted(
     assert queue.counts()["active"] == 0
 
 
+def test_pods_that_quota_refused_are_tried_though_those_before_them_are_of_another_class_now() -> None:
+    queue = a_queue()
+    ids = [add(queue, pod(f"p{number:03}")) for number in range(2 * AT_A_TIME)]
+    queue.unschedulable_all(queue.pop_class(0, len(ids)), frozenset((Reason.QUOTA,)), 0)
+    queue.wake(WakeEvent.QUOTA_FREED, 60)
+    for item in queue.pop_class(60, len(ids)):
+        queue.anew(item, pod(item.placed.pod.name).labels(app="x").placed(), 60)
+    queue.flush(61)
+    assert queue.counts()["active"] == 2 * AT_A_TIME
+
+
 def test_waiting_pods_are_counted_by_what_they_were_refused_for() -> None:
     queue = a_queue()
     for name, app in (("a", "x"), ("b", "x"), ("c", "y")):

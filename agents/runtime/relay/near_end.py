@@ -11,6 +11,7 @@ import structlog
 from agents.executor import relay
 from agents.executor.local import Local
 from agents.executor.relay import Refusal, Wanted
+from agents.kube.client import FAILURES
 from agents.kube.pipe import Pipe
 from agents.runtime.outbound.relayed import Stream, StreamReset
 from agents.runtime.relay.callers import Caller, caller_of
@@ -39,7 +40,7 @@ class NearEnd:
         wire = Wire(Pipe(reader, writer), h11.SERVER)
         try:
             await self._answer(wire)
-        except (OSError, ValueError, h11.ProtocolError) as error:
+        except (*FAILURES, h11.ProtocolError) as error:
             LOG_LINE.debug("a request broke off", problem=repr(error))
             wire.pipe.abort()
         finally:
@@ -134,7 +135,7 @@ class NearEnd:
 
 
 class _Held:
-    """The stream that is in use; whatever happens, it does not stay open."""
+    """The stream that is tried or in use. `close`, and taking another one, reset one that was not finished."""
 
     stream: Stream
 

@@ -124,7 +124,8 @@ class Multiplexer:
         if not sending.counted:
             return CHUNK
         if sending.message.kind in RELAY_KINDS:
-            # Up to half, or a little more: at half the peer tells what it took, so nobody waits for the other.
+            # While less than half of the window is on the way: the rest is left for reports. The last frame may pass
+            # half, which the peer has to take before it sends CREDIT: else both ends could wait for each other.
             return CHUNK if self._on_the_way * 2 < self._window else 0
         return min(CHUNK, self._window - self._on_the_way)
 

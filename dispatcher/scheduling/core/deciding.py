@@ -51,7 +51,7 @@ class Deciding:
                 state.counters["scheduled", state.profiles.name_of(batch[0].placed)] += decided
                 state.queue.wake(WakeEvent.POD_PLACED, now)  # a fuller domain may make room for spread in another
                 if all(isinstance(result, Decision) for result in results):
-                    state.queue.go_on(batch[0], now)
+                    state.queue.go_on(ready[0], now)  # others of the batch may have gone back as another class
             self._taken_back(promised, now)
         self.binding.settle(now)
 
@@ -73,7 +73,7 @@ class Deciding:
         return [nominee for nominee in found if nominee is not None]
 
     def _taken_back(self, promised: Sequence[Nominee], now: float) -> None:
-        """Room that was promised, and is no more, without that the pod has taken it, may help another one."""
+        """A promise that ended although its pod did not take the room leaves room that may help another pod."""
         fleet, nominations = self._state.fleet, self._state.profiles.nominations
         for nominee in promised:
             occupant = fleet.occupant(nominee.pod_id)

@@ -48,21 +48,21 @@ class Batches:
 
     def ahead(self, key: ClassKey, items: Sequence[_Item]) -> list[Result]:
         """As many of the first pods as looking ahead gives exactly; none where it does not pay or cannot be exact."""
-        first, now = items[0][1], key
+        first, standing = items[0][1], key  # later: the key as the fleet is now
         try:
             items = items[: self._books.fitting(items)] if len(items) >= _WORTH_IT else ()
             if len(items) < _WORTH_IT:
                 return []
-            now = self._plan.standing_key(key, first, self._books.view)
-            eq_class = self._classes.get(now)
+            standing = self._plan.standing_key(key, first, self._books.view)
+            eq_class = self._classes.get(standing)
             eq_class.refresh(first)
         except PluginError:
-            self._classes.drop(now)  # decided alone, the pod meets the error again and says so
+            self._classes.drop(standing)  # decided alone, the pod meets the error again and says so
             return []
         hopeless = bool(self._plan.post_filters) and not eq_class.rows.feasible
         if hopeless or eq_class.refusal is not None or self._stirs(eq_class, first):
             return []
-        items, whole, key = self._alike(items), key, now
+        items = self._alike(items)
         if len(items) < _WORTH_IT:
             return []
         deferred, selector = self._selector(eq_class, items)
@@ -70,12 +70,12 @@ class Batches:
             return []
         if deferred:
             found = self._at_once(items, selector) if selector.selects_all() and self._plain(eq_class, items) else []
-            return found or self._deferred(key, items, selector)
+            return found or self._deferred(standing, items, selector)
         results: list[Result] = []
         for pod_id, placed in items:
-            if selector.spent() or (results and not self._is_of(whole, key, placed)):
+            if selector.spent() or (results and not self._is_of(key, standing, placed)):
                 break
-            result = self._ask(key, pod_id, placed, (selector,))
+            result = self._ask(standing, pod_id, placed, (selector,))
             if result is None:
                 break
             results.append(result)
@@ -89,10 +89,10 @@ class Batches:
 
     # --- which pods --------------------------------------------------------------------------------------------------
 
-    def _is_of(self, key: ClassKey, now: ClassKey, placed: Placed) -> bool:
-        """Whether a pod is still of that class, after what was placed since."""
+    def _is_of(self, key: ClassKey, standing: ClassKey, placed: Placed) -> bool:
+        """Whether a pod of class `key` still has this standing key, after what was placed since it was found."""
         try:
-            return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == now
+            return not self._plan.standing or self._plan.standing_key(key, placed, self._books.view) == standing
         except PluginError:
             return False  # decided alone, it meets the error again
 
@@ -109,7 +109,9 @@ class Batches:
         return items
 
     def _stirs(self, eq_class: EquivalenceClass, placed: Placed) -> bool:
-        """Whether the next pod moves a count by which somebody was silent so far: looking past it would be in vain."""
+        """Whether placing the pod moves a count for which a plugin skips the class now: it may speak for the next pod,
+        so looking further ahead would be in vain.
+        """
         silent = (one for one in eq_class.evaluators if one.versions and one.skipped)
         return any(self._fleet.moves(count, placed) for one in silent for count, _ in one.versions)
 

@@ -21,6 +21,7 @@ class Booking:
         self.view = view_of(fleet)  # for points whose answers nobody keeps
         self.on_wait: Callable[[Decision], None] | None = None
         self.late = plan.late
+        # Gates that book a whole batch at once.
         self.many = [one for one in plan.reserves if isinstance(one, ReservesMany) and one in plan.gates]
         self._reserved: dict[PodId, tuple[Placed, int]] = {}
         self._charges = [(one, _charging(one)) for one in plan.reserves]
@@ -60,8 +61,8 @@ class Booking:
         return most
 
     def book_all(self, decisions: Sequence[Decision]) -> None:
-        """Place pods that no Reserve or Permit plugin has to do with but those that book many, each on its row (see
-        FleetState.assume_all). With a PluginError nothing is booked.
+        """Place pods, each on its row, where of all Reserve and Permit plugins only those of `many` have something
+        to book (see FleetState.assume_all). With a PluginError nothing is booked.
         """
         pod_ids, pods, rows = zip(*((one.pod_id, one.placed, one.row) for one in decisions), strict=True)
         done: list[Reserve] = []

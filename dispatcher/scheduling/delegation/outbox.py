@@ -18,7 +18,7 @@ from dispatcher.scheduling.events import SendIntents
 
 
 class Outbox:
-    """In-in_flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
+    """In-flight intents by id, and the batches to send. Epochs only grow; `boot_epoch` is above all earlier ones."""
 
     def __init__(self, boot_epoch: int, backoff: Backoff) -> None:
         self._epoch = boot_epoch

@@ -15,9 +15,9 @@ factor = (30 * 200 / 0.5 + 10 * 1000) / 40 / 1000 = 0.55, rounded to 2 ** -0.75 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-from dispatcher.model.owner_use import MAX_NAME, OwnerName, OwnerUse, owner_of
+from dispatcher.model.owner_use import MAX_NAME, OwnerName, OwnerUse, owner_key, owner_of
 from dispatcher.model.pod import Pod
 from dispatcher.model.resources import MAX_QUANTITY
 from dispatcher.scheduling.fleet.usual import HIGHEST, LOWEST
@@ -39,7 +39,7 @@ class OwnerUses:
         self._told: dict[OwnerName, dict[str, OwnerUse]] = {}
         self._names: dict[str, dict[OwnerName, None]] = {}  # by cluster, those told of last at the end
         self.dropped = 0
-        self._found: dict[tuple[str, str, Amounts], Amounts | None] = {}  # until anything is told
+        self._found: dict[tuple[Hashable, Amounts], Amounts | None] = {}  # until anything is told
         self._usual: Sequence[float] = ()
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class OwnerUses:
         if usual != self._usual or len(self._found) > MAX_OWNERS:
             self._found, self._usual = {}, usual
         asked = nonzero_request(pod)
-        key = pod.namespace, pod.owner, asked
+        key = owner_key(pod), asked
         if key not in self._found:  # a controller is asked about as often as it makes pods
             self._found[key] = self._counts_as(owner_of(pod), asked)
         return self._found[key]

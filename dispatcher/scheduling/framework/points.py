@@ -75,15 +75,15 @@ class Restores(Protocol):
 
 @runtime_checkable
 class ReservesMany(Protocol):
-    """A Reserve plugin, not told of the row, that gates and books many pods of one class at once."""
+    """A Reserve plugin that gates and books many pods of one class at once, whatever rows they go to."""
 
     def fits(self, pods: Sequence[Placed], fleet: FleetView) -> int:
         """How many of the first pods `pre_filter` and `reserve` let pass, if each is booked before the next comes."""
         ...
 
     def reserve_all(self, pods: Sequence[Placed], fleet: FleetView) -> Sequence[Callable[[], Mapping[str, Any]]]:
-        """Book all of these (or raise, and book none). What `explain` would have said of each in its turn, when it is
-        called; nothing if it has nothing to say.
+        """Book all of these, or raise and book none. Answers one function a pod, called when its record is wanted: it
+        returns what `explain` would have said had the pods been booked one by one. Empty: there is nothing to say.
         """
         ...
 

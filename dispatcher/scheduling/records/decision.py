@@ -49,7 +49,7 @@ from dispatcher.scheduling.records.messages import no_place_message
 class Decision(msgspec.Struct, gc=False, eq=False):
     """A pod and its place. `why`: why there.
 
-    `extras` are what plugins noted at once, or what tells it when it is called.
+    `extras`: by plugin, what it said about the place, or a function that returns it when a record is wanted.
     `waits`: Permit plugins that want the place held before it is acted on, and for how many seconds at most.
     `cycle`: what plugins keep for the points after the decision.
     """

@@ -85,7 +85,9 @@ def wanted_of(placed: Placed, fleet: FleetView) -> Wanted:
 def _is_new(
     found: CsiVolume, claim: PersistentVolumeClaim, volume: PersistentVolume | None, home: str, fleet: FleetView
 ) -> bool:
-    """Whether a claim's CSI volume is certainly on no node: nobody uses the claim, and nothing else is the same."""
+    """Whether a claim's CSI volume is certainly on no node: no pod uses the claim, and no inline disk, other claim,
+    other PersistentVolume or attachment stands for the same volume.
+    """
     if fleet.volumes.names(home, claim.namespace, claim.name) or fleet.volumes.has_disk(found):
         return False
     if volume is not None and fleet.objects.alike(home, PersistentVolumeClaim, volume.name) != 1:

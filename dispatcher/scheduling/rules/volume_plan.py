@@ -28,7 +28,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 # Why a row is refused, as bits; told in this order.
 BITS = (Reason.VOLUME_AFFINITY, Reason.VOLUME_BINDING, Reason.STORAGE_SPACE, Reason.VOLUME_MISSING)
 _AFFINITY, _BINDING, _SPACE, _MISSING = (np.uint8(1 << at) for at in range(4))
-_NOWHERE = "nowhere"  # instead of a node affinity: the volume is not there
+_NOWHERE = "nowhere"  # in a key, in place of the node affinity of a volume that does not exist
 Terms = tuple[NodeSelectorTerm, ...]
 
 
@@ -98,8 +98,9 @@ def _sorted_claims(placed: Placed, fleet: FleetView) -> _Sorted | Refuse:
 
 
 def plan_key(placed: Placed, fleet: FleetView) -> Hashable:
-    """All that the plan of a pod rests on, but for what is noted when it is made: claims that ask for the same, and
-    volumes that are in the same places, are alike whatever their names.
+    """Equal for pods that get equal plans: their claims ask for the same, or have volumes in the same places, whatever
+    the names. Left out is what `plan_of` reads of objects by kind (classes, free volumes): when a kind changes, the
+    plan is made anew anyway.
     """
     found = _sorted_claims(placed, fleet)
     if isinstance(found, Refuse):
@@ -109,7 +110,10 @@ def plan_key(placed: Placed, fleet: FleetView) -> Hashable:
     if not waiting:
         return places
     kept = fleet.objects.derived(placed.home, volumes_for, PersistentVolume).kept
-    return places, tuple([(_wish(claim), claim.key if claim.key in kept else "") for claim, _ in waiting])
+    # A volume is kept for a claim by its key and, where it says so, its UID.
+    return places, tuple(
+        [(_wish(claim), (claim.key, claim.uid) if claim.key in kept else None) for claim, _ in waiting]
+    )
 
 
 def _wish(claim: PersistentVolumeClaim) -> Hashable:

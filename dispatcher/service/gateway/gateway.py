@@ -35,7 +35,7 @@ class Gateway:
 
     def __init__(self, section: GatewaySection, clusters: Iterable[str]) -> None:
         self._section = section
-        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # see RelayLine
+        self.objection: Objection = lambda home, target, pod: "this dispatcher is starting"  # set by `run`
         self._absent = dict.fromkeys(clusters, _NEVER)  # why a cluster is not connected
         self._lines: dict[str, tuple[Line, web.WebSocketResponse]] = {}
         self._cutting = ""  # why all connections end just now

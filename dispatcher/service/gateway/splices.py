@@ -26,12 +26,14 @@ Objection = Callable[[str, str, str], str]
 
 @dataclass(slots=True, eq=False)
 class End:
-    """One end of a splice: where messages for it go, and the bytes sent to it that it has not granted anew."""
+    """One end of a relayed stream: `line` and `number` are where messages to it go; `on_the_way` are bytes of DATA that
+    were sent to it and that it has not granted anew.
+    """
 
     line: "RelayLine"
     number: int
     on_the_way: int = 0
-    finished: bool = False  # sends no more
+    finished: bool = False  # it has said that it sends no more
     other: "End" = field(init=False)
 
     def send(self, kind: Kind, body: bytes) -> None:

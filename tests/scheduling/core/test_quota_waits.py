@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dispatcher.model.messages import BOUND, Bind, Changes, Outcome, ReportUnschedulable
+from dispatcher.model.owner_use import OwnerUse
 from dispatcher.model.pod import RUNNING, Pod
 from dispatcher.model.tenant import Share, Tenant
 from dispatcher.scheduling import events
@@ -98,6 +99,22 @@ def test_all_that_wait_find_their_place_once_there_is_quota_for_all() -> None:
     world.come(*(f"red-{number}" for number in range(5, 5 + 3 * AT_A_TIME)))
     world.tick()
     world.tick(60.0)
+    world.ledger.nodes["red"].nominal = {"cpu": Share(absolute=200_000)}
+    world.end("red-1")
+    for _ in range(10):
+        world.tick(0.1)
+    assert world.waiting() == {"blue-3"}
+
+
+def test_none_is_forgotten_when_it_is_learnt_meanwhile_what_pods_like_them_use() -> None:
+    world = full()
+    names = [f"red-{number}" for number in range(5, 5 + 3 * AT_A_TIME)]
+    for name in names:
+        world.pods[name] = pod(name).namespace("red").cpu("500m").set(owner="ReplicaSet/web/uid").build()
+    world.report(pods=tuple(world.pods[name] for name in names))
+    world.tick()
+    world.tick(60.0)
+    world.report(uses=(OwnerUse("red", "ReplicaSet/web", cpu=60.0, memory=1e6, minutes=60.0),))
     world.ledger.nodes["red"].nominal = {"cpu": Share(absolute=200_000)}
     world.end("red-1")
     for _ in range(10):

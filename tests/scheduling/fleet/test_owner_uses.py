@@ -61,6 +61,14 @@ def test_nothing_known_is_the_request() -> None:
     assert told(use(4000.0), asked=pod("bare").cpu(1).build()) is None
 
 
+def test_pods_that_name_one_replica_set_may_be_of_two_owners() -> None:
+    """Anybody may write any owner; a Deployment's pods have its template's hash as well."""
+    uses, one = OwnerUses(), pod("web-1").cpu("1").memory("1Gi").set(owner="ReplicaSet/web-5c9/u1")
+    uses.put("c", [use(4000.0, owner="Deployment/web")])
+    pretends, belongs = one.build(), one.labels(**{"pod-template-hash": "5c9"}).build()
+    assert [uses.counts_as(pretends, (1.0, 1.0)), uses.counts_as(belongs, (1.0, 1.0)) is None] == [None, False]
+
+
 def test_clusters_count_by_what_they_saw_and_none_for_more_than_an_hour() -> None:
     alike = told(use(500.0, minutes=60.0), use(2000.0, minutes=1e12))
     assert alike == told(use(1250.0, minutes=120.0), use(1250.0, minutes=120.0))

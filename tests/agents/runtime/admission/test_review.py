@@ -37,7 +37,9 @@ def test_a_pod_that_asks_gets_our_name_and_no_other_is_touched(
         pytest.param(asked({"metadata": {"annotations": {"a": 1}}, "spec": {}}), id="an annotation that is no text"),
         pytest.param(b'{"request": ' + b"[" * 100_000, id="nested too deep"),
         pytest.param(b"\xff\xfe", id="no text"),
-        pytest.param(b'{"request": {"uid": "\xff", "object": {"metadata": {}, "spec": {}}}}', id="a uid that is no text"),
+        pytest.param(
+            b'{"request": {"uid": "\xff", "object": {"metadata": {}, "spec": {}}}}', id="a uid that is no text"
+        ),
     ],
 )
 def test_what_is_no_review_of_a_pod_is_an_error_of_whoever_asked(body: bytes) -> None:
