@@ -4,7 +4,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -69,14 +69,14 @@ def revocation_lists(pem: bytes) -> list[_List]:
 
 def lists_of(authority: x509.Certificate, lists: Iterable[_List]) -> list[_List]:
     """Those that this authority has signed: two may have one name, as those of one fleet have."""
-    key = authority.public_key()
-    return [
-        one
-        for one in lists
-        if one.issuer == authority.subject
-        and isinstance(key, CertificateIssuerPublicKeyTypes)
-        and one.is_signature_valid(key)
-    ]
+    return [one for one in lists if one.issuer == authority.subject and _signed(one, authority)]
+
+
+def _signed(one: _List, authority: x509.Certificate) -> bool:
+    try:
+        return one.is_signature_valid(cast("CertificateIssuerPublicKeyTypes", authority.public_key()))
+    except TypeError:  # a kind of key that signs nothing
+        return False
 
 
 def without_lists(pem: bytes) -> bytes:

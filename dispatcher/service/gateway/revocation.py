@@ -5,8 +5,7 @@ authority: who could put back an older file could as well take the list out, so 
 """
 
 import datetime as dt
-from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from cryptography import x509

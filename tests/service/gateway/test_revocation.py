@@ -63,8 +63,13 @@ async def let_in(tls: ServerTls, folder: Path, cluster: str) -> bool:
 
 
 def tls_of(folder: Path) -> ServerTls:
-    files = {"cert_file": "gateway.crt", "key_file": "gateway.key", "client_ca_file": "ca.crt"}
-    return ServerTls(GatewaySection(**{key: str(folder / name) for key, name in files.items()}))
+    return ServerTls(
+        GatewaySection(
+            cert_file=str(folder / "gateway.crt"),
+            key_file=str(folder / "gateway.key"),
+            client_ca_file=str(folder / "ca.crt"),
+        )
+    )
 
 
 async def test_a_revoked_certificate_is_refused_for_ever_and_the_next_one_is_let_in(folder: Path) -> None:
