@@ -95,7 +95,7 @@ def revoke(folder: Path, cluster: str) -> Revoked:
         listed = revoked_by(authority.certificate, pem)
         fresh = tuple(one for one in serials if one not in listed)
         if fresh:
-            _replace(file, with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644)
+            write_whole(file, with_list(pem, (authority.certificate, authority.key), fresh, now), 0o644)
     except (OSError, ValueError, TypeError) as error:
         raise CommandError(f"{folder}: {error}") from None
     return Revoked(fresh, tuple(one for one in serials if one in listed))
@@ -108,13 +108,13 @@ def _keep_list(folder: Path, authority: Pair, now: dt.datetime) -> frozenset[int
     mine = lists_of(authority.certificate, revocation_lists(pem))
     ends = [one.next_update_utc for one in mine if one.next_update_utc is not None]
     if ends and min(ends) < min(now + dt.timedelta(days=LEAF_DAYS), authority.certificate.not_valid_after_utc):
-        _replace(file, with_list(pem, (authority.certificate, authority.key), (), now), 0o644)
+        write_whole(file, with_list(pem, (authority.certificate, authority.key), (), now), 0o644)
     return revoked_by(authority.certificate, pem)
 
 
 def _record(stem: Path, certificate: x509.Certificate) -> None:
     if (text := recorded(stem.parent, stem.name, certificate)) is not None:
-        _replace(stem.with_name(RECORD), text, 0o644)
+        write_whole(stem.with_name(RECORD), text, 0o644)
 
 
 def _uri(cluster: str) -> x509.GeneralName:
@@ -231,12 +231,12 @@ def _read(stem: Path) -> Pair | None:
 def _written(stem: Path, pair: Pair) -> tuple[Pair, Made]:
     pem = serialization.Encoding.PEM
     key = pair.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    _replace(_file(stem, ".key"), key, 0o600)
-    _replace(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
+    write_whole(_file(stem, ".key"), key, 0o600)
+    write_whole(_file(stem, ".crt"), pair.certificate.public_bytes(pem), 0o644)
     return pair, Made(_file(stem, ".crt"), made=True, until=pair.certificate.not_valid_after_utc)
 
 
-def _replace(file: Path, data: bytes, mode: int) -> None:
+def write_whole(file: Path, data: bytes, mode: int) -> None:
     """Write a file as a whole: who reads it meanwhile sees the old one."""
     beside = file.with_name(f".{file.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
