@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 from dispatcher.cli.api_client import ApiClient
 from dispatcher.cli.diagnosis import NOTE, PROBLEM, diagnose
 from dispatcher.cli.expiry import SOON_S, about_expiry
-from dispatcher.cli.joining import opt_in
 from dispatcher.cli.main import app
 from dispatcher.config.certificates import SOON
+from dispatcher.model import names
 from dispatcher.model.messages import SourceReport, UnreadSignal
 from dispatcher.service.errors import CommandError, ExitCode
 from dispatcher.service.gateway.authority import ensure, revoke
@@ -211,6 +211,7 @@ def test_a_dispatcher_that_does_not_answer_is_one_line(answers: dict[str, Any]) 
 
 
 DAY_S = 86_400.0
+GATEWAY = {"gateway": {"cert_file": "a", "key_file": "b", "client_ca_file": "c"}, "leader_election": {"enabled": False}}
 
 
 @pytest.mark.parametrize(
@@ -246,11 +247,16 @@ def test_with_a_configuration_it_asks_each_cluster_for_its_opt_in(
 ) -> None:
     file = tmp_path / "dispatcher.yaml"
     rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
-    file.write_text(json.dumps({"clusters": rows}))
-    answers["telemetry"] = [telemetry(WELL), telemetry(WELL, cluster="west")]
+    rows.append({"name": "north", "via": "gateway"})
+    rows[1]["uid"] = "00000000-0000-4000-8000-000000000000"
+    file.write_text(json.dumps({"clusters": rows, **GATEWAY}))
+    answers["telemetry"] = [telemetry(WELL), telemetry(WELL, cluster="west"), telemetry(WELL, cluster="north")]
     shown = doctor("--config", str(file))
-    assert "east      in force, by what these rights do not show" in shown.stdout
-    monkeypatch.setattr(opt_in.names, "SCHEDULER_NAME", "another")
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert "east in force, by what these rights do not show" in lines
+    assert "west not known: context 'west' reaches another cluster, as `uid` says" in lines
+    assert "north not known: the configuration has no `context` of it" in lines
+    monkeypatch.setattr(names, "SCHEDULER_NAME", "another")
     told = json.loads(doctor("--config", str(file), "--cluster", "east", "-o", "json").stdout)
     assert [(one["cluster"], one["acts"]) for one in told["opt_in"]] == [("east", False)]
     assert [(one["about"], one["level"]) for one in told["findings"]] == [("opt-in", NOTE)]

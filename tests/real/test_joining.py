@@ -10,7 +10,7 @@ import sys
 import time
 from base64 import b64decode
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -73,7 +73,8 @@ def test_install_gives_a_plain_cluster_the_opt_in_and_the_roles_and_takes_them_b
     first = installing(plane)
     assert {step.rpartition(": ")[2] for step in first["steps"]} == {"made"}
     assert first["opt_in"]["by"] == "MutatingAdmissionPolicy v1 (global-dispatcher)"
-    for annotations, spec, expected in (tuple(getattr(one, "values", one)) for one in CASES):
+    for one in CASES:
+        annotations, spec, expected = cast("tuple[dict[str, str] | None, Object, str]", one.values)
         assert scheduler_of(plane, annotations, spec) == expected
     assert may(plane, "create", "pods/binding")
     assert may(plane, "get", "leases/global-dispatcher", "-n", "kube-node-lease")

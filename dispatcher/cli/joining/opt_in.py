@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config import DispatcherConfig
+from dispatcher.config.sections import ClusterSection
 from dispatcher.model import names
 
 REGISTRATION = "/apis/admissionregistration.k8s.io"
@@ -59,8 +60,23 @@ async def in_force(member: Member) -> OptIn:
 
 async def all_in_force(config: DispatcherConfig, only: str = "") -> dict[str, OptIn]:
     """What is in force in each cluster of a configuration, or in one."""
-    async with reached(config, [one.name for one in config.clusters if only in ("", one.name)]) as members:
-        return dict(zip(members, await asyncio.gather(*map(in_force, members.values())), strict=True))
+    clusters = {one.name: one for one in config.clusters if only in ("", one.name)}
+    async with reached(config, clusters) as members:
+        found = await asyncio.gather(*(_of(clusters[name], member) for name, member in members.items()))
+    return dict(zip(members, found, strict=True))
+
+
+async def _of(cluster: ClusterSection, member: Member) -> OptIn:
+    """Where its context is certain."""
+    if cluster.via == "gateway" and not (cluster.context or cluster.kubeconfig):
+        return OptIn(None, problem="the configuration has no `context` of it")
+    try:
+        system = await member.call("GET", "/api/v1/namespaces/kube-system") if cluster.uid else {}
+    except MemberError as error:
+        return OptIn(None, problem=str(error))
+    if cluster.uid and system["metadata"]["uid"] != cluster.uid:
+        return OptIn(None, problem=f"context {cluster.context!r} reaches another cluster, as `uid` says")
+    return await in_force(member)
 
 
 async def _mechanism(member: Member) -> str:
