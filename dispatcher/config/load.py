@@ -117,6 +117,7 @@ def load_config(
     tenants = _referred(document, config, "tenants", problems, lambda file: read_tenants(file, names), nobody)
     if problems:
         raise ConfigError(_in_order(problems))
+    signals = _signal_notes(document, named, clusters)
     return DispatcherConfig(
         clusters=clusters,
         profiles=read.profiles,
@@ -134,11 +135,7 @@ def load_config(
         log=config.log,
         file=FilePath(path) if path is not None else None,
         registry=known,
-        notes=(
-            *(gateway_notes(gateway, clusters, document) if reach else ()),
-            *read.notes,
-            *_signal_notes(document, named, clusters),
-        ),
+        notes=(*(gateway_notes(gateway, clusters, document) if reach else ()), *read.notes, *signals),
         policy_files=(*plugin_files, *(file for _, _, file in named)),
     )
 

@@ -87,6 +87,20 @@ def test_install_gives_a_plain_cluster_the_opt_in_and_the_roles_and_takes_them_b
     assert not may(plane, "create", "pods/binding")
 
 
+def test_who_lacks_rights_is_told_which_before_anything_is_made(plane: ControlPlane, tmp_path: Path) -> None:
+    plane.kubectl("create", "clusterrole", "reader", "--verb=get", "--resource=namespaces")
+    plane.kubectl("create", "clusterrolebinding", "reader", "--clusterrole=reader", "--user=bob")
+    bob = str(plane.kubeconfig_as("bob"))
+    fleet = tmp_path / "fleet"
+    done = command("join", "--context", "east", "--kubeconfig", bob, "--folder", str(fleet), "--gateway", "gw.example")
+    assert done.returncode == 1
+    assert "you may not get secrets, create secrets, patch secrets in namespace global-dispatcher" in done.stderr
+    assert not fleet.exists()
+    done = command("install", "--context", "east", "--kubeconfig", bob)
+    assert "ClusterRole global-dispatcher-run" in done.stderr
+    assert "forbidden" in done.stderr
+
+
 # --- join and revoke -------------------------------------------------------------------------------------------------
 
 

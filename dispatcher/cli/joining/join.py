@@ -98,6 +98,7 @@ def join(wish: Joining) -> int:
 async def _join(wish: Joining, name: str) -> Told:
     async with reached(wish.place, wish.dry_run) as target:
         await _check_identity(target, name)
+        await _check_rights(target, wish)
         entry = entry_of(name, target.uid)
         edited, change = with_entry(wish.config, entry) if wish.config else ("", "")
         by = await opt_in.served(target.member) or "webhook"
@@ -126,6 +127,14 @@ async def _check_identity(target: Target, name: str) -> None:
             f"{target.where} is served by an agent as cluster {known!r}: join it with --cluster {known}, or give it "
             "another name as docs/operations.md says"
         )
+
+
+async def _check_rights(target: Target, wish: Joining) -> None:
+    """Before anything is made."""
+    writes = () if wish.secrets_out else (("create", "secrets"), ("patch", "secrets"))
+    await target.need(wish.namespace, ("get", "secrets"), *writes)
+    if not wish.secrets_out and await target.found(objects.namespace(wish.namespace)) is None:
+        await target.need("", ("create", "namespaces"), ("patch", "namespaces"))
 
 
 @contextmanager

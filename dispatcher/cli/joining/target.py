@@ -26,6 +26,7 @@ _KINDS = {
     "MutatingAdmissionPolicy": ("mutatingadmissionpolicies", False),
     "MutatingAdmissionPolicyBinding": ("mutatingadmissionpolicybindings", False),
 }
+_REVIEWS = "authorization.k8s.io/v1"
 _OF_THE_SERVER = ("managedFields", "resourceVersion", "generation")
 
 
@@ -75,6 +76,25 @@ class Target:
         if not self.dry_run:
             await self._asked("DELETE", one, path_of(one))
         self._did(one, "removed")
+
+    async def need(self, namespace: str, *rights: tuple[str, str]) -> None:
+        """Rights as (verb, resource), in a namespace or, of '', in the cluster. CommandError names those that lack."""
+        lacking = []
+        for verb, resource in rights:
+            asked = {"namespace": namespace, "verb": verb, "resource": resource}
+            review = {"apiVersion": _REVIEWS, "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked}}
+            try:
+                answer = await self.member.call("POST", f"/apis/{_REVIEWS}/selfsubjectaccessreviews", review)
+            except MemberError as error:
+                raise CommandError(f"{self.where}: does not say what you may do: {error}", _code(error)) from None
+            if not answer["status"]["allowed"]:
+                lacking.append(f"{verb} {resource}")
+        if lacking:
+            inside = f" in namespace {namespace}" if namespace else ""
+            text = (
+                f"{self.where}: you may not {', '.join(lacking)}{inside}; use a context that may, or ask who gives it"
+            )
+            raise CommandError(text)
 
     async def found(self, one: Object) -> Object | None:
         """The object of that kind and name as it is there; None where there is none. CommandError."""
